@@ -10,9 +10,9 @@ from sbredis.aio import ServiceBusClient
 from sbredis.engine import NO_CALL_ID, Partition, decode, perform, read_record
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusConnectionError
 from sbredis.transport import Script, Transport
-from tests.aio.standing import Queue
+from tests.aio.queues import Queue
 
-__all__ = ["Gate", "bodies_at", "lies_in"]
+__all__ = ["Gate", "bodies_at", "stored_bodies"]
 
 Fate = Literal["passes", "never arrives", "is not answered", "is lost"]
 
@@ -32,12 +32,12 @@ async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
         start = int(shown.messages[-1].name) + 1
 
 
-async def lies_in(queue: Queue) -> list[list[str]]:
+async def stored_bodies(queue: Queue) -> list[list[str]]:
     """Return the bodies of the messages in each partition of a queue."""
     return [await bodies_at(queue.transport, partition) for partition in queue.partitions]
 
 
-class Passing:
+class HeldCall:
     """A call that has reached the gate."""
 
     def __init__(self, key: bytes, arguments: Any, timeout: float) -> None:
@@ -45,7 +45,7 @@ class Passing:
         """The first key of the partition."""
         self.arguments = arguments
         self.timeout = timeout
-        self.let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Gate:
@@ -61,8 +61,8 @@ class Gate:
         self._script = script
         self.shut = False
         self.fates: deque[Fate] = deque()
-        self.came: list[Passing] = []
-        self.waiting: deque[Passing] = deque()
+        self.came: list[HeldCall] = []
+        self.waiting: deque[HeldCall] = deque()
 
     def __enter__(self) -> Self:
         self._transport.call = self._call  # type: ignore[method-assign]
@@ -80,9 +80,9 @@ class Gate:
 
     def let_one(self) -> None:
         """Let the first waiting call through."""
-        passing = self.waiting.popleft()
-        if not passing.let.done():
-            passing.let.set_result(None)
+        call = self.waiting.popleft()
+        if not call.released.done():
+            call.released.set_result(None)
 
     async def reached(self, count: int = 1) -> None:
         """Wait until this number of calls has reached the gate."""
@@ -94,12 +94,12 @@ class Gate:
     async def _call(self, script: Script, keys: Any, arguments: Any = (), **options: Any) -> Any:
         if script.name != self._script:
             return await self._through(script, keys, arguments, **options)
-        passing = Passing(keys[0], arguments, options["timeout"])
-        self.came.append(passing)
+        call = HeldCall(keys[0], arguments, options["timeout"])
+        self.came.append(call)
         fate = self.fates.popleft() if self.fates else "passes"
         if self.shut:
-            self.waiting.append(passing)
-            await passing.let
+            self.waiting.append(call)
+            await call.released
         if fate == "never arrives":
             raise ServiceBusConnectionError("There is no way, says the test.", outcome=Outcome.NEVER_SENT)
         if fate == "is lost":

@@ -27,8 +27,8 @@ from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, Ser
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
-from tests.aio.seated import Seats, seats_at, session_of, steps
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.engine.rights import nodes_of
 from tests.waiting import eventually
 
@@ -40,7 +40,7 @@ pytestmark = [
 Opening = asyncio.Task[ServiceBusReceiver]
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -56,46 +56,46 @@ def opening(receiver: ServiceBusReceiver) -> Opening:
 @pytest.mark.parametrize("name", ["a", "", "an odd näme ÿ/{x}:\x00", "x" * 128])
 async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, name: str) -> None:
     """The session may be empty, and the empty text is a valid name."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         async with queue.session(name) as receiver:
             assert session_of(receiver).session_id == name
             assert await receiver.receive_messages(1, 0.05) == []
-            await queue.say(name, "1")
-            await queue.say(f"{name[1:]}?", "of another")
+            await queue.send_to(name, "1")
+            await queue.send_to(f"{name[1:]}?", "of another")
             (message,) = await receiver.receive_messages(5, 60)
             assert (str(message), message.session_id) == ("1", name)
             await receiver.complete_message(message)
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
 
 
 @both
 async def test_a_session_held_elsewhere_is_refused_until_it_is_released(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         async with queue.session("a"):
-            before = await queue.whole()
+            before = await queue.contents()
             for client in (queue.client, other):
-                begun = passed()
+                begun = loop_time()
                 with pytest.raises(SessionCannotBeLockedError, match="'a'") as caught:
                     async with client.get_queue_receiver("q", session_id="a"):
                         pass
-                assert passed() - begun < 20
+                assert loop_time() - begun < 20
                 assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.REFUSED)
                 assert caught.value.entity == "q"
-            after = await queue.whole()
-            assert without_calls(after) == without_calls(before)
+            after = await queue.contents()
+            assert without_call_records(after) == without_call_records(before)
         receiver = other.get_queue_receiver("q", session_id="a")
         assert (await receiver.__aenter__()) is receiver
         assert receiver.session is not None
 
 
-def without_calls(everything: dict[str, Any]) -> dict[str, Any]:
+def without_call_records(everything: dict[str, Any]) -> dict[str, Any]:
     """Return the keys except those in which partitions record calls."""
     return {key: held for key, held in everything.items() if not key.endswith((":ops", ":state"))}
 
 
 @both
 async def test_a_refused_receiver_can_accept_the_session_later(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         holder, other = await queue.session("a").__aenter__(), queue.session("a")
         with pytest.raises(SessionCannotBeLockedError):
             await other.receive_messages(1, 5)
@@ -107,8 +107,8 @@ async def test_a_refused_receiver_can_accept_the_session_later(url: str, partiti
 @both
 async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
     """This also holds when the session has more locked messages than one call processes."""
-    async with seats_at(url, partitioned=partitioned, lock_duration=1500) as queue:
-        await queue.say("a", *(str(number) for number in range(250)))
+    async with session_queue_at(url, partitioned=partitioned, lock_duration=1500) as queue:
+        await queue.send_to("a", *(str(number) for number in range(250)))
         gone = queue.session("a")
         assert len(await gone.receive_messages(250, 60)) == 250
 
@@ -126,8 +126,8 @@ async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, parti
 
 @both
 async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"12345")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"12345")
         for name in ("a", NEXT_AVAILABLE_SESSION):
             receiver = queue.session(name)
             with Calls(queue.transport) as calls:
@@ -137,7 +137,7 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
             assert calls.by_script["accept_session"] <= 2 + len(queue.partitions)
             assert bodies([*received[0], *received[1]]) == ["1", "2", "3"]
             await receiver.close()
-            assert await queue.is_left_alone()
+            assert await queue.is_unused()
 
 
 # -- the next session --------------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
 async def test_the_next_session_is_the_one_free_for_longest(url: str, partitioned: bool) -> None:
     """This holds within a partition. Sessions without receivable messages do not count."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
-        first, second, third = queue.named(0, 3)
+    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        first, second, third = queue.sessions_in(0, 3)
         for name in (second, first, third):
-            await queue.say(name, "x")
+            await queue.send_to(name, "x")
             clock.move(1)
         async with queue.session(third) as receiver:
             await receiver.complete_message(await anext(receiver))
@@ -162,30 +162,30 @@ async def test_the_next_session_is_the_one_free_for_longest(url: str, partitione
 
 @both
 async def test_accepting_times_out_or_returns_none_when_no_session_is_free(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        begun = passed()
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        begun = loop_time()
         with pytest.raises(OperationTimeoutError, match="No session of 'q' became free") as caught:
             async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0.1):
                 pass
         assert caught.value.is_transient
         assert caught.value.entity == "q"
         assert await queue.client.accept_next_session("q", max_wait_time=0.1) is None
-        assert 0.2 <= passed() - begun < 20
-        assert await queue.is_left_alone()
+        assert 0.2 <= loop_time() - begun < 20
+        assert await queue.is_unused()
 
 
 @both
 async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
     """The call that accepts the session may be a receive or a peek."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
-        begun = passed()
+        begun = loop_time()
         with pytest.raises(OperationTimeoutError):
             await receiver.receive_messages(1, 0.1)
         with pytest.raises(OperationTimeoutError):
             await receiver.peek_messages(1, timeout=0.1)
-        assert passed() - begun < 20
-        await queue.say("a", "1")
+        assert loop_time() - begun < 20
+        await queue.send_to("a", "1")
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 
 
@@ -199,7 +199,7 @@ async def test_the_default_wait_for_the_next_session_is_65_seconds(url: str, mon
         return await real(entity, 0.01, deadline)
 
     monkeypatch.setattr("sbredis.aio._session_receiver.accept_next", noted)
-    async with seats_at(url) as queue:
+    async with session_queue_at(url) as queue:
         for options in ({}, {"max_wait_time": 7}):
             with pytest.raises(OperationTimeoutError):
                 await queue.session(NEXT_AVAILABLE_SESSION, **options).__aenter__()
@@ -208,8 +208,8 @@ async def test_the_default_wait_for_the_next_session_is_65_seconds(url: str, mon
 
 @both
 async def test_accept_next_session_takes_the_options_of_a_receiver(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         receiver = await queue.client.accept_next_session("q", receive_mode=mode, max_wait_time=5)
         assert receiver is not None
@@ -224,15 +224,15 @@ async def test_accept_next_session_takes_the_options_of_a_receiver(url: str, par
 # -- waiting for a session ---------------------------------------------------------------------------------------------
 
 
-async def _sent(queue: Seats, name: str, _: ServiceBusReceiver) -> None:
-    await queue.say(name, "2")
+async def _sent(queue: SessionQueue, name: str, _: ServiceBusReceiver) -> None:
+    await queue.send_to(name, "2")
 
 
-async def _given_back(_: Seats, __: str, holder: ServiceBusReceiver) -> None:
+async def _given_back(_: SessionQueue, __: str, holder: ServiceBusReceiver) -> None:
     await holder.close()
 
 
-async def _abandoned(queue: Seats, name: str, holder: ServiceBusReceiver) -> None:
+async def _abandoned(queue: SessionQueue, name: str, holder: ServiceBusReceiver) -> None:
     (message,) = await holder.receive_messages(1, 60)
     await holder.abandon_message(message)
     await holder.close()
@@ -242,20 +242,20 @@ async def _abandoned(queue: Seats, name: str, holder: ServiceBusReceiver) -> Non
 @both
 @pytest.mark.parametrize("way", [_sent, _given_back, _abandoned])
 async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
-    url: str, partitioned: bool, way: Callable[[Seats, str, ServiceBusReceiver], Awaitable[None]]
+    url: str, partitioned: bool, way: Callable[[SessionQueue, str, ServiceBusReceiver], Awaitable[None]]
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        (held, free) = queue.named(0, 2)
-        await queue.say(held, "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        (held, free) = queue.sessions_in(0, 2)
+        await queue.send_to(held, "1")
         holder = queue.session(held)
         await holder.__aenter__()
         task = opening(queue.session(NEXT_AVAILABLE_SESSION))
-        await queue.waits_for_a_session()
-        begun = passed()
+        await queue.wait_for_acceptors()
+        begun = loop_time()
         with Calls(queue.transport) as calls:
             await way(queue, free, holder)
             receiver = await task
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
         assert calls.by_script["accept_session"] <= 1 + len(
             queue.partitions
         )  # one partition is asked, and the receiver leaves all others
@@ -266,21 +266,23 @@ async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
 @both
 @pytest.mark.parametrize("what", ["lapses", "is due", "was delayed"])
 async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, partitioned: bool, what: str) -> None:
-    async with seats_at(url, partitioned=partitioned, lock_duration=300 if what == "lapses" else 60_000) as queue:
+    async with session_queue_at(
+        url, partitioned=partitioned, lock_duration=300 if what == "lapses" else 60_000
+    ) as queue:
         if what == "is due":
             due = datetime.now(UTC) + timedelta(seconds=0.4)
-            await queue.say("a", "1", scheduled_enqueue_time_utc=due)
+            await queue.send_to("a", "1", scheduled_enqueue_time_utc=due)
         else:
-            await queue.say("a", "1")
+            await queue.send_to("a", "1")
             holder = queue.session("a")
             (message,) = await holder.receive_messages(1, 60)
             if what == "was delayed":
                 await holder.abandon_message(message, delay=0.4)
                 await holder.close()
         with Calls(queue.transport) as calls:
-            begun = passed()
+            begun = loop_time()
             async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60) as receiver:
-                assert passed() - begun < 20
+                assert loop_time() - begun < 20
                 assert session_of(receiver).session_id == "a"
                 assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         assert calls.by_script["accept_session"] <= 8 * len(queue.partitions)
@@ -290,28 +292,28 @@ async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, part
 @pytest.mark.parametrize("how", ["goes away", "takes another"])
 async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
     """Only the first acceptor was woken and knows the time. The second would sleep past it."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        soon, other = queue.named(0, 2)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        soon, other = queue.sessions_in(0, 2)
         first, second = queue.session(NEXT_AVAILABLE_SESSION), queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
         leaving = opening(first)
-        await queue.waits_for_a_session()
+        await queue.wait_for_acceptors()
         patient = opening(second)
-        await queue.waits_for_a_session(2)
+        await queue.wait_for_acceptors(2)
         with Gate(queue.client, "accept_session") as gate:
             gate.shut = True
-            await queue.say(soon, "1", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=1.5))
+            await queue.send_to(soon, "1", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=1.5))
             await gate.reached()
             if how == "goes away":
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
             else:
-                await queue.say(other, "2")
+                await queue.send_to(other, "2")
             gate.open()
-            begun = passed()
+            begun = loop_time()
             receivers = [await patient]
             if how == "takes another":
                 receivers.append(await leaving)
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
         names = {session_of(receiver).session_id for receiver in receivers}
         assert names == ({soon} if how == "goes away" else {soon, other})
         for receiver in receivers:
@@ -320,31 +322,31 @@ async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, 
 
 @both
 async def test_as_many_acceptors_are_woken_as_sessions_become_free(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         tasks: list[Opening] = []
         for at in range(6):
             client = (queue.client, other)[at % 2]
             tasks.append(opening(client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)))
-            await queue.waits_for_a_session(at + 1)
+            await queue.wait_for_acceptors(at + 1)
         for count in (1, 2, 3):
-            await queue.say(f"s{count}", "x", "y")
+            await queue.send_to(f"s{count}", "x", "y")
             await eventually(lambda count=count: sum(task.done() for task in tasks) == count)
         names = {session_of(task.result()).session_id for task in tasks if task.done()}
         assert names == {"s1", "s2", "s3"}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await eventually(lambda: nobody_waits(queue))
+        await eventually(lambda: no_receiver_waits(queue))
 
 
-async def nobody_waits(queue: Queue) -> bool:
+async def no_receiver_waits(queue: Queue) -> bool:
     return await queue.waiters() == 0
 
 
 @both
 async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str, partitioned: bool) -> None:
     """No session is forgotten, and each one keeps its order across two clients."""
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         names = [f"session {number}" for number in range(24)]
         served: dict[str, list[str]] = {name: [] for name in names}
         open_now: Counter[str] = Counter()
@@ -365,11 +367,11 @@ async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str,
 
         async def feed() -> None:
             for text in range(6):
-                await asyncio.gather(*(queue.say(name, str(text)) for name in names))
+                await asyncio.gather(*(queue.send_to(name, str(text)) for name in names))
 
         await asyncio.gather(feed(), *(serve((queue.client, other)[at % 2]) for at in range(8)))
         assert served == {name: [str(text) for text in range(6)] for name in names}
-        await eventually(queue.is_left_alone)
+        await eventually(queue.is_unused)
 
 
 @on_servers
@@ -377,15 +379,15 @@ async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str,
 async def test_an_acceptor_looks_again_after_losing_its_pubsub_connection(
     url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         task = opening(queue.session(NEXT_AVAILABLE_SESSION))
-        await queue.waits_for_a_session()
+        await queue.wait_for_acceptors()
         for node in nodes_of(request.getfixturevalue(target)):
             node.ask("CLIENT", "KILL", "TYPE", "pubsub")
-        begun = passed()
-        await queue.say("a", "1")
+        begun = loop_time()
+        await queue.send_to("a", "1")
         assert session_of(await task).session_id == "a"
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
 
 
 # -- refused receivers -------------------------------------------------------------------------------------------------
@@ -394,10 +396,10 @@ async def test_an_acceptor_looks_again_after_losing_its_pubsub_connection(
 @both
 @pytest.mark.parametrize("prefetch", [0, 10])
 async def test_a_plain_receiver_is_refused_by_a_session_queue(url: str, partitioned: bool, prefetch: int) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
-        before = without_calls(await queue.whole())
-        begun = passed()
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
+        before = without_call_records(await queue.contents())
+        begun = loop_time()
         receiver = queue.receiver(prefetch_count=prefetch)
         for _ in range(2):
             with pytest.raises(ServiceBusError, match="with session_id") as caught:
@@ -406,8 +408,8 @@ async def test_a_plain_receiver_is_refused_by_a_session_queue(url: str, partitio
         with pytest.raises(ServiceBusError, match="with session_id"):
             await receiver.__aenter__()
         await receiver.close()
-        assert passed() - begun < 20
-        assert without_calls(await queue.whole()) == before
+        assert loop_time() - begun < 20
+        assert without_call_records(await queue.contents()) == before
 
 
 @both
@@ -416,29 +418,29 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
     url: str, partitioned: bool, name: Any
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
-        before = without_calls(await queue.whole())
-        begun = passed()
+        before = without_call_records(await queue.contents())
+        begun = loop_time()
         with pytest.raises(ServiceBusError, match="requires_session=True") as caught:
             async with queue.receiver(session_id=name):
                 pass
         assert not caught.value.is_transient
-        assert passed() - begun < 20
-        assert without_calls(await queue.whole()) == before
+        assert loop_time() - begun < 20
+        assert without_call_records(await queue.contents()) == before
 
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_no_session_is_accepted_when_receiving_is_disabled(url: str, partitioned: bool, name: Any) -> None:
-    async with seats_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
+        await queue.send_to("a", "1")
         with pytest.raises(MessagingEntityDisabledError):
             await queue.session(name).__aenter__()
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
 
 
 @both
 async def test_accepting_a_session_of_a_missing_queue_is_refused(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         for name in ("a", NEXT_AVAILABLE_SESSION):
             with pytest.raises(MessagingEntityNotFoundError):
                 await queue.client.get_queue_receiver("missing", session_id=name).__aenter__()
@@ -450,13 +452,13 @@ async def test_accepting_a_session_of_a_missing_queue_is_refused(url: str, parti
 
 @in_memory
 async def test_a_closed_renewer_prevents_accepting_a_session(url: str) -> None:
-    async with seats_at(url) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1")
         renewer = AutoLockRenewer()
         await renewer.close()
         with pytest.raises(ServiceBusError, match="closed"):
             await queue.session("a", auto_lock_renewer=renewer).__aenter__()
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
 
 
 # -- cancelling and closing --------------------------------------------------------------------------------------------
@@ -467,8 +469,8 @@ async def test_a_closed_renewer_prevents_accepting_a_session(url: str) -> None:
 async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
     url: str, partitioned: bool, name: Any
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         done = 0
         for count in range(400):
             receiver = queue.session(name)
@@ -479,7 +481,7 @@ async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await receiver.close()
-            await eventually(queue.is_left_alone)
+            await eventually(queue.is_unused)
             if done == 3:
                 break
         assert done
@@ -487,13 +489,13 @@ async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
 
 @both
 async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         done = 0
         for count in range(400):
             receiver = queue.session(NEXT_AVAILABLE_SESSION)
             task = opening(receiver)
-            await queue.waits_for_a_session()
-            sending = asyncio.ensure_future(queue.say("a", "1"))
+            await queue.wait_for_acceptors()
+            sending = asyncio.ensure_future(queue.send_to("a", "1"))
             await steps(count)
             if task.done():
                 done += 1
@@ -502,7 +504,7 @@ async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str
             await sending
             if not task.cancelled():
                 await receiver.close()
-            await eventually(queue.is_left_alone)
+            await eventually(queue.is_unused)
             async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=5) as other:
                 for message in await other.receive_messages(10, 5):
                     await other.complete_message(message)
@@ -514,8 +516,8 @@ async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str
 @both
 async def test_a_session_accepted_after_cancellation_is_released(url: str, partitioned: bool) -> None:
     """The call was under way, so its session has no receiver any more."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         with Gate(queue.client, "accept_session") as gate:
             gate.shut = True
             task = opening(queue.session("a"))
@@ -523,7 +525,7 @@ async def test_a_session_accepted_after_cancellation_is_released(url: str, parti
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             gate.open()
-            await eventually(queue.is_left_alone)
+            await eventually(queue.is_unused)
         async with queue.session("a") as receiver:
             (message,) = await receiver.receive_messages(1, 60)
             assert message.delivery_count == 1
@@ -534,8 +536,8 @@ async def test_a_session_accepted_after_the_timeout_is_released(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sbredis.aio.calls._arguments.ANSWERING", 0.1)
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         for name in ("a", NEXT_AVAILABLE_SESSION):
             with Gate(queue.client, "accept_session") as gate:
                 gate.shut = True
@@ -543,7 +545,7 @@ async def test_a_session_accepted_after_the_timeout_is_released(
                 with pytest.raises(OperationTimeoutError):
                     await receiver.receive_messages(1, 0.1)
                 gate.open()
-                await eventually(queue.is_left_alone)
+                await eventually(queue.is_unused)
                 assert receiver._session is None
 
 
@@ -551,63 +553,63 @@ async def test_a_session_accepted_after_the_timeout_is_released(
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_a_receiver_closed_while_accepting_accepts_nothing(url: str, partitioned: bool, name: Any) -> None:
     """The closed receiver raises its error at once."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         with Gate(queue.client, "accept_session") as gate:
             gate.shut = True
             receiver = queue.session(name)
             task = opening(receiver)
             await gate.reached()
-            begun = passed()
+            begun = loop_time()
             closing = asyncio.ensure_future(receiver.close())
             with pytest.raises(ValueError, match="receiver is closed"):
                 await task
-            assert passed() - begun < 20
+            assert loop_time() - begun < 20
             gate.open()
             await closing
-            await eventually(queue.is_left_alone)
+            await eventually(queue.is_unused)
             assert receiver._session is None
 
 
 @both
 async def test_a_receiver_closed_while_waiting_for_a_session_stops_waiting(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
         task = opening(receiver)
-        await queue.waits_for_a_session()
-        begun = passed()
+        await queue.wait_for_acceptors()
+        begun = loop_time()
         await receiver.close()
         with pytest.raises(ValueError, match="receiver is closed"):
             await task
-        assert passed() - begun < 20
-        assert await queue.is_left_alone()
-        await queue.say("a", "1")
-        assert await queue.is_left_alone()
+        assert loop_time() - begun < 20
+        assert await queue.is_unused()
+        await queue.send_to("a", "1")
+        assert await queue.is_unused()
 
 
 @both
 async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
         first = asyncio.ensure_future(receiver.receive_messages(1))
-        await queue.waits_for_a_session()
+        await queue.wait_for_acceptors()
         second = asyncio.ensure_future(receiver.receive_messages(1))
         await steps(5)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
-        await queue.waits_for_a_session()
+        await queue.wait_for_acceptors()
         await receiver.close()
         with pytest.raises(ValueError, match="receiver is closed"):
             await asyncio.wait_for(second, 60)
-        await eventually(queue.is_left_alone)
+        await eventually(queue.is_unused)
 
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_a_client_forgets_a_receiver_whose_close_was_cancelled(url: str, partitioned: bool, name: Any) -> None:
     """A cancelled scope around accept_next_session also cancels the close inside it."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         receiver = queue.session(name)
         await receiver.__aenter__()
         assert receiver in queue.client._handlers
@@ -616,29 +618,29 @@ async def test_a_client_forgets_a_receiver_whose_close_was_cancelled(url: str, p
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
         assert closing.cancelled()
-        await eventually(queue.is_left_alone)
+        await eventually(queue.is_unused)
         await eventually(lambda: receiver not in queue.client._handlers)
 
 
 @both
 async def test_closing_a_client_ends_all_its_waiting_acceptors(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         client = queue.other_client()
         tasks = [opening(client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)) for _ in range(3)]
         tasks.append(asyncio.ensure_future(client.accept_next_session("q")))  # type: ignore[arg-type]
-        await queue.waits_for_a_session(4)
-        begun = passed()
+        await queue.wait_for_acceptors(4)
+        begun = loop_time()
         await client.close()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(outcome, (ValueError, ServiceBusError))
-        assert passed() - begun < 20
-        assert await queue.is_left_alone()
+        assert loop_time() - begun < 20
+        assert await queue.is_unused()
 
 
 @both
 async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: str, partitioned: bool) -> None:
     """A client can ask for the next session for days without keeping failed receivers."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         before = len(queue.client._handlers)
         for _ in range(3):
             with pytest.raises(OperationTimeoutError):
@@ -657,10 +659,10 @@ async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: s
 # -- unreachable partitions --------------------------------------------------------------------------------------------
 
 
-class Mute:
+class UnresponsivePartitions:
     """Partitions that do not answer or cannot be reached by the client."""
 
-    def __init__(self, queue: Seats, places: set[int], *, hangs: bool) -> None:
+    def __init__(self, queue: SessionQueue, places: set[int], *, hangs: bool) -> None:
         self._keys = {queue.partitions[place].keys[0] for place in places}
         self._hangs = hangs
         self._transport = queue.transport
@@ -690,11 +692,11 @@ class Mute:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(url: str, hangs: bool) -> None:
-    async with seats_at(url, partitioned=True) as queue:
-        here, there = queue.named(1)[0], queue.named(2)[0]
-        await queue.say(here, "1")
-        with Mute(queue, {0}, hangs=hangs):
-            begun = passed()
+    async with session_queue_at(url, partitioned=True) as queue:
+        here, there = queue.sessions_in(1)[0], queue.sessions_in(2)[0]
+        await queue.send_to(here, "1")
+        with UnresponsivePartitions(queue, {0}, hangs=hangs):
+            begun = loop_time()
             async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60) as receiver:
                 assert session_of(receiver).session_id == here
                 task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
@@ -703,27 +705,30 @@ async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(ur
                     return await queue.waiters() == 2
 
                 await eventually(waits_at_two)
-                await queue.say(there, "1")
+                await queue.send_to(there, "1")
                 assert session_of(await task).session_id == there
-            assert passed() - begun < 20
+            assert loop_time() - begun < 20
 
 
 @in_memory
 async def test_no_free_session_is_reported_despite_an_unreachable_partition(url: str) -> None:
     """The connection error is raised only when no partition can be reached."""
-    async with seats_at(url, partitioned=True) as queue:
-        with Mute(queue, {0}, hangs=False):
+    async with session_queue_at(url, partitioned=True) as queue:
+        with UnresponsivePartitions(queue, {0}, hangs=False):
             assert await queue.client.accept_next_session("q", max_wait_time=0.5) is None
-        with Mute(queue, {0, 1, 2}, hangs=False), pytest.raises(ServiceBusConnectionError, match="says the test"):
+        with (
+            UnresponsivePartitions(queue, {0, 1, 2}, hangs=False),
+            pytest.raises(ServiceBusConnectionError, match="says the test"),
+        ):
             await queue.client.accept_next_session("q", max_wait_time=0.5)
 
 
 @in_memory
 async def test_a_partition_is_asked_again_when_it_comes_back(url: str) -> None:
-    async with seats_at(url, partitioned=True) as queue:
-        name = queue.named(0)[0]
-        await queue.say(name, "1")
-        with Mute(queue, {0}, hangs=False) as mute:
+    async with session_queue_at(url, partitioned=True) as queue:
+        name = queue.sessions_in(0)[0]
+        await queue.send_to(name, "1")
+        with UnresponsivePartitions(queue, {0}, hangs=False) as mute:
             task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
             await eventually(lambda: mute.asked)
         assert session_of(await task).session_id == name
@@ -732,19 +737,19 @@ async def test_a_partition_is_asked_again_when_it_comes_back(url: str) -> None:
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
 @pytest.mark.usefixtures("hasty")
 async def test_a_stopped_master_does_not_hide_sessions_of_other_partitions(url: str, cluster: LocalCluster) -> None:
-    async with seats_at(url, partitioned=True, partitions=6) as queue:
+    async with session_queue_at(url, partitioned=True, partitions=6) as queue:
         slots = [key_slot(partition.keys[0]) for partition in queue.partitions]
         stopped = cluster.master_of(slots[0])
         other = next(at for at, slot in enumerate(slots) if cluster.master_of(slot).port != stopped.port)
-        name = queue.named(other)[0]
-        await queue.say(name, "1")
+        name = queue.sessions_in(other)[0]
+        await queue.send_to(name, "1")
         stopped.pause()
         try:
-            begun = passed()
+            begun = loop_time()
             receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
             await receiver.__aenter__()
             assert session_of(receiver).session_id == name
-            assert passed() - begun < 20
+            assert loop_time() - begun < 20
         finally:
             stopped.resume()
         await receiver.close()
@@ -753,13 +758,13 @@ async def test_a_stopped_master_does_not_hide_sessions_of_other_partitions(url: 
 @both
 async def test_an_acceptor_continues_after_a_server_restart(binary: str | None, partitioned: bool) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
-        async with seats_at(server.url, partitioned=partitioned) as queue:
+        async with session_queue_at(server.url, partitioned=partitioned) as queue:
             task = opening(queue.session(NEXT_AVAILABLE_SESSION))
-            await queue.waits_for_a_session()
+            await queue.wait_for_acceptors()
             server.kill()
             server.restart()
             await queue.counts()
-            await queue.say("a", "1")
+            await queue.send_to("a", "1")
             assert session_of(await task).session_id == "a"
 
 
@@ -768,16 +773,16 @@ async def test_an_acceptor_continues_after_a_server_restart(binary: str | None, 
 
 @both
 async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
-        await queue.waits_for_a_session()
-        await other._connection.open(passed() + 60)
+        await queue.wait_for_acceptors()
+        await other._connection.open(loop_time() + 60)
         await other._connection.namespace.delete_entity("q")
         await other.ensure_queue("q", requires_session=True, enable_partitioning=not partitioned)
-        seats = Seats(other, await other._connection.entity("q", passed() + 60), url, None)
-        await seats.say("a", "1")
+        seats = SessionQueue(other, await other._connection.entity("q", loop_time() + 60), url, None)
+        await seats.send_to("a", "1")
         with suppress(ServiceBusError):
-            await queue.say("a", "2")  # this client learns of the new queue
+            await queue.send_to("a", "2")  # this client learns of the new queue
         receiver = await task
         assert session_of(receiver).session_id == "a"
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
@@ -786,12 +791,12 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
 @both
 async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
     """This also holds when a new queue of that name exists, in the same or other partitions."""
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        await other._connection.open(passed() + 60)
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        await other._connection.open(loop_time() + 60)
         for change in (False, True):
             now_partitioned = queue.entity.partitioned
             receiver = queue.session("a", prefetch_count=5)
-            await queue.say("a", "1", "2", "3")
+            await queue.send_to("a", "1", "2", "3")
             (message,) = await receiver.receive_messages(1, 60)
             await other._connection.namespace.delete_entity("q")
             await other.ensure_queue("q", requires_session=True, enable_partitioning=now_partitioned is not change)

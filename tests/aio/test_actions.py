@@ -12,8 +12,8 @@ import pytest
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.model import ServiceBusMessage
-from tests.aio.published import topic_at
-from tests.aio.standing import HandClock, in_memory
+from tests.aio.queues import HandClock, in_memory
+from tests.aio.topics import topic_at
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
             "for-ever": None,
         }
         clock.move(11)
-        assert [await subject.texts(name) for name in subscriptions] == [[], ["x"], [], ["x"]]
+        assert [await subject.take_bodies(name) for name in subscriptions] == [[], ["x"], [], ["x"]]
 
 
 @in_memory
@@ -83,7 +83,7 @@ async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
     async with topic_at(url, {"s": acting("SET seen = n", where="n >= 0")}) as subject:
         async with subject.sender() as sender:
             await sender.send_stream(several())
-        found = [received.application_properties for received in await subject.taken("s")]
+        found = [received.application_properties for received in await subject.take_all("s")]
         assert sorted((each["n"], each["seen"], each["list"]) for each in found if each) == [
             (number, number, [number]) for number in range(4)
         ]
@@ -98,7 +98,7 @@ async def test_past_scheduled_messages_get_the_numbers_of_their_first_copies(
         messages = [ServiceBusMessage(str(number)) for number in range(3)]
         numbers = await sender.schedule_messages(messages, datetime.now(UTC) - timedelta(minutes=1))
         first: dict[str, int] = {}
-        for message in await subject.taken("s"):
+        for message in await subject.take_all("s"):
             assert message.sequence_number is not None
             first[str(message)] = min(message.sequence_number, first.get(str(message), message.sequence_number))
         assert numbers == [first[str(number)] for number in range(3)]
@@ -115,7 +115,7 @@ async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ah
                 due = datetime.fromtimestamp(clock.told() / 1000 + seconds, UTC)
                 await sender.schedule_messages([ServiceBusMessage(text)], due)
         clock.ahead = timedelta(0)
-        assert await subject.texts("s") == ["early", "early"]
+        assert await subject.take_bodies("s") == ["early", "early"]
         assert await subject.scheduled() == 2
 
 
@@ -137,7 +137,7 @@ async def test_date_arithmetic_in_rules_is_correct_across_a_time_change(url: str
     async with topic_at(url, {"s": rules}) as subject:
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x", application_properties={"w": there}))
-        (message,) = await subject.taken("s")
+        (message,) = await subject.take_all("s")
         assert message.application_properties is not None
         assert message.application_properties["w"] == same + timedelta(hours=12)
 
@@ -148,7 +148,7 @@ async def test_a_bytearray_property_equals_a_bytes_parameter(url: str) -> None:
     async with topic_at(url, {"s": rules}) as subject:
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x", application_properties={"b": bytearray(b"xy")}))
-        assert await subject.texts("s") == ["x"]
+        assert await subject.take_bodies("s") == ["x"]
 
 
 @in_memory
@@ -166,9 +166,9 @@ async def test_an_action_that_makes_properties_too_large_fails_its_rule(
         await subject.create({"s": enlarging}, dead_lettering_on_filter_evaluation_exceptions=told)
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x"))
-        assert await subject.texts("other") == ["x"]
-        assert await subject.texts("s") == []
-        dead = [message.dead_letter_error_description or "" for message in await subject.taken("s", dead=True)]
+        assert await subject.take_bodies("other") == ["x"]
+        assert await subject.take_bodies("s") == []
+        dead = [message.dead_letter_error_description or "" for message in await subject.take_all("s", dead=True)]
         assert len(dead) == told
         assert all(text in each for each in dead)
 
@@ -179,7 +179,7 @@ async def test_actions_may_add_at_most_4_mb_to_a_list_of_messages(url: str) -> N
     async with topic_at(url, subscriptions) as subject, subject.sender() as sender:
         with pytest.raises(MessageSizeExceededError, match="would add more to the 50 messages than the 4 MB"):
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(50)])
-        assert await subject.texts("s0") == []
+        assert await subject.take_bodies("s0") == []
         await sender.send_messages([ServiceBusMessage(str(number)) for number in range(40)])
         await sender.send_messages(ServiceBusMessage("one"))
-        assert len(await subject.texts("s2")) == 41
+        assert len(await subject.take_bodies("s2")) == 41

@@ -235,7 +235,7 @@ class World:
     """Partitions that announce their due times. The listener may miss the announcements of a slot for a while."""
 
     due: dict[Place, float] = field(default_factory=dict)
-    told: dict[Place, float] = field(default_factory=dict)
+    announced_at: dict[Place, float] = field(default_factory=dict)
     deaf: set[int] = field(default_factory=set)
     now: float = 0.0
 
@@ -245,9 +245,9 @@ class World:
         self.announce(agenda, place)
 
     def announce(self, agenda: Agenda, place: Place) -> None:
-        first, before = self.due.get(place, inf), self.told.get(place, inf)
+        first, before = self.due.get(place, inf), self.announced_at.get(place, inf)
         if first < before or before <= self.now < first:
-            self.told[place] = first
+            self.announced_at[place] = first
             if place.number not in self.deaf and first < inf:
                 agenda.announced(place, first)
 

@@ -17,11 +17,11 @@ from sbredis.aio import ServiceBusSender
 from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusMessageBatch
-from tests.aio.gates import Gate, lies_in
-from tests.aio.listening import Listener
-from tests.aio.published import topic_at
-from tests.aio.standing import Queue, both, in_memory, queue_at
+from tests.aio.gates import Gate, stored_bodies
+from tests.aio.queues import Queue, both, in_memory, queue_at
+from tests.aio.telemetry_listener import Listener
 from tests.aio.test_sending import flat
+from tests.aio.topics import topic_at
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,7 @@ async def test_sending_an_object_again_creates_another_message(url: str, way: Se
         assert first
         assert message.message_id
         assert message.message_id != first
-        assert flat(await lies_in(queue)) == ["x", "x"]
+        assert flat(await stored_bodies(queue)) == ["x", "x"]
 
 
 @in_memory
@@ -98,13 +98,13 @@ async def test_a_failed_send_is_repeated_under_the_same_id(url: str, way: Send, 
             assert caught.value.outcome is (Outcome.NEVER_SENT if fate == "never arrives" else Outcome.UNKNOWN)
             gate.fates.clear()
             first = message.message_id
-            assert flat(await lies_in(queue)) == (["x"] if fate == "is not answered" else [])
+            assert flat(await stored_bodies(queue)) == (["x"] if fate == "is not answered" else [])
             await way(sender, message)
         assert first
         assert message.message_id == first
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
         await way(sender, message)
-        assert flat(await lies_in(queue)) == ["x", "x"]
+        assert flat(await stored_bodies(queue)) == ["x", "x"]
 
 
 @in_memory
@@ -115,7 +115,7 @@ async def test_an_application_id_is_never_changed(url: str, way: Send) -> None:
         for _ in range(3):
             await way(sender, message)
             assert message.message_id == "mine"
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 @in_memory
@@ -134,7 +134,7 @@ async def test_an_assigned_id_set_by_the_application_is_kept(url: str, *, raw: b
             message.message_id = first
         await sender.send_messages(message)
         assert message.message_id == first
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 async def test_sending_one_object_several_times_at_once_creates_several_messages(url: str) -> None:
@@ -150,7 +150,7 @@ async def test_sending_one_object_several_times_at_once_creates_several_messages
         await sender.schedule_messages([message] * 3, SOON)
         for _ in range(2):
             await sender.send_messages(raw)
-        assert flat(await lies_in(queue)) == ["raw"] * 2 + ["x"] * 15
+        assert flat(await stored_bodies(queue)) == ["raw"] * 2 + ["x"] * 15
 
 
 @both
@@ -166,7 +166,7 @@ async def test_sending_a_batch_again_creates_other_messages(url: str, *, partiti
         first = assigned.message_id
         await sender.send_messages(batch)
         assert assigned.message_id != first
-        assert flat(await lies_in(queue)) == ["own", "x", "x"]
+        assert flat(await stored_bodies(queue)) == ["own", "x", "x"]
         async with queue.receiver() as receiver:
             received = [await anext(receiver) for _ in range(3)]
             assert {each.subject for each in received} == {None}
@@ -185,16 +185,16 @@ async def test_a_failed_batch_and_its_messages_keep_their_ids(url: str) -> None:
                 await sender.send_messages(batch)
             gate.fates.clear()
             await sender.send_messages(batch)
-            assert flat(await lies_in(queue)) == ["x"]
+            assert flat(await stored_bodies(queue)) == ["x"]
             await sender.send_messages(batch)
-            assert flat(await lies_in(queue)) == ["x", "x"]
+            assert flat(await stored_bodies(queue)) == ["x", "x"]
             gate.fates.extend(repeat("is not answered", 5))
             with pytest.raises(ServiceBusError):
                 await sender.send_messages(batch)
             gate.fates.clear()
-        assert len(flat(await lies_in(queue))) == 3
+        assert len(flat(await stored_bodies(queue))) == 3
         await sender.send_messages(message)  # sent alone, the message is still recognised as a duplicate
-        assert len(flat(await lies_in(queue))) == 3
+        assert len(flat(await stored_bodies(queue))) == 3
 
 
 @in_memory
@@ -211,7 +211,7 @@ async def test_an_id_is_kept_when_a_message_does_not_fit_into_a_batch(url: str) 
             ServiceBusMessageBatch(50).add_message(message)
         await sender.send_messages(message)
         assert message.message_id == first
-        assert len(flat(await lies_in(queue))) == 1
+        assert len(flat(await stored_bodies(queue))) == 1
 
 
 @in_memory
@@ -228,13 +228,13 @@ async def test_an_id_is_kept_when_the_send_is_cancelled(url: str) -> None:
             gate.open()
             await sender.send_messages(message)
         await sender.close()
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 # -- dropped duplicates ------------------------------------------------------------------------------------------------
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def duplicate_logs(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
@@ -246,9 +246,9 @@ async def test_a_dropped_duplicate_is_logged_with_its_id(url: str, caplog: pytes
     caplog.set_level(logging.INFO, "sbredis")
     async with detecting(url) as (_, sender):
         await sender.send_messages(ServiceBusMessage("x", message_id="same"))
-        assert told(caplog) == []
+        assert duplicate_logs(caplog) == []
         await sender.send_messages(ServiceBusMessage("x", message_id="same"))
-        (text,) = told(caplog)
+        (text,) = duplicate_logs(caplog)
         assert text.startswith("q: 1 duplicate was dropped")
         assert text.endswith("message id 'same'")
 
@@ -261,10 +261,10 @@ async def test_duplicates_among_several_messages_are_logged_with_all_ids_of_the_
     async with detecting(url) as (queue, sender):
         await sender.send_messages([ServiceBusMessage("x", message_id=name) for name in "abc"])
         await sender.send_messages([ServiceBusMessage("x", message_id=name) for name in "bcd"])
-        (text,) = told(caplog)
+        (text,) = duplicate_logs(caplog)
         assert text.startswith("q: 2 duplicates were dropped")
         assert text.endswith("they are among the 3 messages of one call, with the ids 'b', 'c', 'd'")
-        assert len(flat(await lies_in(queue))) == 4
+        assert len(flat(await stored_bodies(queue))) == 4
 
 
 async def test_duplicates_dropped_by_a_topic_are_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -275,9 +275,9 @@ async def test_duplicates_dropped_by_a_topic_are_logged(url: str, caplog: pytest
     ):
         for _ in range(2):
             await sender.send_messages(ServiceBusMessage("x", message_id="same"))
-        (text,) = told(caplog)
+        (text,) = duplicate_logs(caplog)
         assert text.startswith("t: 1 duplicate was dropped")
-        assert await subject.texts("one") == ["x"]
+        assert await subject.take_bodies("one") == ["x"]
 
 
 @in_memory

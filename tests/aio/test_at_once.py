@@ -10,13 +10,13 @@ import pytest
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION
 from tests.aio.gates import Gate
-from tests.aio.seated import seats_at
-from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, bodies, both, in_memory, queue_at
+from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -64,7 +64,7 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
 async def test_a_non_waiting_receive_finds_messages_before_any_notice_arrives(url: str, partitioned: bool) -> None:
     """The call asks the partitions and does not depend on the notice that wakes a receiver."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        await queue.let_wait(receiver)
+        await queue.register_waiter(receiver)
         for number in range(20):
             await queue.send(str(number))
             received = await receiver.receive_messages(2, 0)
@@ -88,7 +88,7 @@ async def test_a_non_waiting_receive_does_not_reuse_the_answer_of_an_earlier_cal
             await asyncio.sleep(0)
             assert not now.done()
             for passing in held:
-                passing.let.set_result(None)
+                passing.released.set_result(None)
             assert await now == []
             assert first in gate.came
             assert len(gate.came) > len(held)
@@ -100,7 +100,7 @@ async def test_a_non_waiting_receive_does_not_reuse_the_answer_of_an_earlier_cal
 async def test_a_non_waiting_receive_does_not_end_the_wait_of_another_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         waiting = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.waited_at(1)
+        await queue.wait_for_waiters(1)
         assert await receiver.receive_messages(5, 0) == []
         assert not waiting.done()
         await queue.send("1", at=-1)
@@ -151,7 +151,7 @@ async def test_an_unresponsive_partition_does_not_withhold_messages_of_the_other
             gate.waiting.remove(stuck)
             gate.open()
             assert bodies(await call) == ["1"]
-            stuck.let.set_result(None)
+            stuck.released.set_result(None)
 
 
 @pytest.mark.parametrize("wait", [-1, -0.001, float("nan")])
@@ -167,7 +167,7 @@ async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
             with pytest.raises(ValueError, match="timeout"):
                 await receiver.peek_messages(timeout=0)
             assert not calls.by_script
-        assert await queue.are(1, 0)
+        assert await queue.counts_are(1, 0)
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -176,12 +176,12 @@ async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_non_waiting_accept_returns_each_free_session_and_then_none(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         assert await queue.client.accept_next_session("q", max_wait_time=0) is None
-        assert await queue.is_left_alone()
-        names = [*queue.named(0, 2), *queue.named(2)] if partitioned else ["a", "b", "c"]
+        assert await queue.is_unused()
+        names = [*queue.sessions_in(0, 2), *queue.sessions_in(2)] if partitioned else ["a", "b", "c"]
         for name in names:
-            await queue.say(name, "1")
+            await queue.send_to(name, "1")
         accepted: list[Any] = []
         while (receiver := await queue.client.accept_next_session("q", max_wait_time=0)) is not None:
             accepted.append(receiver)
@@ -189,14 +189,14 @@ async def test_a_non_waiting_accept_returns_each_free_session_and_then_none(url:
         assert sorted(each.session.session_id for each in accepted) == sorted(names)
         for receiver in accepted:
             await receiver.close()
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_receiver_of_the_next_session_may_have_a_wait_time_of_zero(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1", "2")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1", "2")
         async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0) as receiver:
             assert bodies([message async for message in receiver]) == ["1", "2"]
 
@@ -209,7 +209,7 @@ async def test_the_first_message_is_returned_without_waiting_for_more(url: str, 
     """The call returns while calls to other partitions are still running or not yet made."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         waiting = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
-        await queue.waited_at(1)
+        await queue.wait_for_waiters(1)
         (one, *_) = await queue.send("1", at=-1)
         received = await waiting
         assert [message.sequence_number for message in received] == [one]

@@ -12,7 +12,7 @@ from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.aio.calls._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.standing import bodies, both, in_memory, queue_at
+from tests.aio.queues import bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -45,8 +45,8 @@ async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: boo
                     await receiver.abandon_message(messages[0])
                     break
                 if not prefetch:
-                    await eventually(lambda: queue.are(1, 0))
-            assert await queue.are(1, 0)
+                    await eventually(lambda: queue.counts_are(1, 0))
+            assert await queue.counts_are(1, 0)
             (lock,) = await queue.take(at=-1)
             await queue.abandon([lock], at=-1, counted=False)
         async with queue.receiver() as receiver:
@@ -61,7 +61,7 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
         seen: list[str] = []
         for steps in STEPS:
             seen += bodies(await after(steps, receiver.receive_messages(1, 60)) or [])
-        await eventually(lambda: queue.are(60 - len(seen), len(seen)))
+        await eventually(lambda: queue.counts_are(60 - len(seen), len(seen)))
         rest = await receiver.receive_messages(60 - len(seen), 20)
         assert sorted([*seen, *bodies(rest)], key=int) == [str(number) for number in range(60)]
         assert {message.delivery_count for message in rest} == {1}
@@ -103,7 +103,7 @@ async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str
                 (message,) = await second
                 assert message.delivery_count == 1
                 await receiver.complete_message(message)
-            await eventually(lambda: queue.are(0, 0))
+            await eventually(lambda: queue.counts_are(0, 0))
 
 
 @both
@@ -121,7 +121,7 @@ async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, p
         messages = await receiver.receive_messages(len(STEPS), 20)
         for steps, message in zip(STEPS, messages, strict=True):
             await after(steps, ways[what](message))
-        await eventually(lambda: _came_to_rest(receiver))
+        await eventually(lambda: _is_idle(receiver))
         for message in messages:
             if hold_of(message).settled:
                 with pytest.raises(MessageAlreadySettled):
@@ -146,14 +146,14 @@ async def test_cancelled_completing_settles_all_messages_or_none(url: str, parti
                 await asyncio.sleep(0)
             await after(steps, receiver.complete_messages(messages))
             await asyncio.gather(*renewals, return_exceptions=True)
-            await eventually(lambda: _came_to_rest(receiver))
+            await eventually(lambda: _is_idle(receiver))
             assert len({hold_of(message).settled for message in messages}) == 1
             if not hold_of(messages[0]).settled:
                 await receiver.complete_messages(messages)
             assert (await queue.counts()).bytes == 0
 
 
-def _came_to_rest(receiver: ServiceBusReceiver) -> bool:
+def _is_idle(receiver: ServiceBusReceiver) -> bool:
     entity = receiver._entity
     assert entity is not None
     partition_clients = [entity.partition_client(number) for number in entity.numbers]
@@ -201,7 +201,7 @@ async def test_a_cancelled_close_continues_in_the_background(url: str, partition
         for steps in STEPS[::6]:
             receiver = queue.receiver(prefetch_count=5)
             await receiver.__aenter__()
-            await eventually(lambda: queue.are(0, 5))
+            await eventually(lambda: queue.counts_are(0, 5))
             task = asyncio.create_task(receiver.receive_messages(7, 60))
             await asyncio.sleep(0)
             await after(steps, receiver.close())
@@ -210,7 +210,7 @@ async def test_a_cancelled_close_continues_in_the_background(url: str, partition
             if not task.cancelled() and task.exception() is None:
                 for message in task.result():
                     queue.entity.partition_client(queue.entity.numbers[-1]).give_back(hold_of(message))
-            await eventually(lambda: queue.are(5, 0))
+            await eventually(lambda: queue.counts_are(5, 0))
             assert await queue.waiters() == 0
 
 

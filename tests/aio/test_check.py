@@ -22,7 +22,7 @@ def server(port: int, ahead: float, round_trip: float = 0.001) -> ServerReport:
 
 
 @pytest.mark.parametrize(
-    ("servers", "told"),
+    ("servers", "expected"),
     [
         ((server(1, 0.2), server(2, -0.2)), []),
         ((server(1, 3.0, round_trip=5.0),), []),  # the slow round trip hides the difference
@@ -38,10 +38,10 @@ def server(port: int, ahead: float, round_trip: float = 0.001) -> ServerReport:
         ),
     ],
 )
-def test_clock_differences_are_reported_as_warnings(servers: tuple[ServerReport, ...], told: list[str]) -> None:
+def test_clock_differences_are_reported_as_warnings(servers: tuple[ServerReport, ...], expected: list[str]) -> None:
     report = ConnectionReport(TARGET, servers)
-    assert len(report.warnings) == len(told)
-    for warning, part in zip(report.warnings, told, strict=True):
+    assert len(report.warnings) == len(expected)
+    for warning, part in zip(report.warnings, expected, strict=True):
         assert part in warning
         assert f"Warning: {warning}" in str(report)
 

@@ -22,8 +22,8 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
-from tests.aio.gates import Gate, lies_in
-from tests.aio.standing import Calls, both, in_memory, queue_at
+from tests.aio.gates import Gate, stored_bodies
+from tests.aio.queues import Calls, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 
@@ -46,7 +46,7 @@ async def test_many_concurrent_sends_take_a_handful_of_calls(url: str) -> None:
         with Calls(queue.transport) as calls:
             await asyncio.gather(*sends(sender, *map(str, range(800))))
         assert calls.by_script["send"] <= 6
-        (found,) = await lies_in(queue)
+        (found,) = await stored_bodies(queue)
         assert sorted(map(int, found)) == list(range(800))
 
 
@@ -56,7 +56,7 @@ async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> N
         with Calls(queue.transport) as calls:
             await asyncio.gather(*sends(sender, *map(str, range(500))))
         assert calls.by_script["send"] <= 16
-        assert len(flat(await lies_in(queue))) == 500
+        assert len(flat(await stored_bodies(queue))) == 500
 
 
 async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: LocalServer) -> None:
@@ -96,7 +96,7 @@ async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -
             gate.open()
             await asyncio.gather(*tasks)
             assert len(gate.came) == under_way + 1
-        assert flat(await lies_in(queue)) == list("123456789")
+        assert flat(await stored_bodies(queue)) == list("123456789")
 
 
 async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
@@ -126,7 +126,7 @@ async def test_several_senders_share_calls(url: str, *, partitioned: bool) -> No
         with Calls(queue.transport) as calls:
             await asyncio.gather(*(task for sender in senders for task in sends(sender, *"abcdefghij")))
         assert calls.by_script["send"] <= 8
-        assert len(flat(await lies_in(queue))) == 200
+        assert len(flat(await stored_bodies(queue))) == 200
 
 
 @both
@@ -139,7 +139,7 @@ async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str,
 
         await asyncio.gather(*map(one, "abcdefghij"))
         for key in "abcdefghij":
-            for bodies in await lies_in(queue):
+            for bodies in await stored_bodies(queue):
                 of_key = [body for body in bodies if body.startswith(key)]
                 assert of_key in ([], [f"{key}{number:02}" for number in range(8)])
 
@@ -190,7 +190,7 @@ async def test_a_message_above_a_lowered_size_limit_fails_alone(url: str) -> Non
             await other._connection.namespace.update_entity(record, settings)
         found = await ended(sends(sender, b"a", bytes(2000), b"b"))
         assert [type(error) for error in found] == [type(None), MessageSizeExceededError, type(None)]
-        assert flat(await lies_in(queue)) == ["a", "b"]
+        assert flat(await stored_bodies(queue)) == ["a", "b"]
 
 
 @in_memory
@@ -225,7 +225,7 @@ async def test_a_defect_raises_an_error_for_the_caller_instead_of_hanging_it(
 
 
 @contextmanager
-def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[None]:
+def failing_encoding(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[None]:
     """Let the encoding of messages with these bodies fail."""
     make = lane.request
 
@@ -250,7 +250,7 @@ async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         bodies = [f"{number:02}" for number in range(20)]
-        with unmakeable(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
+        with failing_encoding(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
             found = await ended(sends(sender, *bodies))
         failed = {body: error for body, error in zip(bodies, found, strict=True) if error is not None}
         assert sorted(failed) == ["03", "17", "18"]
@@ -260,7 +260,7 @@ async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
             assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
         assert len({id(error) for error in failed.values()}) == 3
         assert sender.in_flight == 0
-        assert flat(await lies_in(queue)) == [body for body in bodies if body not in failed]
+        assert flat(await stored_bodies(queue)) == [body for body in bodies if body not in failed]
         # The log has one line for each shared call, and not for each attempt.
         assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
         # No call was refused for a number out of sequence.
@@ -273,7 +273,7 @@ async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: s
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        with unmakeable(lane, ZeroDivisionError("oh"), b"a"):
+        with failing_encoding(lane, ZeroDivisionError("oh"), b"a"):
             for _ in range(2):
                 (error,) = await ended(sends(sender, "a"))
                 assert isinstance(error, ServiceBusError)
@@ -281,7 +281,7 @@ async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: s
             with Calls(queue.transport) as calls:
                 await asyncio.gather(*sends(sender, "b"))
         assert calls.by_script["send"] == 1
-        assert flat(await lies_in(queue)) == ["b"]
+        assert flat(await stored_bodies(queue)) == ["b"]
 
 
 @in_memory
@@ -300,7 +300,7 @@ async def test_an_invalid_due_time_is_an_error_of_its_sender_only(url: str, capl
         found = await ended(tasks)
         assert [type(error) for error in found] == [type(None)] * 2 + [ValueError] + [type(None)] * 2
         assert str(found[2]).startswith("due of message 1 must be a whole number")
-        assert flat(await lies_in(queue)) == list("abde")
+        assert flat(await stored_bodies(queue)) == list("abde")
         assert sender.in_flight == 0
         assert not caplog.records
 
@@ -311,7 +311,7 @@ async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> Non
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         bodies = [b"a", bytes(30_000), b"b", b"odd", bytes(25_000), b"c", bytes(26_000), b"odd"]
-        with unmakeable(lane, ZeroDivisionError("oh"), b"odd"):
+        with failing_encoding(lane, ZeroDivisionError("oh"), b"odd"):
             found = await ended(sends(sender, *bodies))
         for body, error in zip(bodies, found, strict=True):
             if len(body) > 100:
@@ -321,7 +321,7 @@ async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> Non
                 assert error.outcome is Outcome.NEVER_SENT
             else:
                 assert error is None
-        assert flat(await lies_in(queue)) == list("abc")
+        assert flat(await stored_bodies(queue)) == list("abc")
 
 
 @in_memory
@@ -347,7 +347,7 @@ async def test_a_defect_after_a_refused_call_is_reported_as_refused(
         assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
         assert "broke on a defect" in caplog.text
         await asyncio.gather(*sends(sender, "b"))
-        assert flat(await lies_in(queue)) == ["b"]
+        assert flat(await stored_bodies(queue)) == ["b"]
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | N
             assert outcomes == [Outcome.UNKNOWN] * 2 + outcomes[2:]
             await asyncio.gather(*patient)
             await sender.close()
-            bodies = flat(await lies_in(queue))
+            bodies = flat(await stored_bodies(queue))
             assert bodies[:4] == list("abcd")
             assert bodies[4:] == ([] if outcomes[2] is Outcome.NEVER_SENT else ["e"])
 
@@ -399,7 +399,7 @@ async def test_a_send_that_times_out_behind_other_calls_was_never_sent(url: str)
             gate.open()
             await asyncio.gather(*first)
         await sender.close()
-        assert flat(await lies_in(queue)) == list("abc")
+        assert flat(await stored_bodies(queue)) == list("abc")
 
 
 @in_memory

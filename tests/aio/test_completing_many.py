@@ -10,7 +10,7 @@ from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessagingEntityNotFoundError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.gates import Gate
-from tests.aio.standing import Calls, HandClock, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -27,7 +27,7 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalCluster, LocalServer, free_port
 from tests.aio.gates import Gate
-from tests.aio.standing import in_memory, queue_at
+from tests.aio.queues import in_memory, queue_at
 from tests.transport.hand import turns
 from tests.transport.impostors import answering, never_answering
 from tests.transport.test_tls import Encrypted, started, write_certificates

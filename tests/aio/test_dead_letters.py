@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.exceptions import MessageAlreadySettled, MessageNotFoundError
 from sbredis.model import ServiceBusSubQueue
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +122,7 @@ async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: st
         async with queue.receiver() as receiver:
             (message,) = await receiver.receive_messages(1, 60)
             await receiver.defer_message(message)
-        before = await queue.whole()
+        before = await queue.contents()
         for transfer in (
             queue.receiver(sub_queue="transferdeadletter", receive_mode=mode),
             queue.client.get_queue_receiver("q/$Transfer/$DeadLetterQueue", receive_mode=mode),
@@ -135,7 +135,7 @@ async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: st
             with pytest.raises(MessageNotFoundError, match="None was received"):
                 await transfer.receive_deferred_messages(message.sequence_number)
             await transfer.close()
-        assert await queue.whole() == before
+        assert await queue.contents() == before
 
 
 @in_memory

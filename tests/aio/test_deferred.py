@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessageState, ServiceBusReceiveMode
 from tests.aio.gates import Gate
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
     return numbers
 
 
-async def missed(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
+async def check_not_found(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
     """Check that no message is received because some are missing."""
     with pytest.raises(MessageNotFoundError, match="None was received") as raised:
         await receiver.receive_deferred_messages(numbers)
@@ -83,13 +83,13 @@ async def test_no_deferred_message_is_received_if_one_is_missing(
         (active,) = await queue.send("active")
         receiver = queue.receiver(receive_mode=mode)
         for missing in (active, numbers[-1] + 1000, 0, -1, 99 << 48, 1 << 70):
-            await missed(receiver, [*numbers, missing], [missing])
+            await check_not_found(receiver, [*numbers, missing], [missing])
             await eventually(lambda: deferred_are(queue, 6))
-        await missed(receiver, [active, *numbers], [active])
+        await check_not_found(receiver, [active, *numbers], [active])
         await eventually(lambda: deferred_are(queue, 6))
         other = queue.receiver()
         (locked,) = await other.receive_deferred_messages(numbers[2])
-        await missed(receiver, numbers, [numbers[2]])
+        await check_not_found(receiver, numbers, [numbers[2]])
         await other.complete_message(locked)
         rest = numbers[:2] + numbers[3:]
         assert {message.delivery_count for message in await receiver.receive_deferred_messages(rest)} == {2}
@@ -143,7 +143,7 @@ async def test_a_dead_letter_can_be_deferred(url: str, partitioned: bool) -> Non
         (again,) = await letters.receive_deferred_messages([letter.sequence_number])
         assert again.dead_letter_reason == "why"
         await letters.complete_message(again)
-        await missed(letters, [letter.sequence_number], [letter.sequence_number])
+        await check_not_found(letters, [letter.sequence_number], [letter.sequence_number])
 
 
 @in_memory
@@ -219,7 +219,7 @@ async def test_a_deferred_message_that_expired_is_not_found(
         clock.move(100)
         assert len(await queue.receiver().peek_messages(10)) == 2
         receiver = queue.receiver(receive_mode=mode)
-        await missed(receiver, [long, short], [short])
+        await check_not_found(receiver, [long, short], [short])
         await eventually(lambda: deferred_are(queue, 1))
         (letter,) = await queue.receiver(sub_queue="deadletter").receive_messages(1, 60)
         assert (str(letter), letter.dead_letter_reason) == ("0", "TTLExpiredException")

@@ -9,7 +9,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage
-from tests.aio.standing import exists, queue_at
+from tests.aio.queues import exists, queue_at
 from tests.engine.bench import everything
 from tests.waiting import eventually
 

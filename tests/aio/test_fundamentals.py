@@ -31,7 +31,7 @@ from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
 )
-from tests.aio.standing import HandClock, bodies
+from tests.aio.queues import HandClock, bodies
 
 pytestmark = [
     pytest.mark.anyio,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sbredis.model import ServiceBusReceiveMode, hold_of
-from tests.aio.standing import Calls, both, queue_at
+from tests.aio.queues import Calls, both, queue_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from several nodes")]

@@ -27,9 +27,9 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.listening import Listener, listener
-from tests.aio.seated import seats_at
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.session_queues import session_queue_at
+from tests.aio.telemetry_listener import Listener, listener
 from tests.complaints import complaints
 from tools.repository import ROOT
 
@@ -61,11 +61,11 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str) -> ValueError:
     """Check that a call is refused with a ValueError, runs no script but ``read_entity``, and changes nothing."""
-    before = await queue.whole()
+    before = await queue.contents()
     with Calls(other._connection.transport) as calls, pytest.raises(ValueError, match=text) as raised:
         await done
     assert set(calls.by_script) <= {"read_entity"}
-    assert await queue.whole() == before
+    assert await queue.contents() == before
     return raised.value
 
 
@@ -194,7 +194,7 @@ async def test_a_lost_message_lock_is_reported_when_settling_by_handle(
             await receiver.complete_message(message)
         else:
             clock.move(61)
-            await queue.look_after()
+            await queue.process_due()
         if fate == "taken":
             await one(queue.receiver())
         before = await queue.counts()
@@ -312,8 +312,8 @@ async def test_a_settler_needs_an_existing_queue_or_subscription(url: str) -> No
 @both
 async def test_a_session_is_managed_by_handle_from_another_connection(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
-        await queue.say("", "a", "b")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
+        await queue.send_to("", "a", "b")
         receiver, settler = queue.session(""), other.get_settler("q")
         first, second = await receiver.receive_messages(2, 60)
         handle = receiver.session.lock_handle
@@ -341,7 +341,7 @@ async def test_a_session_is_managed_by_handle_from_another_connection(url: str, 
 @both
 @pytest.mark.parametrize("way", OF_SESSIONS)
 async def test_a_lost_session_lock_is_reported_when_used_by_handle(url: str, partitioned: bool, way: str) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         settler = other.get_settler("q")
         async with queue.session("s") as receiver:
             await receiver.session.set_state("mine")
@@ -357,8 +357,8 @@ async def test_a_lost_session_lock_is_reported_when_used_by_handle(url: str, par
 @in_memory
 @pytest.mark.parametrize("way", OF_SESSIONS)
 async def test_an_invalid_session_handle_is_refused(url: str, way: str) -> None:
-    async with seats_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
-        await queue.say("s", "a")
+    async with session_queue_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
+        await queue.send_to("s", "a")
         settler = other.get_settler("q")
         message = await receiver.get_lock_handle(await one(receiver))
         handle = receiver.session.lock_handle
@@ -377,8 +377,8 @@ async def test_an_invalid_session_handle_is_refused(url: str, way: str) -> None:
 @in_memory
 async def test_no_handle_or_token_appears_in_logs_and_errors(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "sbredis"):
-        async with seats_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
-            await queue.say("s", "a")
+        async with session_queue_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
+            await queue.send_to("s", "a")
             message = await one(receiver)
             handle, of_session = await receiver.get_lock_handle(message), receiver.session.lock_handle
             settler = other.get_settler("q")

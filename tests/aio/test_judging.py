@@ -112,6 +112,6 @@ def test_an_unusable_rule_is_logged_once_despite_other_changes(caplog: pytest.Lo
         assert str(ours["unusable"]).startswith(
             "The filter of rule 'unusable' failed: it cannot be used: line 1, column 7: "
         )
-    told = [record.getMessage() for record in caplog.records if record.name == "sbredis.rules"]
-    assert len(told) == 101
-    assert len([text for text in told if f"of {judge.routes.subscriptions[0].record.path} " in text]) == 1
+    logged = [record.getMessage() for record in caplog.records if record.name == "sbredis.rules"]
+    assert len(logged) == 101
+    assert len([text for text in logged if f"of {judge.routes.subscriptions[0].record.path} " in text]) == 1

@@ -9,8 +9,8 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION
-from tests.aio.seated import seats_at
-from tests.aio.standing import Calls, bodies, both, queue_at
+from tests.aio.queues import Calls, bodies, both, queue_at
+from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
 
@@ -35,14 +35,14 @@ ALL: dict[str, Call] = {
 async def test_a_receiver_without_a_session_is_refused_by_a_session_queue(
     url: str, partitioned: bool, call: str, prefetch: int
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
-        before = await queue.whole()
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
+        before = await queue.contents()
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="non-sessionful") as caught:
             await RECEIVING[call](queue.receiver(prefetch_count=prefetch))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
         assert not calls.by_script
-        assert await queue.whole() == before
+        assert await queue.contents() == before
 
 
 @both
@@ -53,12 +53,12 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1")
-        before = await queue.whole()
+        before = await queue.contents()
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="no sessions") as caught:
             await RECEIVING[call](queue.receiver(session_id=name, max_wait_time=1))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
         assert not calls.by_script
-        assert await queue.whole() == before
+        assert await queue.contents() == before
 
 
 @pytest.mark.parametrize("call", ALL)
@@ -88,8 +88,8 @@ async def test_a_missing_subscription_is_named_in_the_error(url: str, call: str)
 async def test_a_session_queue_is_peeked_purged_and_dead_lettered_without_a_session(
     url: str, partitioned: bool
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1", "2")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1", "2")
         async with queue.session("a") as receiver:
             await receiver.dead_letter_message(await anext(receiver))
         anybody = queue.receiver()

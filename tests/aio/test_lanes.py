@@ -29,8 +29,8 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from sbredis.registry import EntityRecord, Namespace
-from tests.aio.gates import Gate, lies_in
-from tests.aio.standing import PARTITIONS, Calls, Queue, both, in_memory, queue_at
+from tests.aio.gates import Gate, stored_bodies
+from tests.aio.queues import PARTITIONS, Calls, Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 
@@ -123,7 +123,7 @@ async def test_settings_changed_by_another_client_are_loaded(url: str, *, partit
             await send_to_all(sender)
         assert calls.by_script["read_entity"] == 1  # one read for all partitions
         assert queue.entity.record.version == 2
-        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert flat(await stored_bodies(queue)) == list("abcdefgh")
         await changed(queue, status="SendDisabled")
         with pytest.raises(MessagingEntityDisabledError):
             await send_to_all(sender)
@@ -143,7 +143,7 @@ async def test_a_partition_with_outdated_settings_is_updated(url: str, *, partit
             await steps.ask(steps.registry.revise(revised, "x" * 12), asyncio.get_running_loop().time() + 9)
         )
         await send_to_all(sender)
-        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert flat(await stored_bodies(queue)) == list("abcdefgh")
         if not partitioned:
             state = await queue.transport.command(
                 "HMGET", queue.partitions[0].keys[0], "version", "deliveries", key=queue.partitions[0].keys[0]
@@ -167,7 +167,7 @@ async def test_a_registry_that_lost_a_change_is_reported_after_few_calls(url: st
         for _ in range(6):
             record = await changed(queue, max_delivery_count=record.settings.max_delivery_count + 1)
         await sender.send_messages(ServiceBusMessage("y"))
-        assert flat(await lies_in(queue)) == ["y"]
+        assert flat(await stored_bodies(queue)) == ["y"]
 
 
 @both
@@ -193,7 +193,7 @@ async def test_sends_continue_after_a_queue_is_deleted_and_created_again(url: st
         await namespace_of(queue).delete_entity("q")
         await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=partitioned)
         await send_to_all(sender)
-        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert flat(await stored_bodies(queue)) == list("abcdefgh")
 
 
 async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
@@ -206,7 +206,7 @@ async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
                 await plain.send_messages(ServiceBusMessage("x"))
             await sender.send_messages(ServiceBusMessage("y"))
             await plain.send_messages(ServiceBusMessage("z"))
-        assert flat(await lies_in(queue)) == ["y", "z"]
+        assert flat(await stored_bodies(queue)) == ["y", "z"]
 
 
 @both
@@ -226,7 +226,7 @@ async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, par
             assert (error.is_transient, error.outcome) == (True, Outcome.REFUSED)
             assert "must be sent again" in str(error)
         await send_to_all(sender)
-        found = await lies_in(queue)
+        found = await stored_bodies(queue)
         assert len(found) == (1 if partitioned else PARTITIONS)
         assert flat(found) == list("abcdefgh")
 
@@ -252,7 +252,7 @@ async def test_a_partition_lost_in_a_failover_is_recreated(
                 await queue.transport.command("DEL", key, key=key)
         with caplog.at_level(logging.WARNING, "sbredis"):
             await send_to_all(sender)
-        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert flat(await stored_bodies(queue)) == list("abcdefgh")
         assert "made again, empty" in caplog.text
 
 
@@ -263,7 +263,7 @@ async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, parti
         for partition in queue.partitions:
             await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
         await send_to_all(sender)
-        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert flat(await stored_bodies(queue)) == list("abcdefgh")
         for partition in queue.partitions:
             await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
         numbers = await sender.schedule_messages(ServiceBusMessage("i"), SOON)
@@ -291,7 +291,7 @@ async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
             with pytest.raises(ServiceBusCommunicationError, match="no longer knows whether it has run") as caught:
                 await send
         assert (caught.value.outcome, caught.value.entity) == (Outcome.UNKNOWN, "q")
-        assert flat(await lies_in(queue)) == (["x"] if fate == "is not answered" else [])
+        assert flat(await stored_bodies(queue)) == (["x"] if fate == "is not answered" else [])
         await sender.send_messages(ServiceBusMessage("y", partition_key="a"))
 
 
@@ -310,7 +310,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             with pytest.raises(ServiceBusError) as caught:
                 await sender.send_messages(ServiceBusMessage("x" * 3000, partition_key="a"))
             assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)
-            assert flat(await lies_in(queue)) == []
+            assert flat(await stored_bodies(queue)) == []
             gate.fates.clear()
             queue.entity.pinned("a").reached()  # as if the partition had answered another call since then
             before = len(gate.came)
@@ -323,7 +323,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             await send
             assert len(gate.came) == before + 2
             assert gate.came[-1].arguments == gate.came[-2].arguments
-        assert flat(await lies_in(queue)) == ["y"]
+        assert flat(await stored_bodies(queue)) == ["y"]
 
 
 # -- failed calls ------------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: st
             with pytest.raises(ServiceBusError) as caught:
                 await sender.send_messages(ServiceBusMessage("x"), timeout=5)
         assert caught.value.outcome is Outcome.UNKNOWN
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 @in_memory
@@ -362,7 +362,7 @@ async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
             with pytest.raises(ServiceBusError) as caught:
                 await send
         assert caught.value.outcome is Outcome.UNKNOWN
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 @in_memory
@@ -394,7 +394,7 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             assert max(call.timeout for call in gate.came[2:]) > STRETCH  # a bound message is tried for its whole time
             gate.open()
             await asyncio.gather(*bound, *free)
-        found = await lies_in(queue)
+        found = await stored_bodies(queue)
         assert found[place] == ["bound", "bound"]
         assert flat(found) == ["bound"] * 2 + ["free"] * 3
 
@@ -412,7 +412,7 @@ async def test_a_send_bound_to_an_unreachable_partition_fails_with_its_error(
             assert len(gate.came) == 1
         assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.NEVER_SENT, True, "q")
         await sender.send_messages(ServiceBusMessage("y", partition_key="k" if keyed else None))
-        assert flat(await lies_in(queue)) == ["y"]
+        assert flat(await stored_bodies(queue)) == ["y"]
 
 
 @in_memory
@@ -422,7 +422,7 @@ async def test_a_send_that_has_not_run_moves_to_another_partition(url: str) -> N
             gate.fates.extend(("never arrives", "never arrives"))
             await sender.send_messages(ServiceBusMessage("x"))
             assert len(gate.came) == 3
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 @in_memory
@@ -436,7 +436,7 @@ async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(ur
                 await sender.send_messages(ServiceBusMessage("x"))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.REFUSED, "q")
         await sender.send_messages(ServiceBusMessage("y"))
-        assert flat(await lies_in(queue)) == ["y"]
+        assert flat(await stored_bodies(queue)) == ["y"]
 
 
 @in_memory
@@ -482,7 +482,7 @@ async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: b
             assert sender.in_flight == 0
             if not connected:
                 await client.close()
-        found = flat(await lies_in(queue))
+        found = flat(await stored_bodies(queue))
         assert len(found) == len(set(found))
         assert [body for body in found if body.startswith("y")] == sorted(f"y{steps}" for steps in range(31))
         assert len([body for body in found if body.startswith("x")]) >= sent
@@ -504,7 +504,7 @@ async def test_lists_schedules_and_cancellations_may_be_cancelled_at_every_step(
             await asyncio.wait(tasks)
         await sender.close()
         assert sender.in_flight == 0
-        assert flat(await lies_in(queue)).count("x") % 3 == 0
+        assert flat(await stored_bodies(queue)).count("x") % 3 == 0
 
 
 @in_memory
@@ -545,7 +545,10 @@ async def test_a_send_cancelled_before_its_call_does_not_disturb_the_others(url:
             gate.open()
             await asyncio.gather(*first, going[0], going[3])
         await sender.close()
-        assert flat(await lies_in(queue)) in (list("abcf"), list("abcdef"))  # the second call may already be under way
+        assert flat(await stored_bodies(queue)) in (
+            list("abcf"),
+            list("abcdef"),
+        )  # the second call may already be under way
 
 
 @in_memory

@@ -10,8 +10,8 @@ from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
-from tests.aio.seated import seats_at, session_of
-from tests.aio.standing import Calls, HandClock, both, queue_at
+from tests.aio.queues import Calls, HandClock, both, queue_at
+from tests.aio.session_queues import session_of, session_queue_at
 from tests.transport.hand import turns
 
 pytestmark = pytest.mark.anyio
@@ -110,8 +110,8 @@ async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: st
 @pytest.mark.parametrize("what", ["accepted", "renewed"])
 async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", "1")
         receiver = queue.session("a")
         if what == "renewed":
             await receiver.__aenter__()
@@ -139,7 +139,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
 async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool) -> None:
     """The renewer forgets the session when its receiver closes, before the lock would end."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             session = session_of(receiver)
             assert session._held.watchers

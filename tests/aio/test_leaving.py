@@ -12,8 +12,8 @@ from sbredis.aio.calls._leaving import is_failed_delivery
 from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.gates import Gate
-from tests.aio.seated import seats_at
-from tests.aio.standing import HandClock, bodies, both, queue_at
+from tests.aio.queues import HandClock, bodies, both, queue_at
+from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
 
@@ -69,8 +69,8 @@ async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     """The message becomes a dead letter. Later messages come in their order as first deliveries."""
-    async with seats_at(url, partitioned=partitioned, max_delivery_count=3) as queue:
-        await queue.say("a", "1", "2", "3")
+    async with session_queue_at(url, partitioned=partitioned, max_delivery_count=3) as queue:
+        await queue.send_to("a", "1", "2", "3")
         for attempt in (1, 2, 3):
             with leaving_by(HandlerError):
                 async with queue.session("a", prefetch_count=prefetch) as receiver:
@@ -88,8 +88,8 @@ async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
 
 @both
 async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"12345678")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"12345678")
         with leaving_by(ExceptionGroup):
             async with queue.session("a") as receiver:
                 deferred, completed, released, *_ = await receiver.receive_messages(5, 60)
@@ -107,21 +107,21 @@ async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, parti
 async def test_errors_that_do_not_blame_the_message_count_no_delivery(
     url: str, partitioned: bool, error: BaseException
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1", "2")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1", "2")
         receiver = queue.session("a")
         await receiver.__aenter__()
         await receiver.receive_messages(2, 60)
         await receiver.__aexit__(type(error), error, None)
-        assert await queue.are(2, 0)
+        assert await queue.counts_are(2, 0)
         async with queue.session("a") as receiver:
             assert [each.delivery_count for each in await receiver.receive_messages(2, 60)] == [1, 1]
 
 
 @both
 async def test_a_cancelled_worker_counts_no_delivery(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         has = asyncio.Event()
 
         async def work() -> None:
@@ -141,8 +141,8 @@ async def test_a_cancelled_worker_counts_no_delivery(url: str, partitioned: bool
 
 @both
 async def test_closing_a_receiver_in_its_block_counts_no_delivery(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         with leaving_by(HandlerError):
             async with queue.session("a") as receiver:
                 await anext(receiver)
@@ -154,8 +154,8 @@ async def test_closing_a_receiver_in_its_block_counts_no_delivery(url: str, part
 
 @both
 async def test_a_message_received_by_number_counts_a_delivery(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         async with queue.session("a") as receiver:
             message = await anext(receiver)
             await receiver.defer_message(message)
@@ -173,8 +173,8 @@ async def test_a_message_received_by_number_counts_a_delivery(url: str, partitio
 async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitioned: bool) -> None:
     """The end of the lock has already counted the delivery, so the handler's error does not."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", "1")
         with leaving_by(HandlerError):
             async with queue.session("a") as receiver:
                 await anext(receiver)
@@ -186,14 +186,14 @@ async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitio
 
 @both
 async def test_a_failure_to_count_the_delivery_does_not_keep_the_receiver_open(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         with Gate(queue.client, "abandon") as gate, leaving_by(HandlerError):
             gate.fates.extend("is lost" for _ in range(100))
             async with queue.session("a") as receiver:
                 await anext(receiver)
                 raise HandlerError
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
         async with queue.session("a") as receiver:
             assert (await anext(receiver)).delivery_count == 1
 
@@ -209,7 +209,7 @@ async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, p
                 while len(held) < 2:
                     held += await receiver.receive_messages(2, 60)
                 raise HandlerError
-        assert await queue.are(0, 2)
+        assert await queue.counts_are(0, 2)
         await queue.receiver().complete_message(held[0])
         await queue.receiver().abandon_message(held[1])
         (again,) = await queue.receiver().receive_messages(1, 60)
@@ -218,8 +218,8 @@ async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, p
 
 @both
 async def test_a_received_and_deleted_message_is_not_abandoned(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1", "2")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1", "2")
         with leaving_by(HandlerError):
             async with queue.session("a", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
                 assert str(await anext(receiver)) == "1"
@@ -230,8 +230,8 @@ async def test_a_received_and_deleted_message_is_not_abandoned(url: str, partiti
 
 @both
 async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
-        await queue.say("a", *"123456")
+    async with session_queue_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
+        await queue.send_to("a", *"123456")
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             one, two, three, four, *rest = await receiver.receive_messages(6, 60)
             assert len(receiver._in_hand) == 6
@@ -255,12 +255,12 @@ async def test_a_released_message_comes_again_without_counting_a_delivery(url: s
             assert message.delivery_count == 1
             await receiver.release_message(message)
             assert message.lock_token is None
-            assert await queue.are(1, 0)
+            assert await queue.counts_are(1, 0)
             with pytest.raises(ValueError, match="settled"):
                 await receiver.release_message(message)
         (message,) = await receiver.receive_messages(1, 60)
         await receiver.complete_message(message)
-        assert await queue.are(0, 0)
+        assert await queue.counts_are(0, 0)
 
 
 @both
@@ -268,8 +268,8 @@ async def test_a_released_message_comes_again_without_counting_a_delivery(url: s
 async def test_a_released_message_of_a_session_comes_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"1234")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"1234")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
             for text in "1234":
                 for _ in range(3):
@@ -308,7 +308,7 @@ async def test_a_message_with_a_lost_lock_cannot_be_released(url: str, partition
         (other,) = await queue.receiver().receive_messages(1, 60)
         with pytest.raises(MessageLockLostError):
             await receiver.release_message(message)
-        assert await queue.are(0, 1)
+        assert await queue.counts_are(0, 1)
         await receiver.complete_message(other)
 
 
@@ -320,6 +320,6 @@ async def test_a_released_message_wakes_a_waiting_receiver(url: str, partitioned
         (message,) = await receiver.receive_messages(1, 60)
         async with queue.other_client() as other:
             waiting = asyncio.create_task(other.get_queue_receiver("q").receive_messages(1, 60))
-            await queue.waited_at(1)
+            await queue.wait_for_waiters(1)
             await receiver.release_message(message)
             assert bodies(await waiting) == ["1"]

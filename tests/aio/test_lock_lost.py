@@ -11,8 +11,8 @@ from sbredis.aio import AutoLockRenewer, ServiceBusSession
 from sbredis.aio.receiving import _renewing as renewers
 from sbredis.exceptions import SessionLockLostError
 from tests.aio.gates import Gate
-from tests.aio.seated import Seats, seats_at, steps
-from tests.aio.standing import HandClock, both, in_memory, queue_at
+from tests.aio.queues import HandClock, both, in_memory, queue_at
+from tests.aio.session_queues import SessionQueue, session_queue_at, steps
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ def is_locked(session: ServiceBusSession) -> bool:
     return session.locked
 
 
-async def take(queue: Seats) -> None:
+async def take(queue: SessionQueue) -> None:
     """Delete all locks without the client's knowledge."""
     for partition in queue.partitions:
         for key in partition.keys[3:5]:
@@ -37,7 +37,7 @@ async def take(queue: Seats) -> None:
 @both
 async def test_wait_lock_lost_returns_true_when_the_lock_time_has_passed(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         async with queue.session("a") as receiver:
             session = receiver.session
             waiting = [asyncio.create_task(session.wait_lock_lost()) for _ in range(2)]
@@ -57,7 +57,7 @@ async def test_wait_lock_lost_returns_true_when_the_lock_time_has_passed(url: st
 
 @in_memory
 async def test_wait_lock_lost_returns_when_real_time_passes(url: str) -> None:
-    async with seats_at(url, lock_duration=300) as queue, queue.session("a") as receiver:
+    async with session_queue_at(url, lock_duration=300) as queue, queue.session("a") as receiver:
         assert await receiver.session.wait_lock_lost()
         assert not is_locked(receiver.session)
 
@@ -65,7 +65,7 @@ async def test_wait_lock_lost_returns_when_real_time_passes(url: str) -> None:
 @both
 @pytest.mark.parametrize("call", ["state", "receive"])
 async def test_wait_lock_lost_returns_when_a_call_reports_a_lost_lock(url: str, partitioned: bool, call: str) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         session = receiver.session
         waiting = asyncio.create_task(session.wait_lock_lost())
         await waits(session)
@@ -78,7 +78,7 @@ async def test_wait_lock_lost_returns_when_a_call_reports_a_lost_lock(url: str, 
 
 @both
 async def test_closing_a_session_does_not_count_as_a_lost_lock(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         async with queue.session("a") as receiver:
             session = receiver.session
             waiting = asyncio.create_task(session.wait_lock_lost())
@@ -93,7 +93,7 @@ async def test_closing_a_session_does_not_count_as_a_lost_lock(url: str, partiti
 @in_memory
 async def test_wait_lock_lost_can_time_out_or_be_cancelled(url: str) -> None:
     clock = HandClock()
-    async with seats_at(url, clock=clock) as queue, queue.session("a") as receiver:
+    async with session_queue_at(url, clock=clock) as queue, queue.session("a") as receiver:
         session = receiver.session
         assert not await session.wait_lock_lost(timeout=0.05)
         assert is_locked(session)
@@ -116,7 +116,7 @@ async def test_a_hanging_renewal_does_not_delay_the_close_of_its_renewer(
     url: str, partitioned: bool, what: str
 ) -> None:
     clock = HandClock()
-    at = seats_at if what == "session" else queue_at
+    at = session_queue_at if what == "session" else queue_at
     async with at(url, partitioned=partitioned, clock=clock) as queue:
         renewer = AutoLockRenewer()
         receiver = queue.receiver(auto_lock_renewer=renewer, session_id="a" if what == "session" else None)

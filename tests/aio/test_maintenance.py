@@ -27,15 +27,15 @@ from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundErro
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
-from tests.aio.published import Subject, soon, topic_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
 from tests.aio.scissors import Scissors
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory
+from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("what is scheduled on a topic waits on several nodes")]
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -56,7 +56,7 @@ def holds(*clients: ServiceBusClient) -> list[bool]:
     return [offer_of(client).standing.held for client in clients]
 
 
-async def die(client: ServiceBusClient) -> None:
+async def kill_client(client: ServiceBusClient) -> None:
     """Close a client as if its process were killed: it makes no more calls."""
     connection = client._connection
 
@@ -80,7 +80,7 @@ async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partiti
         await subject.admin.create_topic("new", enable_partitioning=partitioned)
         for name in ("one", "two"):
             await subject.admin.create_subscription("new", name)
-        begun = passed()
+        begun = loop_time()
         async with other.get_topic_sender("new") as sender:
             when = soon()
             messages = [ServiceBusMessage(text, session_id="s", scheduled_enqueue_time_utc=when) for text in "123"]
@@ -102,7 +102,7 @@ async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partiti
                 assert sorted(bodies(received)) == ["1", "2", "3"]
                 assert all(each.enqueued_time_utc is not None and each.enqueued_time_utc >= when for each in received)
                 assert all(each.scheduled_enqueue_time_utc is not None for each in received)
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
 
 
 @both
@@ -117,11 +117,11 @@ async def test_a_scheduled_message_is_judged_by_the_rules_at_its_due_time(url: s
         await subject.admin.delete_subscription("t", "gone")
         await subject.create({"later": None})
         async with maintained(subject):
-            await subject.counts_to("later", 1)
-            await subject.counts_to("one", 1)
-        (message,) = await subject.taken("one")
+            await subject.wait_for_count("later", 1)
+            await subject.wait_for_count("one", 1)
+        (message,) = await subject.take_all("one")
         assert message.application_properties == {"n": 1, "mark": 2, "RuleName": "r"}
-        assert await subject.texts("later") == ["x"]
+        assert await subject.take_bodies("later") == ["x"]
         assert await subject.scheduled() == 0
 
 
@@ -138,10 +138,10 @@ async def test_a_scheduled_message_is_cancelled_by_its_number(url: str, partitio
         assert await subject.scheduled() == 1
         numbers += await sender.schedule_messages([ServiceBusMessage("4")], soon(0.2))
         async with maintained(subject):
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
         with pytest.raises(MessageNotFoundError):
             await sender.cancel_scheduled_messages(numbers[3])
-        assert await subject.texts("one") == ["4"]
+        assert await subject.take_bodies("one") == ["4"]
         assert await subject.scheduled() == 1
 
 
@@ -150,7 +150,7 @@ async def test_a_message_that_is_already_due_is_published_at_once(url: str, part
     """The sender publishes it, whether or not a client holds the role."""
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
-        assert await subject.texts("one") == ["x"]
+        assert await subject.take_bodies("one") == ["x"]
 
 
 @both
@@ -164,8 +164,8 @@ async def test_many_messages_due_at_once_are_all_published_once(url: str, partit
         await asyncio.gather(*(sender.send_messages(message) for message in messages))
         async with maintained(subject), maintained(subject):
             for name in ("one", "two"):
-                await subject.counts_to(name, 1200)
-                assert Counter(bodies(await subject.taken(name))) == Counter(str(number) for number in range(1200))
+                await subject.wait_for_count(name, 1200)
+                assert Counter(bodies(await subject.take_all(name))) == Counter(str(number) for number in range(1200))
 
 
 @in_memory
@@ -178,9 +178,9 @@ async def test_moving_the_test_clock_publishes_a_scheduled_message(url: str, par
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), datetime.fromtimestamp(clock.utc() + 3600, UTC))
             clock.move(3599)
-            assert await subject.texts("one") == []
+            assert await subject.take_bodies("one") == []
             clock.move(2)
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
 
 
 @both
@@ -189,12 +189,12 @@ async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitione
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
         watchers = offer_of(subject.client)._watchers
-        await eventually(lambda: watchers and all(rests(watcher, 5) for watcher in watchers.values()))
+        await eventually(lambda: watchers and all(is_at_rest(watcher, 5) for watcher in watchers.values()))
         with Calls(subject.client._connection.transport) as calls:
-            begun = passed()
+            begun = loop_time()
             await asyncio.sleep(1.2)
         del calls.by_script["upcoming"]  # each slot is read once after the role was taken
-        assert calls.by_script.total() <= 1 + (passed() - begun) / 3  # the role is renewed
+        assert calls.by_script.total() <= 1 + (loop_time() - begun) / 3  # the role is renewed
 
 
 @both
@@ -204,11 +204,11 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
         await subject.admin.create_topic("other")
         await subject.admin.create_subscription("other", "one")
         async with subject.sender() as sender, subject.client.get_topic_sender("other") as elsewhere:
-            queue = await subject.at()
+            queue = await subject.queue_of()
             await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
             muted = {partition.keys[0] for partition in queue.partitions}
             other = subject.other_client(maintenance=True)
-            await other._connection.open(passed() + 60)
+            await other._connection.open(loop_time() + 60)
             transport = other._connection.transport
             through, let = transport.call, asyncio.get_running_loop().create_future()
 
@@ -221,13 +221,13 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
 
             transport.call = call  # type: ignore[method-assign]
             try:
-                begun = passed()
+                begun = loop_time()
                 await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
                 async with subject.client.get_subscription_receiver("other", "one") as receiver:
                     assert bodies([await anext(receiver)]) == ["there"]
-                assert passed() - begun < 20
+                assert loop_time() - begun < 20
                 let.set_result(None)
-                await subject.counts_to("one", 1)
+                await subject.wait_for_count("one", 1)
             finally:
                 if not let.done():
                     let.set_result(None)
@@ -254,9 +254,9 @@ class Trouble:
         monkeypatch.setattr(Judge, "judge", broken)
 
 
-async def lay(subject: Subject, *texts: str, odd: bool = False, at: int = 0, size: int = 0) -> list[int]:
+async def schedule_at(subject: Subject, *texts: str, odd: bool = False, at: int = 0, size: int = 0) -> list[int]:
     """Schedule messages in one partition for the near future."""
-    topic = await subject.at()
+    topic = await subject.queue_of()
     numbers: list[int] = []
     for text in texts:
         message = ServiceBusMessage(text.rjust(size), application_properties={"odd": True} if odd else None)
@@ -287,10 +287,10 @@ def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
     return watcher
 
 
-def rests(watcher: TopicWatcher, seconds: float) -> bool:
+def is_at_rest(watcher: TopicWatcher, seconds: float) -> bool:
     """Tell whether a watcher does nothing by itself for this number of seconds."""
     watch = watcher.watch
-    return not watch.under_way and watch.look_at is not None and watch.look_at > passed() + seconds
+    return not watch.under_way and watch.look_at is not None and watch.look_at > loop_time() + seconds
 
 
 @both
@@ -302,15 +302,15 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_oth
     monkeypatch.setattr(aside, "_LONGEST_PAUSE", 1.0)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
-        (number,) = await lay(subject, "odd", odd=True)
-        await lay(subject, *"abcd")
+        (number,) = await schedule_at(subject, "odd", odd=True)
+        await schedule_at(subject, *"abcd")
         async with maintained(subject) as holder:
             for name in ("one", "two"):
-                await subject.counts_to(name, 4)
-            await lay(subject, *"efg")
-            await subject.counts_to("two", 7)
-            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
-            await eventually(lambda: rests(watcher, 0.5))  # there is no busy loop
+                await subject.wait_for_count(name, 4)
+            await schedule_at(subject, *"efg")
+            await subject.wait_for_count("two", 7)
+            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
+            await eventually(lambda: is_at_rest(watcher, 0.5))  # there is no busy loop
             met = trouble.met
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
@@ -320,9 +320,9 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_oth
             )
             assert complaint.endswith("ZeroDivisionError: oh")
             trouble.lasts = False
-            await subject.counts_to("one", 8)
+            await subject.wait_for_count("one", 8)
         assert await subject.scheduled() == 0
-        assert sorted(set(await subject.texts("two"))) == [*"abcdefg", "odd"]
+        assert sorted(set(await subject.take_bodies("two"))) == [*"abcdefg", "odd"]
         assert "broke on a defect" not in caplog.text
 
 
@@ -333,13 +333,13 @@ async def test_an_unpublishable_message_is_retried_when_the_rules_change(
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 3600.0)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None}) as subject:
-        await lay(subject, "odd", odd=True)
+        await schedule_at(subject, "odd", odd=True)
         async with maintained(subject):
             await eventually(lambda: trouble.met)
             trouble.lasts = False
             await subject.create({"two": None})
-            await subject.counts_to("one", 1)
-            await subject.counts_to("two", 1)
+            await subject.wait_for_count("one", 1)
+            await subject.wait_for_count("two", 1)
 
 
 @both
@@ -350,11 +350,11 @@ async def test_messages_behind_many_unpublishable_ones_are_published(
     monkeypatch.setattr(publishing, "_RIPE", 3)
     Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
-        await lay(subject, *(f"odd {number}" for number in range(7)), odd=True, size=900_000)
-        await lay(subject, *"abcdefgh")
-        await lay(subject, "large", size=1_000_000)
+        await schedule_at(subject, *(f"odd {number}" for number in range(7)), odd=True, size=900_000)
+        await schedule_at(subject, *"abcdefgh")
+        await schedule_at(subject, "large", size=1_000_000)
         async with maintained(subject):
-            await subject.counts_to("one", 9)
+            await subject.wait_for_count("one", 9)
             assert await subject.scheduled() == 7
         assert len(complaints(caplog)) == 7
 
@@ -365,21 +365,21 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
 ) -> None:
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
-        (number,) = await put(await subject.at(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
-        await lay(subject, *"ab")
+        (number,) = await put(await subject.queue_of(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
+        await schedule_at(subject, *"ab")
         async with maintained(subject) as holder:
-            await subject.counts_to("one", 2)
+            await subject.wait_for_count("one", 2)
             assert await subject.scheduled() == 1
-            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
+            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
             await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
             assert f"{watcher.partition_client}: the scheduled message {number} cannot be published" in complaint
             assert "CodecError" in complaint
             await sender.cancel_scheduled_messages(number)
-            await lay(subject, "c")
-            await subject.counts_to("one", 3)
+            await schedule_at(subject, "c")
+            await subject.wait_for_count("one", 3)
             await eventually(lambda: not watcher.publisher._unpublishable)
-        assert await subject.texts("one") == list("abc")
+        assert await subject.take_bodies("one") == list("abc")
         assert len(complaints(caplog)) == 1
 
 
@@ -391,19 +391,19 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
     monkeypatch.setattr(aside, "_MOST", 2)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
-        await lay(subject, *(f"odd {number}" for number in range(5)), odd=True)
-        await lay(subject, *"abc")
+        await schedule_at(subject, *(f"odd {number}" for number in range(5)), odd=True)
+        await schedule_at(subject, *"abc")
         async with maintained(subject) as holder:
-            await subject.counts_to("one", 3)
-            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
-            await eventually(lambda: rests(watcher, 5))
+            await subject.wait_for_count("one", 3)
+            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
+            await eventually(lambda: is_at_rest(watcher, 5))
             assert await subject.scheduled() == 5
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
             assert sum("behind too many" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
             offer_of(holder)._look_anew()
             watcher.publisher._unpublishable = Unpublishable()
-            await subject.counts_to("one", 8)
+            await subject.wait_for_count("one", 8)
 
 
 @in_memory
@@ -421,17 +421,17 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
     monkeypatch.setattr(Judge, "judge", slow)
     names = [f"s{number}" for number in range(50)]
     async with topic_at(url, dict.fromkeys(names)) as subject, subject.sender() as sender:
-        topic = await subject.at()
+        topic = await subject.queue_of()
         message = ServiceBusMessage("x" * 100_000, application_properties={"large": True})
         await put(topic, outgoing(message, detects_duplicates=False)._replace(due=in_a_moment()))
         async with maintained(subject):
             await eventually(begun.is_set)
             await sender.send_messages(ServiceBusMessage("small"))
-            assert await subject.texts("s0") == ["small"]
+            assert await subject.take_bodies("s0") == ["small"]
             assert await subject.scheduled() == 1
             goes_on.set()
-            await subject.counts_to("s0", 1)
-            await subject.counts_to("s49", 2)
+            await subject.wait_for_count("s0", 1)
+            await subject.wait_for_count("s49", 2)
             assert waited == [True]
         assert await subject.scheduled() == 0
 
@@ -447,22 +447,22 @@ async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
     monkeypatch.setattr(maintenance, "_CLAIM", 120.0)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
-        await first._connection.open(passed() + 60)
+        await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
             assert holds(first, second) == [True, False]
             await sender.schedule_messages(ServiceBusMessage("1"), soon(0.1))
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
             fence = offer_of(first).standing.fence
             await first.close()
-            begun = passed()
+            begun = loop_time()
             await eventually(lambda: holds(second) == [True])
-            assert passed() - begun < 45
+            assert loop_time() - begun < 45
             assert offer_of(second).standing.fence > fence
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
-            await subject.counts_to("one", 2)
-        assert await subject.texts("one") == ["1", "2"]
+            await subject.wait_for_count("one", 2)
+        assert await subject.take_bodies("one") == ["1", "2"]
 
 
 @in_memory
@@ -483,7 +483,7 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:
         planned.append(offer_of(holder)._claim_at)
-        asked.append(passed())
+        asked.append(loop_time())
         standing = await real(self, seconds)
         await asyncio.sleep(answered_after)
         return standing
@@ -505,27 +505,27 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
     monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
-        await first._connection.open(passed() + 60)
+        await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
             await sender.schedule_messages(ServiceBusMessage("1"), soon(0.5))
-            await die(first)
+            await kill_client(first)
             await eventually(lambda: holds(second) == [True])
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
             # The first client is still registered at the partitions and would be woken before the second one.
-            await at_rest(second)
-            begun = passed()
+            await wait_until_at_rest(second)
+            begun = loop_time()
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.3))
-            await subject.counts_to("one", 2)
-            assert passed() - begun < 20
-        assert await subject.texts("one") == ["1", "2"]
+            await subject.wait_for_count("one", 2)
+            assert loop_time() - begun < 20
+        assert await subject.take_bodies("one") == ["1", "2"]
 
 
-async def at_rest(client: ServiceBusClient) -> None:
+async def wait_until_at_rest(client: ServiceBusClient) -> None:
     """Wait until a client watches its topics and would not look by itself for a while."""
     watchers = offer_of(client)._watchers
-    await eventually(lambda: watchers and all(rests(watcher, 20) for watcher in watchers.values()))
+    await eventually(lambda: watchers and all(is_at_rest(watcher, 20) for watcher in watchers.values()))
 
 
 @both
@@ -551,8 +551,8 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
                 await asyncio.gather(
                     *(sender.send_messages(ServiceBusMessage(text, scheduled_enqueue_time_utc=when)) for text in texts)
                 )
-                await subject.counts_to("one", round_ * 40 + 40)
-        assert Counter(await subject.texts("one")) == Counter(str(number) for number in range(200))
+                await subject.wait_for_count("one", round_ * 40 + 40)
+        assert Counter(await subject.take_bodies("one")) == Counter(str(number) for number in range(200))
 
 
 @both
@@ -573,8 +573,8 @@ async def test_two_clients_with_valid_fences_publish_once(
             await asyncio.gather(
                 *(sender.send_messages(ServiceBusMessage(text, scheduled_enqueue_time_utc=when)) for text in texts)
             )
-            await subject.counts_to("one", 300)
-        assert Counter(await subject.texts("one")) == Counter(texts)
+            await subject.wait_for_count("one", 300)
+        assert Counter(await subject.take_bodies("one")) == Counter(texts)
 
 
 @both
@@ -593,9 +593,9 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
                     await sender.send_messages(ServiceBusMessage("y", scheduled_enqueue_time_utc=soon(5)))
             await eventually(lambda: warnings() == 1)
         assert await subject.scheduled() == 4
-        assert await subject.texts("one") == []
+        assert await subject.take_bodies("one") == []
         async with maintained(subject):
-            await subject.counts_to("one", 4)
+            await subject.wait_for_count("one", 4)
         assert warnings() == 1
     del memory
 
@@ -609,7 +609,7 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
         with caplog.at_level(logging.WARNING, "sbredis.client"):
             async with subject.sender() as sender:
                 await sender.schedule_messages(ServiceBusMessage("x"), soon(5))
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
         assert not [record for record in caplog.records if "maintenance=True" in record.getMessage()]
 
 
@@ -633,7 +633,7 @@ async def test_a_deleted_topic_is_unwatched_and_its_successor_is_watched(
             await subject.create({"one": None})
             async with subject.other_client() as client, client.get_topic_sender("t") as sender:
                 await sender.schedule_messages(ServiceBusMessage("new"), soon(0.2))
-            await subject.counts_to("one", 1)
+            await subject.wait_for_count("one", 1)
             if again is partitioned:
                 await subject.admin.delete_topic("t")
         entity = holder._connection._entities["t"]
@@ -660,9 +660,9 @@ async def test_a_message_is_published_once_when_publish_calls_get_no_answer(
                 for number in range(50)
             )
         )
-        await subject.counts_to("one", 50)
+        await subject.wait_for_count("one", 50)
         await eventually(lambda: network.cuts == 2)
-        assert Counter(await subject.texts("one")) == Counter(map(str, range(50)))
+        assert Counter(await subject.take_bodies("one")) == Counter(map(str, range(50)))
 
 
 @both
@@ -679,7 +679,7 @@ async def test_scheduled_messages_are_published_after_connections_are_lost(
         for kind in ("normal", "pubsub"):
             server.ask("CLIENT", "KILL", "TYPE", kind)
         await sender.schedule_messages(ServiceBusMessage("x"), soon(0.2))
-        await subject.counts_to("one", 1)
+        await subject.wait_for_count("one", 1)
 
 
 async def test_a_role_has_one_holder_at_a_time_and_a_rising_fence(url: str) -> None:
@@ -692,7 +692,7 @@ async def test_a_role_has_one_holder_at_a_time_and_a_rising_fence(url: str) -> N
         assert not other.held
         assert 0 < other.seconds <= 300
         assert (await two.give_up()).held is False
-        begun = passed()
+        begun = loop_time()
         again = await one.claim(0.3)
         assert (again.held, again.fence) == (True, first.fence)
 
@@ -700,7 +700,7 @@ async def test_a_role_has_one_holder_at_a_time_and_a_rising_fence(url: str) -> N
             return (await two.claim(5)).held
 
         await eventually(free)
-        assert passed() - begun >= 0.299
+        assert loop_time() - begun >= 0.299
         second = await two.claim(5)
         assert second.fence > first.fence
         assert not (await one.claim(5)).held

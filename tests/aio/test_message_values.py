@@ -17,9 +17,9 @@ from sbredis.engine import partition_for_key
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.model import ServiceBusMessage
-from tests.aio.gates import lies_in
-from tests.aio.published import topic_at
-from tests.aio.standing import PARTITIONS, both, queue_at
+from tests.aio.gates import stored_bodies
+from tests.aio.queues import PARTITIONS, both, queue_at
+from tests.aio.topics import topic_at
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def told(message: Any) -> tuple[Any, ...]:
+def ids_of(message: Any) -> tuple[Any, ...]:
     return type(message.message_id), message.message_id, type(message.correlation_id), message.correlation_id
 
 
@@ -59,7 +59,7 @@ async def test_ids_come_back_with_their_type_and_value(
             for each in (*sent, [sent[0]], batch):
                 await sender.send_messages(each)
                 (message,) = await receiver.receive_messages(1, max_wait_time=60)
-                assert told(message) == (type(given), given) * 2
+                assert ids_of(message) == (type(given), given) * 2
                 assert message.raw_amqp_message.properties.message_id == given
                 assert repr(given) in repr(message)
                 await receiver.complete_message(message)
@@ -75,8 +75,8 @@ async def test_ids_come_back_with_their_type_and_value(
 def test_logs_and_spans_contain_the_text_of_an_id(given: Any, shown: str) -> None:
     message = ServiceBusMessage("x", message_id=given, correlation_id=given)
     assert named([message]) == f"1 message ({shown!r})"
-    told = look_at(message).facts
-    assert told["messaging.message.id"] == told["messaging.message.conversation_id"] == shown
+    facts = look_at(message).facts
+    assert facts["messaging.message.id"] == facts["messaging.message.conversation_id"] == shown
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_duplicates_are_recognised_by_the_text_of_their_ids(url: str, firs
     ):
         for body, message_id in (("1", first), ("2", first), ("3", again), ("4", other)):
             await sender.send_messages(ServiceBusMessage(body, message_id=message_id))
-        found = await lies_in(queue)
+        found = await stored_bodies(queue)
         assert sorted(body for bodies in found for body in bodies) == ["1", "4"]
         key = again if isinstance(again, str) else first
         assert "1" in found[partition_for_key(key, PARTITIONS)]
@@ -117,15 +117,15 @@ async def test_rules_see_the_text_of_an_id(url: str) -> None:
     ):
         for given, correlated in ((7, 8), (ID, ID), (b"ab", None), (b"\xff", None)):
             await sender.send_messages(ServiceBusMessage(repr(given), message_id=given, correlation_id=correlated))
-        assert await subject.texts("number") == ["7"]
-        assert await subject.texts("uuid") == [repr(ID)]
-        assert await subject.texts("bytes") == ["b'ab'"]
-        assert await subject.texts("no-text") == [repr(b"\xff")]
-        changed = await subject.taken("changed")
+        assert await subject.take_bodies("number") == ["7"]
+        assert await subject.take_bodies("uuid") == [repr(ID)]
+        assert await subject.take_bodies("bytes") == ["b'ab'"]
+        assert await subject.take_bodies("no-text") == [repr(b"\xff")]
+        changed = await subject.take_all("changed")
         assert [message.message_id for message in changed] == [7, ID, b"ab"]
         assert [message.correlation_id for message in changed] == ["7", str(ID), "ab"]
         assert [(message.application_properties or {})["id"] for message in changed] == ["7", str(ID), "ab"]
-        (failed,) = await subject.taken("changed", dead=True)
+        (failed,) = await subject.take_all("changed", dead=True)
         assert failed.message_id == b"\xff"
         assert "sys.CorrelationId must be text, not bytes" in str(failed.dead_letter_error_description)
 
@@ -145,10 +145,10 @@ async def test_rules_compute_with_decimals_and_unsigned_64_bit_numbers(url: str)
     async with topic_at(url, rules) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("x", application_properties=VALUES))
         for name in ("exact", "found", "large"):
-            (message,) = await subject.taken(name)
+            (message,) = await subject.take_all(name)
             assert message.application_properties == VALUES
-        assert await subject.texts("unlike") == []
-        (made,) = await subject.taken("made")
+        assert await subject.take_bodies("unlike") == []
+        (made,) = await subject.take_all("made")
         properties = made.application_properties or {}
         assert str(properties["exact"]) == "24.680"
         assert properties == VALUES | {"exact": Decimal("24.68"), "next": 2**64 - 2, "RuleName": "r"}
@@ -162,12 +162,12 @@ async def test_raw_amqp_of_a_sender_comes_back_byte_for_byte(url: str, *, partit
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         sent = ServiceBusMessage("x", raw_amqp=raw, application_properties={"a": 1}, subject="s")
         await sender.send_messages(sent)
-        (plain,), (made,) = await subject.taken("plain"), await subject.taken("made")
+        (plain,), (made,) = await subject.take_all("plain"), await subject.take_all("made")
         assert plain.raw_amqp == made.raw_amqp == raw
         assert (plain.subject, made.subject) == ("s", "changed")
         assert (made.application_properties or {})["extra"] == 1
         await sender.send_messages(AmqpAnnotatedMessage(value_body=[1], raw_amqp=raw))
-        (value,) = await subject.taken("plain")
+        (value,) = await subject.take_all("plain")
         assert (value.raw_amqp_message.raw_amqp, value.raw_amqp_message.body) == (raw, [1])
 
 
@@ -183,7 +183,7 @@ async def test_raw_amqp_counts_towards_the_size_of_a_message(url: str) -> None:
         assert batch.size_in_bytes > 60_000
         with pytest.raises(MessageSizeExceededError):
             batch.add_message(ServiceBusMessage("x", raw_amqp=b"y" * 60_000))
-        assert await lies_in(queue) == [[]]
+        assert await stored_bodies(queue) == [[]]
 
 
 async def test_a_property_that_is_too_large_is_refused_before_any_call(url: str) -> None:
@@ -193,8 +193,8 @@ async def test_a_property_that_is_too_large_is_refused_before_any_call(url: str)
         message = ServiceBusMessage("x", subject="s" * 32_768, to="t" * 32_768)
         with pytest.raises(MessageSizeExceededError, match="together they may have 65536"):
             await sender.send_messages([ServiceBusMessage("before"), message])
-        assert await lies_in(queue) == [[]]
+        assert await stored_bodies(queue) == [[]]
         message.to = None
         message.time_to_live = timedelta(hours=1)
         await sender.send_messages(message)
-        assert await lies_in(queue) == [["x"]]
+        assert await stored_bodies(queue) == [["x"]]

@@ -10,7 +10,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 
 pytestmark = pytest.mark.anyio
 
@@ -30,13 +30,13 @@ async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusRece
 async def test_repeated_peeks_show_every_message_once_and_end(url: str, partitioned: bool, page: int) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdefghij")
-        before = await queue.whole()
+        before = await queue.contents()
         receiver = queue.receiver()
         found = await all_of(receiver, page)
         assert sorted(bodies(found)) == list("abcdefghij")
         assert [message.sequence_number for message in found] == sorted(numbers)
         assert await receiver.peek_messages(page) == []
-        assert await queue.whole() == before
+        assert await queue.contents() == before
         (late,) = await queue.send("k", at=0)
         assert [message.sequence_number for message in await receiver.peek_messages(page)] == [late]
 

@@ -11,7 +11,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.aio.core._fetching import Stock
 from sbredis.aio.receiving._buffer import Buffer
 from sbredis.model import ServiceBusReceiveMode
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_prefetched_messages_are_handed_over_without_a_call(url: str, part
         await queue.fill(30, at=-1)
         async with queue.receiver(prefetch_count=10) as receiver:
             await filled(receiver, 10)
-            assert await queue.are(20, 10)
+            assert await queue.counts_are(20, 10)
             with Calls(queue.transport) as calls:
                 messages = await receiver.receive_messages(4, 60)
                 await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_prefetched_messages_are_handed_over_without_a_call(url: str, part
             messages += await receiver.receive_messages(22, 60)
             assert bodies(messages) == [str(number) for number in range(30)]
             assert {message.delivery_count for message in messages} == {1}
-            assert await queue.are(0, 30)
+            assert await queue.counts_are(0, 30)
 
 
 @both
@@ -53,7 +53,7 @@ async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned
         async with queue.receiver(prefetch_count=6) as receiver:
             (message,) = await receiver.receive_messages(1, 60)
             await eventually(lambda: len(buffer_of(receiver)) >= 4)
-        assert await queue.are(7, 1)
+        assert await queue.counts_are(7, 1)
         async with queue.receiver() as receiver:
             again = await receiver.receive_messages(7, 60)
             assert {message.delivery_count for message in again} == {1}
@@ -65,10 +65,10 @@ async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned
 async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later(url: str, partitioned: bool) -> None:
     """The receiver waits for as many messages as fit into its buffer, and is woken for them."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=5) as receiver:
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         await queue.fill(8, at=-1)
         await filled(receiver, 5)
-        assert await queue.are(3, 5)
+        assert await queue.counts_are(3, 5)
 
 
 @both
@@ -80,9 +80,9 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 5)
             clock.move(14)
-            assert await queue.are(3, 5)
+            assert await queue.counts_are(3, 5)
             clock.move(2)
-            await eventually(lambda: queue.are(8, 0))
+            await eventually(lambda: queue.counts_are(8, 0))
             with Calls(queue.transport) as calls:
                 for _ in range(50):
                     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
                 clock.move(60)
                 await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
                 assert calls.by_script["receive"] <= len(queue.partitions)  # a moved clock causes one look
-            assert await queue.are(10, 0)
+            assert await queue.counts_are(10, 0)
             messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)
             messages += await receiver.receive_messages(9, 60)
@@ -107,12 +107,12 @@ async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partiti
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
             clock.passed += 31  # without a notice that the clock has moved
-            await queue.look_after()
+            await queue.process_due()
             messages = await receiver.receive_messages(3, 60)
             assert {message.delivery_count for message in messages} == {2}
             for message in messages:
                 await receiver.complete_message(message)
-        assert await queue.are(0, 0)
+        assert await queue.counts_are(0, 0)
 
 
 @in_memory
@@ -122,7 +122,7 @@ async def test_prefetched_messages_are_given_back_by_a_timer(url: str) -> None:
         await queue.fill(3)
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
-            await eventually(lambda: queue.are(3, 0))
+            await eventually(lambda: queue.counts_are(3, 0))
             assert {message.delivery_count for message in await receiver.receive_messages(3, 60)} == {1}
 
 
@@ -187,7 +187,7 @@ async def test_prefetched_and_deleted_messages_lost_at_close_are_logged(
                 await filled(receiver, 5)
                 assert bodies(await receiver.receive_messages(1, 60)) == ["0"]
         assert "4 messages are lost: they were received and deleted" in caplog.text
-        assert await queue.are(3, 0)
+        assert await queue.counts_are(3, 0)
 
 
 @in_memory

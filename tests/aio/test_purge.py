@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
-from tests.aio.standing import Calls, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -49,10 +49,10 @@ async def test_available_messages_are_received_at_once_up_to_the_requested_count
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefgh")
         receiver = queue.receiver(receive_mode=mode)
-        begun = passed()
+        begun = loop_time()
         first = await receiver.receive_messages(3, 60)
         second = await receiver.receive_messages(max_message_count=5)
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
         assert (len(first), len(second)) == (3, 5)
         assert sorted(bodies(first + second)) == list("abcdefgh")
         counts = await queue.counts()
@@ -66,9 +66,9 @@ async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: st
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver(max_wait_time=0.15)
         for wait in (0.1, None):
-            begun = passed()
+            begun = loop_time()
             assert await receiver.receive_messages(5, wait) == []
-            assert passed() - begun >= (wait or 0.15) - 0.001
+            assert loop_time() - begun >= (wait or 0.15) - 0.001
 
 
 @both
@@ -80,7 +80,7 @@ async def test_a_wait_that_ends_before_the_answer_waits_for_the_answer(
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*waiting, at=-1)
         receiver = queue.receiver()
-        await receiver._open(passed() + 60)
+        await receiver._open(loop_time() + 60)
         assert receiver._inbox is not None
         callers = receiver._inbox._callers
         with Gate(queue.client, "receive") as gate:
@@ -119,13 +119,13 @@ async def test_a_receive_gathers_more_messages_only_while_they_arrive_soon(
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.send("a")
-        begun = passed()
+        begun = loop_time()
         assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
-        assert 0.19 < passed() - begun < 300
+        assert 0.19 < loop_time() - begun < 300
         for name in ("_GATHERING", "_LONGEST_GATHERING"):
             monkeypatch.setattr(f"sbredis.aio.receiving._inbox.{name}", 60.0)
         task = asyncio.create_task(receiver.receive_messages(3, 60))
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         for text in "bcd":
             await queue.send(text)
         assert bodies(await task) == ["b", "c", "d"]
@@ -138,7 +138,7 @@ async def test_a_waiting_receiver_gets_messages_that_are_sent_meanwhile(url: str
         receiver = queue.receiver()
         for text in ("a", "b", "c"):
             task = asyncio.create_task(receiver.receive_messages(1, 60))
-            await queue.waited_at()
+            await queue.wait_for_waiters()
             await queue.send(text)
             assert bodies(await task) == [text]
 
@@ -148,7 +148,7 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: 
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         calls = [asyncio.create_task(receiver.receive_messages(wanted, 60)) for wanted in (2, 1, 2)]
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         served: list[int] = []
         for place, call in enumerate(calls):
             call.add_done_callback(partial(_note, served, place))
@@ -205,7 +205,7 @@ async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: 
     """The registration there has ended, so the partition wakes no receiver."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
-        await queue.let_wait(receiver)
+        await queue.register_waiter(receiver)
         await queue.fill(50, at=0)
         assert bodies(await receiver.receive_messages(1, 60)) == ["0"]
         inbox = receiver._inbox
@@ -248,7 +248,7 @@ async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, part
 
         task = asyncio.create_task(iterate())
         for text in "abc":
-            await queue.waited_at()
+            await queue.wait_for_waiters()
             await queue.send(text)
             await eventually(lambda text=text: text in seen)
         await task
@@ -308,7 +308,7 @@ async def test_waiting_calls_fail_when_the_receiver_is_closed(url: str, partitio
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for _ in range(2)]
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         await asyncio.gather(receiver.close(), receiver.close())
         for task in tasks:
             with pytest.raises(ServiceBusError, match="receiver was closed"):
@@ -325,7 +325,7 @@ async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, p
 
         async def come_and_go() -> None:
             async with queue.receiver() as receiver:
-                await queue.let_wait(receiver)
+                await queue.register_waiter(receiver)
 
         await come_and_go()
         tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
@@ -357,7 +357,7 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(
 ) -> None:
     """It refuses at once, and works again as soon as the status changes."""
     monkeypatch.setattr(watching, "_PAUSES", (15.0, 15.0))
-    begun = passed()
+    begun = loop_time()
     async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -369,7 +369,7 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(
         record = await namespace.get_entity("q")
         await namespace.update_entity(record, PartitionSettings())
         assert bodies(await receiver.receive_messages(1, 60)) == ["a"]
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
 
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
@@ -381,7 +381,7 @@ async def test_a_waiting_receiver_learns_that_its_queue_was_deleted(
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         await queue.client._connection.namespace.delete_entity("q")
         with pytest.raises(MessagingEntityNotFoundError):
             await task
@@ -402,7 +402,7 @@ async def test_a_lost_server_is_an_error_and_not_an_empty_list(binary: str | Non
         async with queue_at(server.url, partitioned=partitioned) as queue:
             receiver = queue.receiver()
             task = asyncio.create_task(receiver.receive_messages(1, 1.4))
-            await queue.waited_at()
+            await queue.wait_for_waiters()
             server.kill()
             with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)) as raised:
                 await task
@@ -511,7 +511,7 @@ async def test_a_clock_ahead_of_the_servers_does_not_change_lock_times(url: str,
         renewed = await receiver.renew_message_lock(message)
         assert 55 < renewed.timestamp() - clock.utc() <= 60
         await receiver.abandon_message(message, delay=0.1)
-        begun = passed()
+        begun = loop_time()
         (again,) = await receiver.receive_messages(1, 60)
-        assert 0.09 < passed() - begun < 20
+        assert 0.09 < loop_time() - begun < 20
         await receiver.complete_message(again)

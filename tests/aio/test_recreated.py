@@ -10,7 +10,7 @@ from sbredis.engine import Received
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
 from tests.aio.gates import Gate
-from tests.aio.standing import both, exists, in_memory, queue_at
+from tests.aio.queues import both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")]
@@ -90,5 +90,5 @@ async def test_an_answer_that_arrives_as_a_partition_is_left_causes_no_error(url
             assert watcher._job is not job
             assert watcher.watch.left
             waiting.cancel()
-        await eventually(lambda: queue.are(1, 0))
+        await eventually(lambda: queue.counts_are(1, 0))
     assert errors == []

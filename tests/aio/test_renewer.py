@@ -12,12 +12,12 @@ from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.aio.calls._lane_kinds import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
+Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
 
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
@@ -101,11 +101,11 @@ async def test_messages_registered_together_share_one_renewal_entry(url: str) ->
 
 @both
 async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned: bool) -> None:
-    told: Told = []
+    reports: Reports = []
 
     async def failed(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
         await asyncio.sleep(0)
-        told.append((message, error))
+        reports.append((message, error))
 
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
@@ -116,49 +116,49 @@ async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned:
             for _ in range(2):
                 await renewal(queue, clock)
             clock.move(17.5)
-            assert told == []
+            assert reports == []
             clock.move(0.5)
-            await eventually(lambda: told)
-            assert told == [(message, message.auto_renew_error)]
+            await eventually(lambda: reports)
+            assert reports == [(message, message.auto_renew_error)]
             assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
             assert not hold_of(message).lock_expired(clock.now())
             with Calls(queue.transport) as calls:
                 clock.move(60)
                 assert hold_of(message).lock_expired(clock.now())
-                await queue.look_after()
+                await queue.process_due()
                 assert not calls.by_script["renew"]
 
 
 @in_memory
 async def test_a_renewal_duration_shorter_than_the_lock_is_honoured(url: str) -> None:
-    told: Told = []
+    reports: Reports = []
     async with (
         queue_at(url) as queue,
-        AutoLockRenewer(300, lambda *said: told.append(said)) as renewer,
+        AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer,
     ):
         await queue.send("a")
         receiver = queue.receiver()
         message = await one(receiver)
         renewer.register(receiver, message, max_lock_renewal_duration=0.05)
-        await eventually(lambda: told)
+        await eventually(lambda: reports)
         assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
         await receiver.complete_message(message)
 
 
 @both
 async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url: str, partitioned: bool) -> None:
-    told: Told = []
+    reports: Reports = []
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(5, at=-1)
         receiver = queue.receiver()
         messages = await receiver.receive_messages(5, 60)
         for message in messages:
-            renewer.register(receiver, message, 600, lambda *said: told.append(said))
+            renewer.register(receiver, message, 600, lambda *said: reports.append(said))
         await queue.lose(messages[2])
         await renewal(queue, clock)
-        await eventually(lambda: told)
-        assert told == [(messages[2], messages[2].auto_renew_error)]
+        await eventually(lambda: reports)
+        assert reports == [(messages[2], messages[2].auto_renew_error)]
         error = messages[2].auto_renew_error
         assert isinstance(error, AutoLockRenewFailed)
         assert isinstance(error.__cause__, MessageLockLostError)
@@ -166,20 +166,20 @@ async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url
             await renewal(queue, clock)
         others = messages[:2] + messages[3:]
         await asyncio.gather(*(receiver.complete_message(message) for message in others))
-        assert len(told) == 1
+        assert len(reports) == 1
 
 
 @both
 async def test_a_renewal_that_comes_too_late_reports_a_failure(url: str, partitioned: bool) -> None:
     """For example, the machine slept or the process was stopped."""
-    told: Told = []
+    reports: Reports = []
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a", at=-1)
-        async with AutoLockRenewer(300, lambda *said: told.append(said)) as renewer:
+        async with AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
             message = await one(queue.receiver(auto_lock_renewer=renewer))
             clock.move(61)
-            await eventually(lambda: told)
+            await eventually(lambda: reports)
             assert isinstance(message.auto_renew_error, AutoLockRenewFailed)
 
 
@@ -191,11 +191,11 @@ def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
 @both
 async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
     """Some messages of one receive call are settled while the others are being renewed."""
-    told: Told = []
+    reports: Reports = []
     clock = HandClock()
     async with (
         queue_at(url, partitioned=partitioned, clock=clock) as queue,
-        AutoLockRenewer(10_000, lambda *said: told.append(said)) as renewer,
+        AutoLockRenewer(10_000, lambda *said: reports.append(said)) as renewer,
     ):
         await queue.fill(60, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=60) as receiver:
@@ -206,7 +206,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
                     await asyncio.sleep(0)
                 await receiver.complete_message(message)
                 await eventually(lambda: hold_of(messages[-1]).settled or not _ends_soon(messages[-1], clock))
-        assert told == []
+        assert reports == []
         assert await queue.locked() == 0
 
 
@@ -235,11 +235,11 @@ async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
 
 @in_memory
 async def test_a_closed_renewer_renews_nothing_and_calls_no_callback(url: str) -> None:
-    told: Told = []
+    reports: Reports = []
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue:
         await queue.send("a", "b")
-        renewer = AutoLockRenewer(300, lambda *said: told.append(said))
+        renewer = AutoLockRenewer(300, lambda *said: reports.append(said))
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
         await renewal(queue, clock)
@@ -248,9 +248,9 @@ async def test_a_closed_renewer_renews_nothing_and_calls_no_callback(url: str) -
         with Calls(queue.transport) as calls:
             clock.move(41)
             clock.move(41)
-            await queue.look_after()
+            await queue.process_due()
             assert not calls.by_script["renew"]
-        assert told == []
+        assert reports == []
         assert message.auto_renew_error is None
         with pytest.raises(ServiceBusError, match="cannot be used again"):
             renewer.register(receiver, message)
@@ -267,7 +267,7 @@ async def test_closing_a_renewer_while_its_receiver_waits_loses_no_message(url: 
         renewer = AutoLockRenewer()
         receiver = queue.receiver(auto_lock_renewer=renewer)
         task = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         await renewer.close()
         await queue.send("a")
         (message,) = await task
@@ -367,9 +367,9 @@ async def test_locks_are_renewed_after_their_receiver_closes_until_the_client_cl
 
 @in_memory
 async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: str) -> None:
-    told: Told = []
+    reports: Reports = []
     clock = HandClock()
-    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(300, lambda *said: told.append(said)) as renewer:
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
         await queue.send("a")
         message = await one(queue.receiver(auto_lock_renewer=renewer))
         call, under_way = queue.transport.call, asyncio.Event()
@@ -386,7 +386,7 @@ async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: st
         queue.transport.call = call  # type: ignore[method-assign]
         await queue.client.close()
         await eventually(lambda: not hold_of(message).watchers)
-        assert (told, message.auto_renew_error) == ([], None)
+        assert (reports, message.auto_renew_error) == ([], None)
 
 
 @both

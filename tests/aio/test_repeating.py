@@ -17,9 +17,9 @@ from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceeded
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.gates import lies_in
+from tests.aio.gates import stored_bodies
+from tests.aio.queues import Queue, both, queue_at
 from tests.aio.scissors import Scissors
-from tests.aio.standing import Queue, both, queue_at
 from tests.aio.test_sending import flat
 from tests.waiting import eventually
 
@@ -54,9 +54,9 @@ async def test_a_send_with_a_lost_answer_stores_one_message(
         network.cut("send", times)
         await sender.send_messages(ServiceBusMessage("x"))
         assert network.cuts == times
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
         await sender.send_messages(ServiceBusMessage("y"))
-        assert flat(await lies_in(queue)) == ["x", "y"]
+        assert flat(await stored_bodies(queue)) == ["x", "y"]
 
 
 @both
@@ -69,7 +69,7 @@ async def test_many_sends_with_lost_answers_store_each_message_once(server: Loca
         network.cut("send", 5)
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(body)) for body in expected[:100]))
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(body)) for body in expected[100:]))
-        assert flat(await lies_in(queue)) == expected
+        assert flat(await stored_bodies(queue)) == expected
         assert network.cuts == 5
 
 
@@ -82,7 +82,7 @@ async def test_scheduling_and_cancelling_with_lost_answers_run_once(server: Loca
         network.cut("cancel")
         await sender.cancel_scheduled_messages(numbers[0])
         assert network.cuts == 2
-        assert flat(await lies_in(queue)) == ["b"]
+        assert flat(await stored_bodies(queue)) == ["b"]
 
 
 Settlement = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
@@ -128,7 +128,7 @@ async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: Loc
         network.cut("send", on_the_way=True)
         await sender.send_messages(ServiceBusMessage("y"))
         assert network.cuts == 1
-        assert flat(await lies_in(queue)) == ["y"]
+        assert flat(await stored_bodies(queue)) == ["y"]
 
 
 async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(server: LocalServer) -> None:
@@ -139,7 +139,7 @@ async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(se
             await sender.send_messages(ServiceBusMessage("x"), timeout=3)
         assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.UNKNOWN, True, "q")
         network.cut("send", 0)
-        assert flat(await lies_in(queue)) == ["x"]
+        assert flat(await stored_bodies(queue)) == ["x"]
 
 
 # -- killed and paused servers -----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Crowd:
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._send(number)) for number in range(20)]
-        await self.flows()
+        await self.wait_for_progress()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -178,17 +178,17 @@ class Crowd:
                 self.acknowledged.add(body)
             await asyncio.sleep(0)
 
-    async def flows(self) -> None:
+    async def wait_for_progress(self) -> None:
         """Wait until many more messages are acknowledged."""
         goal = len(self.acknowledged) + 100
         await eventually(lambda: len(self.acknowledged) >= goal, timeout=120)
 
 
-async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
+async def check_outcomes(crowd: Crowd, url: str, *, loses: bool = False) -> None:
     """Check that no message exists twice, that acknowledged ones exist, and that errors state the true outcome."""
     async with ServiceBusClient(url, namespace="ns") as client:
         entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 60)
-        counts = Counter(flat(await lies_in(Queue(client, entity, url, None))))
+        counts = Counter(flat(await stored_bodies(Queue(client, entity, url, None))))
     assert [body for body, count in counts.items() if count > 1] == []
     lost = crowd.acknowledged - counts.keys()
     assert not lost or loses, f"{len(lost)} of {len(crowd.acknowledged)} were lost"
@@ -197,7 +197,7 @@ async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
         assert error.outcome is Outcome.UNKNOWN or body not in counts
 
 
-def victim_of(queue: Queue) -> int:
+def slot_of(queue: Queue) -> int:
     """Return the slot of a partition of the queue."""
     return key_slot(queue.partitions[1].keys[0])
 
@@ -224,7 +224,7 @@ async def stop_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
 async def fail_over_by_hand(cluster: LocalCluster, slot: int, crowd: Crowd) -> None:
     for _ in range(2):
         await in_thread(cluster.failover, cluster.replicas_of(cluster.master_of(slot))[0])
-        await crowd.flows()
+        await crowd.wait_for_progress()
 
 
 async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: LocalCluster) -> None:
@@ -236,10 +236,10 @@ async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: Local
     ):
         async with Crowd(sender) as crowd:
             for fault in (fail_over_by_hand, stop_the_master, kill_the_master):
-                await fault(cluster, victim_of(queue), crowd)
-                await crowd.flows()
+                await fault(cluster, slot_of(queue), crowd)
+                await crowd.wait_for_progress()
         assert crowd.failed == {}
-    await looked_at(crowd, cluster.url)
+    await check_outcomes(crowd, cluster.url)
 
 
 async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster: LocalCluster) -> None:
@@ -250,9 +250,9 @@ async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster
         queue.client.get_queue_sender("q") as sender,
         Crowd(sender) as crowd,
     ):
-        await kill_the_master(cluster, victim_of(queue), crowd)
-        await crowd.flows()
-    await looked_at(crowd, cluster.url, loses=True)
+        await kill_the_master(cluster, slot_of(queue), crowd)
+        await crowd.wait_for_progress()
+    await check_outcomes(crowd, cluster.url, loses=True)
 
 
 @both
@@ -267,9 +267,9 @@ async def test_a_killed_and_restarted_server_loses_nothing(binary: str | None, *
                 for _ in range(2):
                     await in_thread(server.kill)
                     await in_thread(server.restart)
-                    await crowd.flows()
+                    await crowd.wait_for_progress()
             assert crowd.failed == {}
-        await looked_at(crowd, server.url)
+        await check_outcomes(crowd, server.url)
 
 
 async def test_a_paused_server_only_delays_sends(binary: str | None) -> None:
@@ -284,6 +284,6 @@ async def test_a_paused_server_only_delays_sends(binary: str | None) -> None:
                     await eventually(lambda: sender.in_flight == 20)
                 finally:
                     server.resume()
-                await crowd.flows()
+                await crowd.wait_for_progress()
             assert crowd.failed == {}
-        await looked_at(crowd, server.url)
+        await check_outcomes(crowd, server.url)

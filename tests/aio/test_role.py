@@ -6,7 +6,7 @@ import pytest
 
 from sbredis.aio.maintenance._role import Role
 from sbredis.engine import registry_salt, role_keys
-from tests.aio.standing import queue_at
+from tests.aio.queues import queue_at
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.gates import Gate, bodies_at, lies_in
-from tests.aio.standing import PARTITIONS, Queue, in_memory, queue_at
+from tests.aio.gates import Gate, bodies_at, stored_bodies
+from tests.aio.queues import PARTITIONS, Queue, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
@@ -34,7 +34,7 @@ async def test_the_session_id_or_partition_key_selects_the_partition(url: str) -
             batch.add_message(ServiceBusMessage(key, session_id=key))
             batch.add_message(ServiceBusMessage(key, partition_key=key))
             await sender.send_messages(batch)
-        for number, bodies in enumerate(await lies_in(queue)):
+        for number, bodies in enumerate(await stored_bodies(queue)):
             keys = [key for key in "abcdefgh" if partition_for_key(key, PARTITIONS) == number]
             assert bodies == [key for key in keys for _ in range(5)]
 
@@ -48,7 +48,7 @@ async def test_the_message_id_is_a_key_under_duplicate_detection(url: str) -> No
             await sender.send_messages(ServiceBusMessage(key, message_id=key))
         session = next(key for key in "bcdefgh" if queue.entity.pinned(key) is not queue.entity.pinned("a"))
         await sender.send_messages(ServiceBusMessage("s", message_id="a", session_id=session))
-        for number, bodies in enumerate(await lies_in(queue)):
+        for number, bodies in enumerate(await stored_bodies(queue)):
             expected = [key for key in "abcdefgh" if partition_for_key(key, PARTITIONS) == number]
             assert bodies == expected + ["s"] * (partition_for_key(session, PARTITIONS) == number)
 
@@ -56,21 +56,21 @@ async def test_the_message_id_is_a_key_under_duplicate_detection(url: str) -> No
 async def test_an_empty_session_id_is_a_key(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([ServiceBusMessage("x", session_id="")] * 3)
-        assert (await lies_in(queue))[partition_for_key("", PARTITIONS)] == ["x"] * 3
+        assert (await stored_bodies(queue))[partition_for_key("", PARTITIONS)] == ["x"] * 3
 
 
 async def test_messages_without_a_key_are_spread_evenly(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS * 5):
             await sender.send_messages(ServiceBusMessage("x"))
-        assert [len(bodies) for bodies in await lies_in(queue)] == [5] * PARTITIONS
+        assert [len(bodies) for bodies in await stored_bodies(queue)] == [5] * PARTITIONS
 
 
 @in_memory
 async def test_a_list_goes_to_one_partition(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([ServiceBusMessage("x")] * 7)
-        assert sorted(len(bodies) for bodies in await lies_in(queue)) == [*[0] * (PARTITIONS - 1), 7]
+        assert sorted(len(bodies) for bodies in await stored_bodies(queue)) == [*[0] * (PARTITIONS - 1), 7]
 
 
 @in_memory
@@ -92,7 +92,7 @@ async def test_a_list_with_different_keys_is_refused(url: str) -> None:
         await sender.send_messages([mixed[0], ServiceBusMessage("c")])
     async with queue_at(url, name="p") as queue, queue.client.get_queue_sender("p") as sender:
         await sender.send_messages(mixed)
-        assert flat(await lies_in(queue)) == ["a", "b"]
+        assert flat(await stored_bodies(queue)) == ["a", "b"]
 
 
 @in_memory
@@ -156,11 +156,11 @@ async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: Loc
         async def is_back() -> bool:
             for _ in range(PARTITIONS):
                 await sender.send_messages(ServiceBusMessage("back"))
-            found = await lies_in(queue)
+            found = await stored_bodies(queue)
             return all("back" in bodies for bodies in found)
 
         await eventually(is_back)
-        found = flat(await lies_in(queue))
+        found = flat(await stored_bodies(queue))
         assert (found.count("free"), found.count("bound")) == (60 + PARTITIONS * 3, 3)
 
 
@@ -201,4 +201,4 @@ async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) 
             assert not any(send.done() for send in sends)
             await in_thread(server.restart)
             await asyncio.gather(*sends)
-            assert flat(await lies_in(queue)) == sorted(map(str, range(20)))
+            assert flat(await stored_bodies(queue)) == sorted(map(str, range(20)))

@@ -28,8 +28,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
-from tests.aio.standing import HandClock, in_memory, queue_at
+from tests.aio.queues import HandClock, in_memory, queue_at
+from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tests.waiting import eventually
 
 __all__ = ["listener"]

@@ -23,8 +23,8 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.model import ServiceBusMessage
-from tests.aio.gates import Gate, lies_in
-from tests.aio.standing import HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.gates import Gate, stored_bodies
+from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.transport.hand import turns
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def test_messages_sent_one_after_the_other_keep_their_order(url: str, *, p
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         for number in range(20):
             await sender.send_messages(ServiceBusMessage(str(number), session_id="s"))
-        assert [bodies for bodies in await lies_in(queue) if bodies] == [[str(number) for number in range(20)]]
+        assert [bodies for bodies in await stored_bodies(queue) if bodies] == [[str(number) for number in range(20)]]
 
 
 # -- scheduling --------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
         assert len({*numbers, single}) == 3
         assert numbers[1] == numbers[0] + 1
         clock.move(100)
-        await queue.look_after()
+        await queue.process_due()
         counts = await queue.counts()
         assert (counts.scheduled, counts.active) == (0, 5)
 
@@ -99,7 +99,7 @@ async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str)
         receiver = queue.receiver()
         for seconds, expected in ((9, []), (1, ["b", "d"]), (10, []), (10, ["a"])):
             clock.move(seconds)
-            await queue.look_after()
+            await queue.process_due()
             received = await receiver.receive_messages(5, 0.1) if expected else []
             assert bodies(received) == expected
             await receiver.complete_messages(received)
@@ -114,7 +114,7 @@ async def test_one_object_can_be_scheduled_at_several_times(url: str) -> None:
     async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.schedule_messages([ServiceBusMessage("x")] * 2, times)
         clock.move(10)
-        await queue.look_after()
+        await queue.process_due()
         counts = await queue.counts()
         assert (counts.scheduled, counts.active) == (1, 1)
 
@@ -154,7 +154,7 @@ async def test_scheduled_messages_are_cancelled_by_number(url: str, *, partition
         await sender.cancel_scheduled_messages(numbers[0])
         await sender.cancel_scheduled_messages([*numbers[1:5], numbers[1]])
         assert (await queue.counts()).scheduled == 1
-        assert flat(await lies_in(queue)) == ["f"]
+        assert flat(await stored_bodies(queue)) == ["f"]
 
 
 @both
@@ -190,7 +190,7 @@ async def test_the_error_lists_numbers_that_earlier_calls_had_cancelled(url: str
         with pytest.raises(MessageNotFoundError, match=f"cancelled before: \\[{first[0]}\\]") as caught:
             await sender.cancel_scheduled_messages([*first, *second, second[0] + 1])
         assert caught.value.outcome is Outcome.UNKNOWN
-        assert flat(await lies_in(queue)) == ["b"]
+        assert flat(await stored_bodies(queue)) == ["b"]
         many: list[int] = []
         for _ in range(2):
             listed = [ServiceBusMessage("c", partition_key="c") for _ in range(700)]
@@ -215,7 +215,7 @@ async def test_a_time_without_a_zone_is_refused(url: str) -> None:
         with pytest.raises(ValueError, match="time zone"):
             await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # the missing zone is tested
         assert message.scheduled_enqueue_time_utc is None
-        assert flat(await lies_in(queue)) == []
+        assert flat(await stored_bodies(queue)) == []
 
 
 @in_memory
@@ -241,12 +241,12 @@ async def refused_unsent(
     queue: Queue, error: type[Exception], match: str, call: Callable[[], Awaitable[Any]]
 ) -> Exception:
     """Check that a call is refused with this error, sends nothing and changes nothing."""
-    before = await queue.whole()
+    before = await queue.contents()
     with Gate(queue.client) as gate:
         with pytest.raises(error, match=match) as caught:
             await call()
         assert gate.came == []
-    assert await queue.whole() == before
+    assert await queue.contents() == before
     return caught.value
 
 
@@ -356,12 +356,12 @@ async def test_a_batch_may_not_exceed_the_size_limit_of_the_queue(url: str) -> N
 @pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
 async def test_a_disabled_queue_refuses_messages(url: str, status: Any) -> None:
     async with queue_at(url, status=status) as queue, queue.client.get_queue_sender("q") as sender:
-        before = await queue.whole()
+        before = await queue.contents()
         with pytest.raises(MessagingEntityDisabledError, match=f"status is {status}") as caught:
             await sender.send_messages(ServiceBusMessage("x"))
         assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
         assert caught.value.tracking_id in str(caught.value)
-        assert await queue.whole() == before
+        assert await queue.contents() == before
 
 
 @in_memory
@@ -392,7 +392,7 @@ async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  
 ) -> None:
     async with queue_at(url, **settings) as queue, queue.client.get_queue_sender("q") as other:
         batch = await other.create_message_batch()
-        before = await queue.whole()
+        before = await queue.contents()
         sender = queue.client.get_queue_sender(name)
         message = ServiceBusMessage(bytes(size))
 
@@ -407,18 +407,18 @@ async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  
         text = str(caught.value)
         assert [said for said in says if said not in text] == []
         assert text[0].isupper()
-        assert await queue.whole() == before
+        assert await queue.contents() == before
         assert sender.in_flight == 0
 
 
 async def test_a_full_queue_refuses_messages(url: str) -> None:
     async with queue_at(url, quota=3000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(bytes(2000)))
-        before = await queue.whole()
+        before = await queue.contents()
         with pytest.raises(ServiceBusQuotaExceededError, match=r"The entity is full: 20[0-9]+ of 3000 bytes") as caught:
             await sender.send_messages(ServiceBusMessage(bytes(2000)))
         assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
-        assert await queue.whole() == before
+        assert await queue.contents() == before
 
 
 async def test_an_unknown_queue_error_says_how_to_create_it(url: str) -> None:
@@ -529,7 +529,7 @@ async def test_closing_a_sender_waits_for_its_running_sends(url: str, *, partiti
             await closing
             assert sender.in_flight == 0
             await asyncio.gather(*sends)
-        assert flat(await lies_in(queue)) == list("01234")
+        assert flat(await stored_bodies(queue)) == list("01234")
 
 
 @in_memory
@@ -549,7 +549,7 @@ async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url
         ended = await asyncio.gather(*sends, return_exceptions=True)
         assert [type(error) for error in ended] == [type(None), type(None), ValueError, ValueError]
         assert sender.in_flight == 0
-        assert flat(await lies_in(queue)) == ["0", "1"]
+        assert flat(await stored_bodies(queue)) == ["0", "1"]
 
 
 @in_memory
@@ -661,7 +661,7 @@ async def test_invalid_messages_are_refused(url: str, wrong: Any) -> None:
             await sender.send_messages(wrong)
         with pytest.raises(TypeError):
             await sender.schedule_messages(wrong, SOON)
-        assert flat(await lies_in(queue)) == []
+        assert flat(await stored_bodies(queue)) == []
         assert sender.in_flight == 0
 
 

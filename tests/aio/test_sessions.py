@@ -33,15 +33,15 @@ from sbredis.model import (
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.aio.scissors import Scissors
-from tests.aio.seated import Seats, seats_at, session_of, steps
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -60,11 +60,11 @@ SETTLEMENTS: dict[str, Settlement] = {
 
 @both
 async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        names = [*queue.named(0, 2), "elsewhere"]
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        names = [*queue.sessions_in(0, 2), "elsewhere"]
         for text in "123456":
             for name in names:
-                await queue.say(name, f"{name} {text}")
+                await queue.send_to(name, f"{name} {text}")
         for name in names:
             async with queue.session(name) as receiver:
                 received = [await anext(receiver), *await receiver.receive_messages(3, 60), await anext(receiver)]
@@ -79,8 +79,8 @@ async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, parti
 async def test_an_abandoned_message_comes_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    async with seats_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
-        await queue.say("a", *"123456")
+    async with session_queue_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
+        await queue.send_to("a", *"123456")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
             seen: list[tuple[str, int]] = []
             for _ in range(9):
@@ -94,7 +94,7 @@ async def test_an_abandoned_message_comes_again_before_later_messages(
             assert seen == expected
 
 
-def waits_at(queue: Seats) -> Callable[[], Awaitable[bool]]:
+def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
     """Tell whether one receiver waits."""
 
     async def one_waits() -> bool:
@@ -109,8 +109,8 @@ def waits_at(queue: Seats) -> Callable[[], Awaitable[bool]]:
 async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitioned: bool, prefetch: int) -> None:
     """No message overtakes the delayed one, and a waiting receiver gets it when the delay is over."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
-        await queue.say("a", *"123")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        await queue.send_to("a", *"123")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
             message = await anext(receiver)
             await receiver.abandon_message(message, delay=timedelta(seconds=30))
@@ -126,8 +126,8 @@ async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitione
 
 @both
 async def test_a_session_continues_behind_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"1234")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"1234")
         async with queue.session("a") as receiver:
             one, two = await receiver.receive_messages(2, 60)
             await receiver.defer_message(one)
@@ -147,8 +147,8 @@ async def test_a_session_continues_behind_deferred_and_dead_lettered_messages(ur
 @both
 async def test_the_next_holder_after_a_lapse_gets_all_messages_in_order(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", *"1234")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", *"1234")
         gone = queue.session("a")
         held = await gone.receive_messages(3, 60)
         await gone.complete_message(held[1])
@@ -160,20 +160,20 @@ async def test_the_next_holder_after_a_lapse_gets_all_messages_in_order(url: str
 
 @both
 async def test_unsettled_messages_of_a_closed_session_count_no_delivery(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *(str(number) for number in range(30)))
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *(str(number) for number in range(30)))
         for _ in range(3):
             async with queue.session("a", prefetch_count=10) as receiver:
                 assert bodies(await receiver.receive_messages(7, 60)) == [str(number) for number in range(7)]
-            assert await queue.are(30, 0)
+            assert await queue.counts_are(30, 0)
         async with queue.session("a") as receiver:
             assert {each.delivery_count for each in await receiver.receive_messages(30, 60)} == {1}
 
 
 @both
 async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"1234")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"1234")
         async with queue.session("a") as receiver:
             for count in range(0, 60, 2):
                 task = asyncio.create_task(receiver.receive_messages(2, 60))
@@ -195,15 +195,15 @@ async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bo
 @pytest.mark.usefixtures("gathers_for_long")
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
     """The cancelled caller has a second call under way. Its answer comes when the next caller already waits."""
-    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
-        await queue.say("a", *"123")
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+        await queue.send_to("a", *"123")
         with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
             asking.shut = returning.shut = True
             task = asyncio.create_task(receiver.receive_messages(9, 60))
             await asking.reached(1)
             asking.let_one()
             await asking.reached(2)
-            await queue.say("a", "4")
+            await queue.send_to("a", "4")
             task.cancel()
             await returning.reached()
             following = asyncio.create_task(receiver.receive_messages(4, 60))
@@ -226,37 +226,37 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
 async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
     """Messages of another session do not wake it."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.named(0, 2)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.sessions_in(0, 2)
         async with queue.session(mine) as receiver:
             if what == "delayed":
-                await queue.say(mine, "x")
+                await queue.send_to(mine, "x")
                 await receiver.abandon_message(await anext(receiver), delay=0.5)
             task = asyncio.create_task(receiver.receive_messages(1, 60))
             await eventually(waits_at(queue))
             if what != "delayed":  # the delay may already be over
                 with Calls(queue.transport) as calls:
-                    await queue.say(other, "not mine")
+                    await queue.send_to(other, "not mine")
                     for _ in range(3):  # a notice would have arrived before the last answer
                         await queue.counts()
                     assert not calls.by_script["receive"]
-            begun = passed()
+            begun = loop_time()
             if what == "sent":
-                await queue.say(mine, "x")
+                await queue.send_to(mine, "x")
             elif what == "due":
-                await queue.say(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
+                await queue.send_to(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
             assert bodies(await task) == ["x"]
-            assert passed() - begun < 20
+            assert loop_time() - begun < 20
 
 
 @both
 async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned, lock_duration=400) as queue:
+    async with session_queue_at(url, partitioned=partitioned, lock_duration=400) as queue:
         receiver = await queue.session("a").__aenter__()
-        begun = passed()
+        begun = loop_time()
         with pytest.raises(SessionLockLostError):
             await receiver.receive_messages(1, 60)
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
         with pytest.raises(SessionLockLostError):
             await session_of(receiver).renew_lock()
 
@@ -268,10 +268,10 @@ async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, p
 @both
 async def test_completing_messages_of_several_sessions_skips_only_lost_ones(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        mine, other = queue.named(0, 2)
-        await queue.say(mine, "1", "2")
-        await queue.say(other, "1")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        mine, other = queue.sessions_in(0, 2)
+        await queue.send_to(mine, "1", "2")
+        await queue.send_to(other, "1")
         lapsed, held = queue.session(mine), queue.session(other)
         messages = await lapsed.receive_messages(2, 60)
         clock.move(20)
@@ -286,8 +286,8 @@ async def test_completing_messages_of_several_sessions_skips_only_lost_ones(url:
 
 @both
 async def test_a_message_of_a_session_has_no_lock_of_its_own(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
+        await queue.send_to("a", "1")
         async with queue.session("a") as receiver:
             message = await anext(receiver)
             assert message.locked_until_utc is None
@@ -309,26 +309,26 @@ async def test_a_message_cannot_be_settled_after_its_session_lock_lapsed(
 ) -> None:
     clock, theirs = HandClock(), HandClock()
     async with (
-        seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
         queue.other_client(theirs) as late,
     ):
-        await queue.say("a", "1")
+        await queue.send_to("a", "1")
         receiver = late.get_queue_receiver("q", session_id="a")
         (message,) = await receiver.receive_messages(1, 60)
         clock.move(31)
-        await queue.look_after()
+        await queue.process_due()
         if knows:
             theirs.move(31)
         else:
-            late._connection.clock = _Told(theirs, clock)
-        before = await queue.whole()
+            late._connection.clock = _StillClock(theirs, clock)
+        before = await queue.contents()
         with pytest.raises(SessionLockLostError) as caught:
             await SETTLEMENTS[settlement](receiver, message)
         unsent = knows and settlement != "complete many"
         assert caught.value.outcome is (Outcome.NEVER_SENT if unsent else Outcome.REFUSED)
         if settlement == "complete many":
             assert caught.value.sequence_numbers == (message.sequence_number,)
-        after = await queue.whole()
+        after = await queue.contents()
         assert {key: held for key, held in after.items() if not key.endswith((":ops", ":state"))} == {
             key: held for key, held in before.items() if not key.endswith((":ops", ":state"))
         }
@@ -337,7 +337,7 @@ async def test_a_message_cannot_be_settled_after_its_session_lock_lapsed(
             assert again.delivery_count == 2
 
 
-class _Told(HandClock):
+class _StillClock(HandClock):
     """A clock that does not move for the client but tells the partitions the right time."""
 
     def __init__(self, still: HandClock, right: HandClock) -> None:
@@ -354,8 +354,8 @@ class _Told(HandClock):
 @both
 async def test_a_renewed_session_keeps_its_messages(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", *"12")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", *"12")
         async with queue.session("a") as receiver:
             session = session_of(receiver)
             message = await anext(receiver)
@@ -382,8 +382,8 @@ async def test_a_receive_with_an_ended_session_lock_makes_no_call(
 ) -> None:
     """Messages that were deleted when they were fetched are still returned."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", "1", "2", "3")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", "1", "2", "3")
         async with queue.session("a", receive_mode=mode, prefetch_count=2) as receiver:
             inbox = receiver._inbox
             assert inbox is not None
@@ -402,12 +402,12 @@ async def test_a_receive_with_an_ended_session_lock_makes_no_call(
 
 @both
 async def test_a_session_cannot_be_used_after_its_receiver_was_closed(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
         receiver = await queue.session("a").__aenter__()
         session, message = session_of(receiver), await anext(receiver)
         await receiver.close()
-        before = await queue.whole()
+        before = await queue.contents()
         for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
             with pytest.raises(ValueError, match="given back"):
                 await call()
@@ -419,7 +419,7 @@ async def test_a_session_cannot_be_used_after_its_receiver_was_closed(url: str, 
         assert "given back" in repr(session)
         with pytest.raises(ValueError, match="no lock"):
             AutoLockRenewer().register(receiver, session)
-        assert await queue.whole() == before
+        assert await queue.contents() == before
         async with queue.session("a") as other:
             with pytest.raises(SessionLockLostError):
                 await other.complete_message(message)
@@ -437,10 +437,10 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
 ) -> None:
     clock = HandClock()
     async with (
-        seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
         AutoLockRenewer() as renewer,
     ):
-        await queue.say("a", *"12")
+        await queue.send_to("a", *"12")
         async with queue.session("a", auto_lock_renewer=renewer, receive_mode=mode) as receiver:
             session = session_of(receiver)
             message = await anext(receiver)
@@ -461,21 +461,21 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
 
 @both
 async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> None:
-    told: list[tuple[object, Exception | None]] = []
+    reports: list[tuple[object, Exception | None]] = []
 
     async def failed(renewable: Any, error: Exception | None) -> None:
-        told.append((renewable, error))
+        reports.append((renewable, error))
 
-    async with seats_at(url, partitioned=partitioned, lock_duration=1000) as queue:  # noqa: SIM117 -- two lines are read better
+    async with session_queue_at(url, partitioned=partitioned, lock_duration=1000) as queue:  # noqa: SIM117 -- two lines are read better
         async with AutoLockRenewer(on_lock_renew_failure=failed) as renewer:
             receiver = await queue.session("a", auto_lock_renewer=renewer).__aenter__()
             session = session_of(receiver)
             for partition in queue.partitions:  # as if another receiver had taken the session
                 for key in partition.keys[3:5]:
                     await queue.transport.command("DEL", key, key=key)
-            await eventually(lambda: told)
-            assert told[0][0] is session
-            assert session.auto_renew_error is told[0][1]
+            await eventually(lambda: reports)
+            assert reports[0][0] is session
+            assert session.auto_renew_error is reports[0][1]
             assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
             assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
             with pytest.raises(SessionLockLostError):
@@ -485,7 +485,7 @@ async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> 
 @both
 async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:  # noqa: SIM117 -- two lines are read better
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:  # noqa: SIM117 -- two lines are read better
         async with AutoLockRenewer() as renewer:
             receiver = await queue.session("a").__aenter__()
             session = session_of(receiver)
@@ -503,13 +503,13 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
 @both
 async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", *"12345")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", *"12345")
         async with queue.session("a", prefetch_count=10) as receiver:
             assert str(await anext(receiver)) == "1"
 
             async def all_here() -> bool:
-                return await queue.are(0, 5)
+                return await queue.counts_are(0, 5)
 
             await eventually(all_here)
             with Calls(queue.transport) as calls:
@@ -523,8 +523,8 @@ async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: st
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
     """The cancellation comes when the answer has just filled the buffer as well."""
-    async with seats_at(url) as queue:
-        await queue.say("a", *(str(number) for number in range(15)))
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", *(str(number) for number in range(15)))
         async with queue.session("a", prefetch_count=5) as receiver:
             inbox = receiver._inbox
             assert inbox is not None
@@ -552,8 +552,8 @@ async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_e
 ) -> None:
     """No other receiver can get them meanwhile. Then they are given back uncounted, and no more are fetched."""
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", *(str(number) for number in range(12)))
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", *(str(number) for number in range(12)))
         async with queue.session("a", prefetch_count=5) as receiver:
             inbox = receiver._inbox
             assert inbox is not None
@@ -566,10 +566,10 @@ async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_e
                     await eventually(lambda: len(inbox.buffer) >= 3)
                 assert not calls.by_script["abandon"]
                 clock.move(3)
-                await eventually(lambda: queue.are(6, 6))
+                await eventually(lambda: queue.counts_are(6, 6))
                 given_back = calls.by_script["abandon"]
                 received += await receiver.receive_messages(2, 60)
-                assert await queue.are(4, 8)
+                assert await queue.counts_are(4, 8)
                 assert calls.by_script["abandon"] == given_back
             await session_of(receiver).renew_lock()
             received += await receiver.receive_messages(1, 60)
@@ -581,8 +581,8 @@ async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_e
 @both
 async def test_prefetched_messages_of_a_lost_session_are_not_handed_out(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.say("a", *"12345")
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send_to("a", *"12345")
         async with queue.session("a", prefetch_count=10) as receiver:
             assert str(await anext(receiver)) == "1"
             clock.move(31)
@@ -592,8 +592,8 @@ async def test_prefetched_messages_of_a_lost_session_are_not_handed_out(url: str
 
 @both
 async def test_messages_of_a_session_can_be_received_and_deleted(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        await queue.say("a", *"12345")
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", *"12345")
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         async with queue.session("a", receive_mode=mode) as receiver:
             first = await receiver.receive_messages(2, 60)
@@ -603,14 +603,14 @@ async def test_messages_of_a_session_can_be_received_and_deleted(url: str, parti
                 await receiver.complete_message(first[0])
             with pytest.raises(SessionCannotBeLockedError):
                 await queue.session("a").__aenter__()
-        assert await queue.are(3, 0)
+        assert await queue.counts_are(3, 0)
         async with queue.session("a") as receiver:
             (message,) = await receiver.receive_messages(1, 60)
             await receiver.defer_message(message)
         async with queue.session("a", receive_mode=mode) as receiver:
             assert bodies(await receiver.receive_deferred_messages([message.sequence_number])) == ["3"]
             assert bodies(await receiver.receive_messages(5, 60)) == ["4", "5"]
-        assert await queue.are(0, 0)
+        assert await queue.counts_are(0, 0)
 
 
 # -- the state ---------------------------------------------------------------------------------------------------------
@@ -618,8 +618,8 @@ async def test_messages_of_a_session_can_be_received_and_deleted(url: str, parti
 
 @both
 async def test_a_session_state_outlives_its_messages(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned, largest_message=1000) as queue:
-        await queue.say("a", "1")
+    async with session_queue_at(url, partitioned=partitioned, largest_message=1000) as queue:
+        await queue.send_to("a", "1")
         async with queue.session("a") as receiver:
             session = session_of(receiver)
             assert await session.get_state() is None
@@ -650,18 +650,18 @@ async def test_a_session_state_outlives_its_messages(url: str, partitioned: bool
 
 @both
 async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         session = session_of(receiver)
         await session.set_state("kept")
         for partition in queue.partitions:
             for key in (*partition.keys[3:5], partition.keys[28]):
                 await queue.transport.command("DEL", key, key=key)
         for call in (session.get_state, session.renew_lock, lambda: session.set_state("other")):
-            before = await queue.whole()
+            before = await queue.contents()
             with pytest.raises(SessionLockLostError) as caught:
                 await call()
             assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
-            assert await queue.whole() == before
+            assert await queue.contents() == before
 
 
 # -- finding sessions --------------------------------------------------------------------------------------------------
@@ -672,18 +672,18 @@ async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, pa
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list has exactly the sessions with active messages or a state."""
     monkeypatch.setattr(session_lists, "_PAGE", 100)
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         names = [f"{number:04} näme" for number in range(530)]
         async with queue.client.get_queue_sender("q") as sender:
             await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x", session_id=name)) for name in names))
         for name, settle in (("deferred", True), ("with a state", False)):
             async with queue.session(name) as receiver:
                 if settle:
-                    await queue.say(name, "x")
+                    await queue.send_to(name, "x")
                     await receiver.defer_message(await anext(receiver))
                 else:
                     await session_of(receiver).set_state("")
-        await queue.say("scheduled", "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+        await queue.send_to("scheduled", "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session("0007 näme") as receiver:
             await anext(receiver)  # held messages count
             found = [name async for name in queue.client.list_queue_sessions("q")]
@@ -700,13 +700,13 @@ async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
 ) -> None:
     monkeypatch.setattr(session_lists, "_PAGE", 100)
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
+    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
 
         async def keep(name: str) -> None:
             async with queue.session(name) as receiver:
                 await session_of(receiver).set_state("x")
 
-        await queue.say("only messages", "x")
+        await queue.send_to("only messages", "x")
         await keep("early")
         clock.move(10)
         since = datetime.fromtimestamp(clock.utc(), UTC)
@@ -739,7 +739,7 @@ async def test_sessions_are_listed_by_skip_and_top(
     """No call requests more sessions than a page has, even if many are skipped."""
     monkeypatch.setattr(session_lists, "_PAGE", 7)
     since = datetime(2026, 1, 1, tzinfo=UTC) if by_time else None
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         client = queue.client
 
         async def keep(name: str) -> None:
@@ -779,12 +779,12 @@ async def test_listing_the_sessions_of_a_plain_queue_is_refused(url: str) -> Non
 
 @both
 async def test_a_session_peeks_only_its_own_messages(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.named(0, 2)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.sessions_in(0, 2)
         for text in "123":
-            await queue.say(mine, text)
-            await queue.say(other, f"not mine {text}")
-        await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+            await queue.send_to(mine, text)
+            await queue.send_to(other, f"not mine {text}")
+        await queue.send_to(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session(mine) as receiver:
             first = await anext(receiver)
             await receiver.defer_message(first)
@@ -800,11 +800,11 @@ async def test_a_session_peeks_only_its_own_messages(url: str, partitioned: bool
 
 @both
 async def test_a_message_deferred_by_another_session_is_not_found(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.named(0, 2)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.sessions_in(0, 2)
         numbers: list[int] = []
         for name in (mine, other):
-            await queue.say(name, name)
+            await queue.send_to(name, name)
             async with queue.session(name) as receiver:
                 message = await anext(receiver)
                 numbers.append(message.sequence_number)
@@ -825,8 +825,8 @@ async def test_a_message_deferred_by_another_session_is_not_found(url: str, part
 @both
 async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
     """There are over a thousand, including received and prefetched ones. Other sessions keep theirs."""
-    async with seats_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.named(0, 2)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.sessions_in(0, 2)
         async with queue.client.get_queue_sender("q") as sender:
             for name, count in ((mine, 1300), (other, 5)):
                 for start in range(0, count, 500):
@@ -861,7 +861,7 @@ async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, 
 @pytest.mark.parametrize("way", ["single", "list", "batch", "stream", "schedule", "mapping"])
 async def test_a_message_without_a_session_is_refused_before_any_call(url: str, partitioned: bool, way: str) -> None:
     """Concurrent sends with a session succeed."""
-    async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         bad, good = ServiceBusMessage("bad"), ServiceBusMessage("good", session_id="a")
 
         async def send() -> None:
@@ -899,8 +899,8 @@ async def test_a_message_without_a_session_is_refused_before_any_call(url: str, 
 @both
 async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: str, partitioned: bool) -> None:
     """Later changes to a message do not change its session in the batch."""
-    async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-        mine, other = queue.named(0)[0], queue.named(len(queue.partitions) - 1)[0]
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        mine, other = queue.sessions_in(0)[0], queue.sessions_in(len(queue.partitions) - 1)[0]
         message = ServiceBusMessage("1", session_id=mine)
         batch = await sender.create_message_batch()
         batch.add_message(message)
@@ -921,11 +921,11 @@ async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: st
 
 async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
     async with (
-        seats_at(server.url) as queue,
+        session_queue_at(server.url) as queue,
         Scissors(server).listening() as network,
         ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
     ):
-        await queue.say("a", *"123456")
+        await queue.send_to("a", *"123456")
         network.cut("accept_session")
         async with client.get_queue_receiver("q", session_id="a") as receiver:
             network.cut("receive", 2)
@@ -943,7 +943,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
             assert [(str(each), each.delivery_count) for each in received] == [("2", 2), ("4", 1), ("5", 1), ("6", 1)]
             network.cut("release_session")
         assert network.cuts == 8
-        assert await queue.is_left_alone()
+        assert await queue.is_unused()
         async with queue.session("a") as receiver:
             assert await session_of(receiver).get_state() == b"x"
             assert len(await receiver.receive_messages(4, 60)) == 4
@@ -956,7 +956,9 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
     handled: dict[str, list[int]] = defaultdict(list)
     stops = False
     async with (
-        seats_at(f"{cluster.url}?durability=replicated", partitioned=True, partitions=6, lock_duration=5000) as queue,
+        session_queue_at(
+            f"{cluster.url}?durability=replicated", partitioned=True, partitions=6, lock_duration=5000
+        ) as queue,
         queue.client.get_queue_sender("q") as sender,
     ):
         sent = dict.fromkeys(names, 0)
@@ -1010,12 +1012,12 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 @in_memory
 @both
 async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         client = queue.client
 
         async def one(number: int) -> None:
             name = f"s{number}"
-            await queue.say(name, "1")
+            await queue.send_to(name, "1")
             wanted = NEXT_AVAILABLE_SESSION if number % 2 else name
             async with queue.session(wanted, prefetch_count=number % 3) as receiver:
                 for message in await receiver.receive_messages(1, 5):
@@ -1034,7 +1036,7 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
             ]
 
         async def noted() -> int:
-            return sum(len(held) for key, (_, held) in (await queue.whole()).items() if key.endswith(":ops"))
+            return sum(len(held) for key, (_, held) in (await queue.contents()).items() if key.endswith(":ops"))
 
         await asyncio.gather(
             *map(one, range(0, 16, 2))
@@ -1055,8 +1057,8 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
 @in_memory
 async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
     """Accepting, receiving, completing and closing take one call each."""
-    async with seats_at(url) as queue:
-        await queue.say("a", *"12345")
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", *"12345")
         with Calls(queue.transport) as calls:
             async with queue.session("a") as receiver:
                 await receiver.complete_messages(await receiver.receive_messages(5, 60))
@@ -1066,7 +1068,7 @@ async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
 @in_memory
 async def test_a_call_during_the_close_of_its_session_is_refused(url: str) -> None:
     """So the call cannot affect the next holder of the session."""
-    async with seats_at(url) as queue:
+    async with session_queue_at(url) as queue:
         receiver = await queue.session("a").__aenter__()
         session = session_of(receiver)
         with Gate(queue.client, "release_session") as gate:

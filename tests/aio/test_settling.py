@@ -19,7 +19,7 @@ from sbredis.exceptions import (
     Outcome,
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -47,11 +47,11 @@ async def quiet(*receivers: ServiceBusReceiver) -> None:
 
 async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], text: str = "") -> Exception:
     """Check that a call is refused with this error, makes no call to the server and changes nothing."""
-    before = await queue.whole()
+    before = await queue.contents()
     with Calls(queue.transport) as calls, pytest.raises(error, match=text or None) as raised:
         await done
     assert not calls.by_script
-    assert await queue.whole() == before
+    assert await queue.contents() == before
     return raised.value
 
 

@@ -20,8 +20,8 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.model import ServiceBusMessage
-from tests.aio.gates import Gate, lies_in
-from tests.aio.standing import Calls, both, in_memory, queue_at
+from tests.aio.gates import Gate, stored_bodies
+from tests.aio.queues import Calls, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
@@ -76,10 +76,10 @@ async def test_results_come_in_the_order_of_the_source(url: str, kind: str, *, p
         numbers = [result.sequence_number for result in results]
         assert len(set(numbers)) == 150
         assert kind == "async" or calls.by_script["send"] <= 20  # a slow source does not delay the first messages
-        assert flat(await lies_in(queue)) == sorted(map(str, range(150)))
+        assert flat(await stored_bodies(queue)) == sorted(map(str, range(150)))
         if not partitioned:
             assert numbers == sorted(numbers, key=lambda number: number or 0)
-            assert await lies_in(queue) == [list(map(str, range(150)))]
+            assert await stored_bodies(queue) == [list(map(str, range(150)))]
 
 
 @both
@@ -87,7 +87,7 @@ async def test_messages_of_one_key_keep_their_order(url: str, *, partitioned: bo
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         source = [ServiceBusMessage(f"{key}{n:03}", session_id=key) for n in range(60) for key in "abc"]
         assert await sender.send_stream(source) == 180
-        for bodies in await lies_in(queue):
+        for bodies in await stored_bodies(queue):
             for key in "abc":
                 of_key = [body for body in bodies if body[0] == key]
                 assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
@@ -259,7 +259,7 @@ async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) ->
         assert source.read == read
         assert source.ended or kind == "sync"
         await sender.close()
-        assert len(flat(await lies_in(queue))) in (read - 1, read)
+        assert len(flat(await stored_bodies(queue))) in (read - 1, read)
 
 
 def tasks_of_lanes() -> set[asyncio.Task[Any]]:
@@ -284,7 +284,7 @@ async def test_closing_the_stream_waits_for_messages_already_read(url: str) -> N
                 with pytest.raises(StopAsyncIteration):
                     await anext(stream)
         assert sender.in_flight == 0
-        assert len(flat(await lies_in(queue))) == (await queue.counts()).active <= source.read
+        assert len(flat(await stored_bodies(queue))) == (await queue.counts()).active <= source.read
 
 
 @in_memory
@@ -305,7 +305,7 @@ async def test_a_cancelled_iteration_ends_at_once_and_its_messages_are_sent(url:
             assert not closing.done()
             gate.open()
             await closing
-        assert flat(await lies_in(queue)) == list("0123")
+        assert flat(await stored_bodies(queue)) == list("0123")
 
 
 @in_memory
@@ -318,7 +318,7 @@ async def test_a_stream_may_be_cancelled_at_every_step(url: str, steps: int) -> 
         await asyncio.wait((sending,))
         await sender.close()
         assert sender.in_flight == 0
-        found = sorted(map(int, flat(await lies_in(queue))))
+        found = sorted(map(int, flat(await stored_bodies(queue))))
         assert found == list(range(len(found)))
 
 
@@ -359,7 +359,7 @@ async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> Non
         with pytest.raises(ValueError, match="closed before the source of the stream had ended"):
             await iterating
         assert [result.index for result in results] == [0, 1, 2, 3]
-        assert flat(await lies_in(queue)) == list("0123")
+        assert flat(await stored_bodies(queue)) == list("0123")
 
 
 @in_memory
@@ -403,4 +403,4 @@ async def test_another_task_may_close_the_stream_meanwhile(url: str) -> None:
             gate.open()
             await closing
             assert await sending <= 2
-        assert flat(await lies_in(queue)) == list("01")
+        assert flat(await stored_bodies(queue)) == list("01")

@@ -25,7 +25,7 @@ from sbredis.aio.telemetry import _metrics
 from sbredis.aio.telemetry._telemetry import OperationName, Telemetry
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
+from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
 __all__ = ["listener"]

@@ -132,7 +132,7 @@ async def test_limits_must_be_whole_numbers_of_at_least_one(wrong: Any) -> None:
         Throttle(1, wrong)
 
 
-async def someone(
+async def take_and_release(
     throttle: Throttle, number: int, share: tuple[int, int], chance: random.Random, held: dict[int, tuple[int, int]]
 ) -> None:
     """Take a share, hold it for a while and release it. A cancellation may come at any moment."""
@@ -161,21 +161,21 @@ def test_the_limits_are_never_exceeded(shares: list[tuple[int, int]], seed: int)
         held: dict[int, tuple[int, int]] = {}
         tasks: list[asyncio.Task[None]] = []
 
-        def looked_at() -> None:
+        def check_limits() -> None:
             messages, size = (sum(column) for column in zip((0, 0), *held.values(), strict=True))
             assert throttle.messages >= messages
             assert len(held) <= 1 or (messages <= MESSAGES and size <= BYTES)
 
         for number, share in enumerate(shares):
-            tasks.append(asyncio.create_task(someone(throttle, number, share, chance, held)))
+            tasks.append(asyncio.create_task(take_and_release(throttle, number, share, chance, held)))
             if chance.random() < 0.5:
                 await asyncio.sleep(0)
             if chance.random() < 0.3:
                 chance.choice(tasks).cancel()
-            looked_at()
+            check_limits()
         while not all(task.done() for task in tasks):
             await asyncio.sleep(0)
-            looked_at()
+            check_limits()
             if chance.random() < 0.1:
                 chance.choice(tasks).cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)

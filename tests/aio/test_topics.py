@@ -30,9 +30,9 @@ from sbredis.management import (
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
-from tests.aio.published import Subject, soon, topic_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory
 from tests.aio.scissors import Scissors
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory
+from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")]
@@ -42,7 +42,7 @@ def rule(name: str, filter_: Any, action: str | None = None) -> RuleProperties:
     return RuleProperties(name, filter=filter_, action=None if action is None else SqlRuleAction(action))
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -60,9 +60,9 @@ async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> No
             await sender.send_messages(batch)
             assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(53, 1053)) == 1000
         expected = sorted(str(number) for number in range(1053))
-        assert await subject.texts("one") == expected
-        assert await subject.texts("two") == expected
-        assert await subject.texts("one", dead=True) == []
+        assert await subject.take_bodies("one") == expected
+        assert await subject.take_bodies("two") == expected
+        assert await subject.take_bodies("one", dead=True) == []
 
 
 @both
@@ -80,7 +80,7 @@ async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -
             given: dict[Any, Any] = {"color": color, "n": n}
             await sender.send_messages(ServiceBusMessage(body, subject=label, application_properties=given))
         await sender.send_messages(ServiceBusMessage("4"))
-        assert {name: await subject.texts(name) for name in rules} == {
+        assert {name: await subject.take_bodies(name) for name in rules} == {
             "all": ["1", "2", "3", "4"],
             "none": [],
             "false": [],
@@ -105,7 +105,7 @@ async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned
         message = ServiceBusMessage("b", subject="was", application_properties={"n": 1, "gone": True}, session_id="s")
         await sender.send_messages(message)
         await sender.send_messages(ServiceBusMessage("c", application_properties={"n": 2}, session_id="s"))
-        found = await subject.taken("acts")
+        found = await subject.take_all("acts")
         assert len({each.sequence_number for each in found}) == 5
         assert sorted(bodies(found)) == ["b", "b", "b", "c", "c"]
         by_rule = {(each.application_properties or {}).get("RuleName"): each for each in found if str(each) == "b"}
@@ -113,7 +113,7 @@ async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned
         assert by_rule["adds"].application_properties == {"n": 2, "RuleName": "adds"}
         assert by_rule["marks"].application_properties == {"n": 1, "gone": True, "mark": "x", "RuleName": "marks"}
         assert by_rule[None].application_properties == {"n": 1, "gone": True}
-        (first, second) = await subject.taken("other")
+        (first, second) = await subject.take_all("other")
         assert (first.application_properties, second.application_properties) == ({"n": 1, "gone": True}, {"n": 2})
         assert message.application_properties == {"n": 1, "gone": True}
 
@@ -125,11 +125,11 @@ async def test_a_failing_filter_makes_a_dead_letter_or_nothing(url: str, partiti
         await subject.create({"dropped": bad}, dead_lettering_on_filter_evaluation_exceptions=False)
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x", application_properties={"zero": 0}))
-        (dead,) = await subject.taken("kept", dead=True)
+        (dead,) = await subject.take_all("kept", dead=True)
         assert str(dead) == "x"
         assert dead.dead_letter_reason
-        assert [await subject.texts(name) for name in ("kept", "dropped", "fine")] == [[], [], ["x"]]
-        assert await subject.texts("dropped", dead=True) == []
+        assert [await subject.take_bodies(name) for name in ("kept", "dropped", "fine")] == [[], [], ["x"]]
+        assert await subject.take_bodies("dropped", dead=True) == []
 
 
 @both
@@ -148,21 +148,21 @@ async def test_a_session_subscription_dead_letters_messages_without_a_session(ur
         found = [name async for name in subject.client.list_subscription_sessions("t", "sessions")]
         assert found == ["a"]
         assert await subject.client.accept_next_session("t", "sessions") is not None
-        (dead,) = await subject.taken("sessions", dead=True)
+        (dead,) = await subject.take_all("sessions", dead=True)
         assert (str(dead), dead.dead_letter_reason) == ("without", "Session ID is null.")
-        assert await subject.texts("plain") == ["1", "2", "3", "without"]
+        assert await subject.take_bodies("plain") == ["1", "2", "3", "without"]
 
 
 @both
 async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partitioned: bool) -> None:
     rules = {"one": None, "two": [rule("x", SqlRuleFilter("x = 1"))]}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
-        queues = [await subject.at(name) for name in rules]
+        queues = [await subject.queue_of(name) for name in rules]
         receivers = [subject.receiver(name) for name in rules]
         tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
         for queue in queues:
-            await queue.waited_at()
-        begun = passed()
+            await queue.wait_for_waiters()
+        begun = loop_time()
         await sender.send_messages(ServiceBusMessage("for one"))
         assert bodies(await tasks[0]) == ["for one"]
         await receivers[0].close()
@@ -172,7 +172,7 @@ async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partit
         assert not calls.by_script["receive"]
         await sender.send_messages(ServiceBusMessage("for both", application_properties={"x": 1}))
         assert bodies(await tasks[1]) == ["for both"]
-        assert passed() - begun < 20
+        assert loop_time() - begun < 20
 
 
 @both
@@ -190,8 +190,8 @@ async def test_duplicates_are_detected_before_copies_are_made(url: str, partitio
         numbers = await sender.schedule_messages(ServiceBusMessage("7", message_id="7"), soon(3600))
         await sender.send_messages(ServiceBusMessage("7 again", message_id="7"))
         await sender.cancel_scheduled_messages(numbers)
-        assert await subject.texts("one") == ["1", "3", "4", "5"]
-        assert await subject.texts("two") == ["3", "4", "5"]
+        assert await subject.take_bodies("one") == ["1", "3", "4", "5"]
+        assert await subject.take_bodies("two") == ["3", "4", "5"]
 
 
 @both
@@ -206,8 +206,8 @@ async def test_a_batch_is_judged_as_it_was_when_its_messages_were_added(url: str
         batch.add_message(message.__class__("z", session_id="a"))
         await sender.send_messages(batch)
         await sender.send_messages(batch)
-        assert await subject.texts("red") == ["x", "x"]
-        assert await subject.texts("all") == ["x", "x", "z", "z"]
+        assert await subject.take_bodies("red") == ["x", "x"]
+        assert await subject.take_bodies("all") == ["x", "x", "z", "z"]
 
 
 @both
@@ -218,7 +218,7 @@ async def test_large_batches_reach_many_subscriptions(url: str, partitioned: boo
         await sender.send_messages(listed)
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(f"{number}")) for number in range(400, 800)))
         for name in names[::10]:
-            assert sorted(map(int, await subject.texts(name))) == list(range(800))
+            assert sorted(map(int, await subject.take_bodies(name))) == list(range(800))
 
 
 # -- entities of other kinds -------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ async def test_sending_to_a_subscription_and_receiving_from_a_topic_are_refused(
         for get in (subject.client.get_topic_sender, subject.client.get_queue_sender):
             with pytest.raises((ValueError, MessagingEntityNotFoundError)):
                 await get(path).send_messages(ServiceBusMessage("x"))
-        begun = passed()
+        begun = loop_time()
         with pytest.raises(ServiceBusError) as caught:
             await subject.client.get_queue_receiver("t").receive_messages(1, 60)
         assert not caught.value.is_transient
@@ -240,8 +240,8 @@ async def test_sending_to_a_subscription_and_receiving_from_a_topic_are_refused(
             await subject.receiver("missing").receive_messages(1, 60)
         with pytest.raises(MessagingEntityNotFoundError):
             await subject.client.get_topic_sender("missing").send_messages(ServiceBusMessage("x"))
-        assert passed() - begun < 20
-        assert await subject.texts("one") == []
+        assert loop_time() - begun < 20
+        assert await subject.take_bodies("one") == []
 
 
 @both
@@ -271,8 +271,8 @@ async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, p
         with pytest.raises(MessagingEntityDisabledError):
             await subject.receiver("one").receive_messages(1, 60)
         await subject.admin.update_subscription("t", {"name": "one", "status": "Active"})
-        assert await subject.texts("one") == ["1", "2", "3"]
-        assert await subject.texts("two") == ["1", "2", "3"]
+        assert await subject.take_bodies("one") == ["1", "2", "3"]
+        assert await subject.take_bodies("two") == ["1", "2", "3"]
 
 
 # -- while rules and subscriptions change ------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class Senders:
                 self.acknowledged.append(number)
             await asyncio.sleep(0)
 
-    async def go_on(self, count: int = 30) -> None:
+    async def wait_for_progress(self, count: int = 30) -> None:
         """Wait until this number of further messages is acknowledged."""
         goal = len(self.acknowledged) + count
         await eventually(lambda: len(self.acknowledged) >= goal or self.errors)
@@ -340,17 +340,17 @@ async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url:
                     action = SqlRuleAction(f"SET mark = '{mark}'")
                     filter_ = SqlRuleFilter("n > 0") if turn % 2 else TrueRuleFilter()
                     await subject.admin.update_rule("t", name, {"name": "r", "action": action, "filter": filter_})
-                await senders.go_on()
+                await senders.wait_for_progress()
         assert senders.errors == []
         marks: list[dict[str, str]] = []
         for name in ("one", "two"):
-            found = await subject.taken(name)
+            found = await subject.take_all(name)
             assert Counter(bodies(found)) == Counter(map(str, senders.acknowledged))
             properties = [(str(each), each.application_properties or {}) for each in found]
             assert all(given["RuleName"] == "r" for _, given in properties)
             marks.append({body: str(given["mark"]) for body, given in properties})
             assert set(marks[-1].values()) == {"a", "b"}
-        assert await subject.texts("log") == sorted(map(str, senders.acknowledged))
+        assert await subject.take_bodies("log") == sorted(map(str, senders.acknowledged))
 
 
 @both
@@ -364,7 +364,7 @@ async def test_an_added_or_removed_rule_applies_from_then_on(url: str, partition
                 for each in (sender, stranger):
                     await each.send_messages(ServiceBusMessage(f"{turn}"))
                 await subject.admin.delete_rule("t", "one", "r")
-        assert await subject.texts("one") == ["0", "0", "1", "1", "2", "2"]
+        assert await subject.take_bodies("one") == ["0", "0", "1", "1", "2", "2"]
 
 
 @both
@@ -378,13 +378,13 @@ async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url
         for turn in range(6):
             await subject.create({"comes": None})
             first, begun = senders.number, len(senders.acknowledged)
-            await senders.go_on()
+            await senders.wait_for_progress()
             sent = {number for number in senders.acknowledged[begun:] if number > first}
             await subject.admin.delete_rule("t", "comes", "$Default")
-            found = set(map(int, await subject.texts("comes")))
+            found = set(map(int, await subject.take_bodies("comes")))
             assert sent <= found, turn
             await subject.admin.delete_subscription("t", "comes")
-            await senders.go_on(5)
+            await senders.wait_for_progress(5)
             assert senders.errors == []
 
 
@@ -394,10 +394,10 @@ async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others
         async with Senders(subject, other) as senders:
             for turn in range(5):
                 await subject.create({f"s{turn}": [rule("x", SqlRuleFilter("n % 2 = 0"))]}, requires_session=turn == 3)
-                await senders.go_on(10)
+                await senders.wait_for_progress(10)
                 await subject.admin.delete_subscription("t", f"s{turn}")
         assert senders.errors == []
-        assert await subject.texts("stays") == sorted(map(str, senders.acknowledged))
+        assert await subject.take_bodies("stays") == sorted(map(str, senders.acknowledged))
 
 
 @both
@@ -427,7 +427,7 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
             else:
                 assert outcome is None
         assert bodies(await receiver.receive_messages(2, 60)) == ["new", "new"]
-        assert await subject.texts("two") == ["new", "new"]
+        assert await subject.take_bodies("two") == ["new", "new"]
 
 
 @both
@@ -453,7 +453,7 @@ async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bo
             gate.open()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert outcomes == [None] * 6
-        assert await subject.texts("one") == ["new"] * 6
+        assert await subject.take_bodies("one") == ["new"] * 6
 
 
 @both
@@ -498,14 +498,14 @@ async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partiti
     subscriptions = {"one": None, "two": None}
     async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("old"))
-        queue = await subject.at("one")
+        queue = await subject.queue_of("one")
         for partition in queue.partitions:
             for key in partition.keys[:9]:
                 await queue.transport.command("DEL", key, key=key)
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(f"{number}")) for number in range(20)))
         expected = sorted(str(number) for number in range(20))
-        assert await subject.texts("one") == expected
-        assert await subject.texts("two") == sorted([*expected, "old"])
+        assert await subject.take_bodies("one") == expected
+        assert await subject.take_bodies("two") == sorted([*expected, "old"])
 
 
 # -- through faults ----------------------------------------------------------------------------------------------------
@@ -523,7 +523,7 @@ async def test_a_publish_with_a_lost_answer_runs_once(server: LocalServer, parti
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(str(number))) for number in range(60)))
         assert network.cuts == 3
         for name in ("one", "two"):
-            assert sorted(map(int, await subject.texts(name))) == list(range(60))
+            assert sorted(map(int, await subject.take_bodies(name))) == list(range(60))
 
 
 @both
@@ -531,12 +531,12 @@ async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partiti
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.admin.create_queue("q", enable_partitioning=partitioned)
         await sender.send_messages(ServiceBusMessage("1"))
-        assert await subject.texts("one") == ["1"]
+        assert await subject.take_bodies("one") == ["1"]
         tasks = [
             asyncio.create_task(subject.receiver("one").receive_messages(1, 60)),
             asyncio.create_task(subject.client.get_queue_receiver("q").receive_messages(1, 60)),
         ]
-        await (await subject.at("one")).waited_at()
+        await (await subject.queue_of("one")).wait_for_waiters()
         with Calls(subject.client._connection.transport) as calls:
             await subject.admin.create_rule("t", "one", "more", filter=SqlRuleFilter("x = 1"))
             await sender.send_messages(ServiceBusMessage("2"))
@@ -563,11 +563,11 @@ async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> N
                     assert each.expires_at_utc - each.enqueued_time_utc == timedelta(seconds=seconds)
                 await receiver.abandon_message(message)
         clock.move(11)
-        assert [await subject.texts(name) for name in ("one", "short")] == [["x"], []]
+        assert [await subject.take_bodies(name) for name in ("one", "short")] == [["x"], []]
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(hours=1)))
         clock.move(61)
-        assert await subject.texts("one") == []
+        assert await subject.take_bodies("one") == []
 
 
 # -- messages that cannot be judged ------------------------------------------------------------------------------------
@@ -612,7 +612,7 @@ async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
         assert sender.in_flight == 0
         await sender.send_messages(ServiceBusMessage("after"))
         await sender.close()
-        assert await subject.texts("one") == (["after", "x"] if way in {"stream", "waiting"} else ["after"])
+        assert await subject.take_bodies("one") == (["after", "x"] if way in {"stream", "waiting"} else ["after"])
 
 
 async def _awaited(given: Any) -> Any:

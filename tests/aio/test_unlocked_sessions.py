@@ -9,25 +9,25 @@ import pytest
 
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusSessionFilter
-from tests.aio.seated import Seats, seats_at
-from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, bodies, both, in_memory, queue_at
+from tests.aio.session_queues import SessionQueue, session_queue_at
 
 pytestmark = pytest.mark.anyio
 
 
-async def filled(queue: Seats) -> tuple[str, str]:
+async def filled(queue: SessionQueue) -> tuple[str, str]:
     """Send three messages each to two sessions of one partition. Return their names."""
-    mine, other = queue.named(0, 2)
+    mine, other = queue.sessions_in(0, 2)
     for text in "123":
-        await queue.say(mine, text)
-        await queue.say(other, f"other {text}")
+        await queue.send_to(mine, text)
+        await queue.send_to(other, f"other {text}")
     return mine, other
 
 
 @both
 async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str, partitioned: bool) -> None:
     """Each session continues at its own page. The peeks neither lock nor release anything."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         async with queue.session(mine) as holder:
             (held,) = await holder.receive_messages(1, 60)
@@ -39,20 +39,20 @@ async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str,
             assert bodies(await looker.peek_messages(5, session_id=other)) == ["other 2", "other 3"]
             assert bodies(await looker.peek_messages(5, session_id=mine, sequence_number=1)) == ["1", "2", "3"]
             assert await looker.peek_messages(5, session_id="never sent to") == []
-            assert await queue.holders() == 1
+            assert await queue.locked_sessions() == 1
             await holder.complete_message(held)
 
 
 @both
 async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         receiver = queue.session(mine)
         assert bodies(await receiver.peek_messages(5)) == ["1", "2", "3"]
         assert await receiver.delete_messages(2) == 2
         assert await receiver.purge_messages(session_id=mine) == 1
         assert receiver._session is None
-        assert await queue.holders() == 0
+        assert await queue.locked_sessions() == 0
         async with queue.session(other) as holder:
             assert bodies(await holder.receive_messages(5, 60)) == ["other 1", "other 2", "other 3"]
 
@@ -60,9 +60,9 @@ async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, 
 @both
 async def test_one_session_is_purged_except_received_and_scheduled_messages(url: str, partitioned: bool) -> None:
     """Received and scheduled messages and all other sessions stay, even if another receiver holds the session."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
-        await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+        await queue.send_to(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session(mine) as holder:
             (first,) = await holder.receive_messages(1, 60)
             purger = queue.receiver()
@@ -79,8 +79,8 @@ async def test_one_session_is_purged_except_received_and_scheduled_messages(url:
 
 @both
 async def test_a_session_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        (mine,) = queue.named(0)
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        (mine,) = queue.sessions_in(0)
         async with queue.client.get_queue_sender("q") as sender:
             for _ in range(2):
                 await sender.send_messages([ServiceBusMessage("m", session_id=mine) for _ in range(600)])
@@ -90,8 +90,8 @@ async def test_a_session_purge_takes_as_many_calls_as_it_needs(url: str, partiti
 
 @in_memory
 async def test_peeking_the_next_session_accepts_it(url: str) -> None:
-    async with seats_at(url) as queue:
-        await queue.say("s", "1", "2")
+    async with session_queue_at(url) as queue:
+        await queue.send_to("s", "1", "2")
         async with queue.session(ServiceBusSessionFilter.NEXT_AVAILABLE) as receiver:
             assert bodies(await receiver.peek_messages(5)) == ["1", "2"]
             assert await receiver.purge_messages(session_id="s") == 2
@@ -101,8 +101,8 @@ async def test_peeking_the_next_session_accepts_it(url: str) -> None:
 
 @in_memory
 async def test_an_invalid_or_foreign_session_is_refused_before_any_call(url: str) -> None:
-    async with seats_at(url) as queue:
-        await queue.say("s", "1")
+    async with session_queue_at(url) as queue:
+        await queue.send_to("s", "1")
         receivers = [queue.session("t"), queue.receiver(sub_queue="deadletter")]
         with Calls(queue.transport) as calls:
             for receiver, message in zip(receivers, ("another session", "no sessions"), strict=True):

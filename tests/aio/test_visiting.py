@@ -20,8 +20,8 @@ from sbredis.engine import CallId, PartitionSettings, accept_session, new_token,
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
-from tests.aio.published import topic_at
-from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.aio.topics import topic_at
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the client visits parti
 BRIEF: dict[str, Any] = {"time_to_live": 300, "dead_letter_expired": True}
 
 
-def passed() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -48,7 +48,7 @@ async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
 async def held(queue: Queue, kind: str) -> list[str]:
     """Return the members of the keys of a kind in all partitions, without the sentinel."""
     found: list[str] = []
-    for key, (_, members) in (await queue.whole()).items():
+    for key, (_, members) in (await queue.contents()).items():
         if key.endswith(f":{kind}"):
             found += [member.decode() for member in members if len(member) < 60]
     return sorted(found)
@@ -91,7 +91,7 @@ async def test_locks_end_and_scheduled_messages_become_active(url: str, partitio
             return await held(queue, "leases") == [] and await held(queue, "due") == []
 
         await eventually(done)
-        assert await queue.are(2, 0)
+        assert await queue.counts_are(2, 0)
 
 
 async def test_the_lock_on_a_session_ends(url: str) -> None:
@@ -114,7 +114,7 @@ async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: boo
         )
         async with subject.sender() as sender:
             await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
-        await dead_letters(await subject.at("one"), 3)
+        await dead_letters(await subject.queue_of("one"), 3)
 
 
 @in_memory
@@ -141,7 +141,7 @@ async def test_a_new_entity_is_found_by_its_announcement(
     async with queue_at(url) as queue, maintained(queue):
         namespace = queue.client._connection.namespace
         await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
-        entity = await queue.client._connection.entity("new", passed() + 60)
+        entity = await queue.client._connection.entity("new", loop_time() + 60)
         new = Queue(queue.client, entity, url, None)
         await new.send("a", "b", "c")
         await dead_letters(new, 3)
@@ -168,7 +168,7 @@ async def test_announcements_missed_during_a_disconnection_are_caught_up(
         await dead_letters(queue, 3)
 
 
-async def die(client: ServiceBusClient) -> None:
+async def kill_client(client: ServiceBusClient) -> None:
     """Close a client as if its process were killed: it makes no more calls."""
 
     async def silence(*_: Any, **__: Any) -> Any:
@@ -187,13 +187,13 @@ async def test_another_client_takes_over_when_the_first_is_killed(
     settings: dict[str, Any] = BRIEF | {"time_to_live": 1500}
     async with queue_at(url, partitioned=partitioned, **settings) as queue:
         first = queue.other_client(maintenance=True)
-        await first._connection.open(passed() + 60)
+        await first._connection.open(loop_time() + 60)
         await eventually(lambda: offer_of(first).visitor.at_rest)
         async with queue.other_client(maintenance=True) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
             assert not offer_of(second).visitor.at_rest
             await queue.send("a", "b", "c")
-            await die(first)
+            await kill_client(first)
             await dead_letters(queue, 3)
             assert offer_of(second).standing.held
 
@@ -208,7 +208,7 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
         others: list[Queue] = []
         for name in "xyz":
             await connection.namespace.create_entity(name, settings, colocate_with="q" if not partitioned else None)
-            entity = await connection.entity(name, passed() + 60)
+            entity = await connection.entity(name, loop_time() + 60)
             others.append(Queue(queue.client, entity, url, None))
         async with maintained(queue) as holder:
             transport = holder._connection.transport

@@ -14,7 +14,7 @@ from sbredis.engine import perform
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.engine.rights import nodes_of
 from tests.transport.hand import turns
 from tests.waiting import eventually
@@ -100,14 +100,14 @@ async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, p
         )  # the steps before the wait take much less time
         watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
         await eventually(lambda: any(watch.must_look for watch in watches))
-        told = [watch.must_look for watch in watches].index(True)
+        woken = [watch.must_look for watch in watches].index(True)
         assert await registered(queue, 2 * len(queue.partitions))
-        tasks[told].cancel()
-        await asyncio.gather(tasks[told], return_exceptions=True)
+        tasks[woken].cancel()
+        await asyncio.gather(tasks[woken], return_exceptions=True)
         if how == "is closed":
-            await receivers[told].close()
+            await receivers[woken].close()
         begun = asyncio.get_running_loop().time()
-        assert bodies(await tasks[1 - told]) == ["a"]
+        assert bodies(await tasks[1 - woken]) == ["a"]
         assert asyncio.get_running_loop().time() - begun < 20  # long before the receiver would look again by itself
 
 
@@ -194,7 +194,7 @@ async def test_a_receiver_woken_by_two_partitions_passes_one_notice_on(url: str,
 async def test_a_closed_receiver_is_unregistered(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         gone = queue.receiver()
-        await queue.let_wait(gone)
+        await queue.register_waiter(gone)
         task = await waits(queue, queue.receiver())
         await gone.close()
         assert await queue.waiters() == len(queue.partitions)
@@ -209,7 +209,7 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
     """It has looked once after its notice and waits no longer."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
-        await queue.let_wait(receiver)
+        await queue.register_waiter(receiver)
         with Calls(queue.transport) as calls:
             for _ in range(20):
                 await queue.send("a", at=1)
@@ -223,7 +223,7 @@ async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(u
     """Another receiver took the message meanwhile, so there is nothing to pass on."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
-        await queue.let_wait(receiver)
+        await queue.register_waiter(receiver)
         with Calls(queue.transport) as calls:
             await asyncio.gather(queue.send("a", at=-1), queue.take(at=-1))
             await eventually(lambda: registered(queue, len(queue.partitions) - 1))
@@ -233,7 +233,7 @@ async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(u
             assert calls.by_script["receive"] == 2
         assert await queue.waiters() == len(queue.partitions) - 1
         task = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.waited_at()
+        await queue.wait_for_waiters()
         await queue.send("b", at=-1)
         assert bodies(await task) == ["b"]
 
@@ -252,7 +252,7 @@ async def test_a_receiver_looks_again_after_losing_its_pubsub_connection(
             node.ask("CLIENT", "KILL", "TYPE", "pubsub")
         await queue.send("a", at=-1)
         assert bodies(await task) == ["a"]
-        await queue.look_after()
+        await queue.process_due()
 
 
 @both

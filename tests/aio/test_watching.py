@@ -14,7 +14,7 @@ from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError
 from sbredis.model import hold_of
 from tests.aio.gates import Gate
-from tests.aio.standing import HandClock, in_memory, queue_at
+from tests.aio.queues import HandClock, in_memory, queue_at
 
 pytestmark = [pytest.mark.anyio, in_memory]
 

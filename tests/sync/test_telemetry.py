@@ -8,8 +8,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.exceptions import MessagingEntityNotFoundError
-from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
-from tests.aio.standing import in_memory
+from tests.aio.queues import in_memory
+from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 
 __all__ = ["listener"]
 

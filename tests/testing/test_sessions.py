@@ -13,7 +13,7 @@ from sbredis.aio import AutoLockRenewer, ServiceBusReceiver, ServiceBusSession
 from sbredis.exceptions import AutoLockRenewFailed, SessionLockLostError
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus
-from tests.testing.waiters import waited_at
+from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +81,7 @@ async def test_a_waiter_for_a_session_gets_one_whose_lock_lapsed(bus: Bus, parti
     first = bus.client.get_queue_receiver("orders", session_id="ann")
     await first.receive_messages()
     waiting = asyncio.ensure_future(bus.client.accept_next_session("orders", max_wait_time=60))
-    await waited_at(bus.client, "orders")
+    await wait_for_waiters(bus.client, "orders")
     assert not waiting.done()
     bus.clock.advance(minutes=2)
     async with asyncio.timeout(40):
@@ -94,7 +94,7 @@ async def test_a_session_with_a_due_message_is_found(bus: Bus) -> None:
         message = ServiceBusMessage("later", session_id="ann")
         await sender.schedule_messages(message, bus.clock.now + timedelta(hours=1))
     waiting = asyncio.ensure_future(bus.client.accept_next_session("orders", max_wait_time=60))
-    await waited_at(bus.client, "orders")
+    await wait_for_waiters(bus.client, "orders")
     assert not waiting.done()
     bus.clock.advance(hours=1)
     async with asyncio.timeout(40):

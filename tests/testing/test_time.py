@@ -14,8 +14,8 @@ from sbredis.aio import AutoLockRenewer, ServiceBusClient
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from tests.aio.standing import Queue
-from tests.testing.waiters import waited_at
+from tests.aio.queues import Queue
+from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ def _no_time_passes() -> Iterator[None]:
 async def underway(bus: Bus, waiting: Awaitable[T], queue: str = "orders", receivers: int = 1) -> asyncio.Future[T]:
     """Begin to receive, and return when the partitions know that one more receiver waits."""
     task = asyncio.ensure_future(waiting)
-    await waited_at(bus.client, queue, receivers)
+    await wait_for_waiters(bus.client, queue, receivers)
     assert not task.done()
     return task
 
@@ -57,7 +57,7 @@ async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> 
     (message,) = await first.receive_messages()
     waiting = await underway(bus, second.receive_messages(max_wait_time=60))
     bus.clock.advance(seconds=59)
-    await waited_at(bus.client, "orders")
+    await wait_for_waiters(bus.client, "orders")
     assert not waiting.done()
     bus.clock.advance(seconds=2)
     (again,) = await waiting
@@ -301,7 +301,7 @@ async def test_expired_messages_are_dead_lettered_without_any_call(bus: Bus) -> 
     queue = Queue(bus.client, entity, bus.url, None)
 
     async def dead() -> int:
-        found = await queue.whole()
+        found = await queue.contents()
         return sum(name[:1] == b"d" for key, (_, held) in found.items() if key.endswith(":order") for name in held)
 
     bus.clock.advance(seconds=59)

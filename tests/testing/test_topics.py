@@ -15,7 +15,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, RuleSyntaxError
 from sbredis.management import CorrelationRuleFilter, EntityStatus, RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus
-from tests.testing.waiters import waited_at
+from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -177,7 +177,7 @@ async def test_a_waiting_receiver_gets_it_whichever_client_sent_it(bus: Bus) -> 
     waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
     async with ServiceBusClient(bus.url) as other, other.get_topic_sender("news") as sender:
         await sender.schedule_messages(ServiceBusMessage("later"), bus.clock.now + timedelta(hours=3))
-    await waited_at(bus.client, "news/subscriptions/all")
+    await wait_for_waiters(bus.client, "news/subscriptions/all")
     assert not waiting.done()
     bus.clock.advance(hours=3)
     async with asyncio.timeout(40):

@@ -15,7 +15,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
-from tests.testing.waiters import waited_at
+from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +90,7 @@ async def test_a_client_of_another_namespace_uses_the_clock_and_stays_separate(b
         receiver = client.get_queue_receiver("orders")
         await receiver.receive_messages()
         waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
-        await waited_at(client, "orders")
+        await wait_for_waiters(client, "orders")
         bus.clock.advance(minutes=5)
         assert (await waiting)[0].delivery_count == 2
     assert await bus.sent("orders") == await bus.messages("orders") == []
@@ -103,7 +103,7 @@ async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> N
     async def receive() -> None:
         async with ServiceBusClient(bus.url) as client, client.get_queue_receiver("orders") as receiver:
             waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
-            await waited_at(client, "orders")
+            await wait_for_waiters(client, "orders")
             waits.set()
             for message in await waiting:
                 got.append(message.body)

@@ -6,13 +6,13 @@ import asyncio
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls._entity import Entity
-from tests.aio.standing import Queue
+from tests.aio.queues import Queue
 
-__all__ = ["waited_at"]
+__all__ = ["wait_for_waiters"]
 
 
-async def waited_at(client: ServiceBusClient, path: str, receivers: int = 1) -> None:
+async def wait_for_waiters(client: ServiceBusClient, path: str, receivers: int = 1) -> None:
     """Return when a number of receivers wait in every partition of a queue or a subscription."""
     connection = client._connection
     record = await connection.record(path, asyncio.get_running_loop().time() + 60)
-    await Queue(client, Entity(connection, record), "", None).waited_at(receivers)
+    await Queue(client, Entity(connection, record), "", None).wait_for_waiters(receivers)

@@ -328,11 +328,11 @@ def _waits_for_late_ones(search: Any) -> list[Fetch]:
     return fetches(search._watches, search._turn, 1, only)[0]
 
 
-def _listens_at_once(search: Any) -> list[int]:
+def _listens_too_early(search: Any) -> list[int]:
     return [place for place, watch in enumerate(search._watches) if watch.unheard]
 
 
-def _listens_to_nobody(_: Any) -> list[int]:
+def _never_listens(_: Any) -> list[int]:
     return []
 
 
@@ -340,7 +340,7 @@ def _gives_up_early(search: Any) -> bool:
     return any(watch.unheard for watch in search._watches)
 
 
-def _waits_for_the_dead(search: Any) -> bool:
+def _waits_for_dead_partitions(search: Any) -> bool:
     return not any(watch.may_ask or watch.under_way for watch in search._watches)
 
 
@@ -350,10 +350,10 @@ def _waits_for_the_dead(search: Any) -> bool:
         ("calls", _two_at_once),
         ("calls", _first_for_ever),
         ("calls", _waits_for_late_ones),
-        ("listens", _listens_at_once),
-        ("listens", _listens_to_nobody),
+        ("listens", _listens_too_early),
+        ("listens", _never_listens),
         ("found_nothing", property(_gives_up_early)),
-        ("found_nothing", property(_waits_for_the_dead)),
+        ("found_nothing", property(_waits_for_dead_partitions)),
     ],
 )
 def test_a_planted_bug_is_found(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,11 +289,11 @@ class Watching:
         assert self.watch.under_way == self.under_way
         assert self.watch.calls == sum(event is Event.ASK for event, _ in self.happened)
 
-    def nobody_who_was_woken_forgets_it(self) -> None:
+    def a_woken_watch_owes_a_look(self) -> None:
         if not self.under_way and not self.left:
             assert self.watch.owes_a_look == self.roused
 
-    def what_may_have_something_can_be_asked(self) -> None:
+    def a_watch_may_ask_unless_its_last_answer_was_empty(self) -> None:
         """A watch may ask unless its last answer was empty or failed and no event has come since."""
         if self.under_way or self.left:
             assert not self.watch.may_ask
@@ -309,13 +309,13 @@ class Watching:
         news |= {Event.DISCONNECTED} if since[last] not in {Event.FAIL, Event.REFUSE} else set()
         assert self.watch.may_ask == any(event in news for event in since[last + 1 :])
 
-    def who_alone_knows_when_something_is_due_comes_then(self) -> None:
+    def a_watch_that_must_look_does_so_at_the_due_time(self) -> None:
         if self.watch.must_look:
             event, due = [each for each in self.happened if each[0] in ENDS][-1]
             assert event is Event.NOTHING_YET
             assert self.watch.look_at == due
 
-    def it_is_looked_at_again_whatever_happens(self) -> None:
+    def a_partition_is_always_looked_at_again(self) -> None:
         """A partition is looked at again within a registration, except while its channel is not heard yet."""
         if self.left or self.watch.may_ask or self.watch.unheard or self.watch.late:
             return
@@ -324,10 +324,10 @@ class Watching:
 
     def check(self) -> None:
         self.a_call_is_under_way_from_its_beginning_to_its_end()
-        self.nobody_who_was_woken_forgets_it()
-        self.what_may_have_something_can_be_asked()
-        self.who_alone_knows_when_something_is_due_comes_then()
-        self.it_is_looked_at_again_whatever_happens()
+        self.a_woken_watch_owes_a_look()
+        self.a_watch_may_ask_unless_its_last_answer_was_empty()
+        self.a_watch_that_must_look_does_so_at_the_due_time()
+        self.a_partition_is_always_looked_at_again()
 
 
 @settings(max_examples=400, deadline=None)

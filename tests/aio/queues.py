@@ -164,7 +164,7 @@ class Queue:
         found = [await perform(self.transport, partition.count(self.call_id)) for partition in self.partitions]
         return Counts(*(sum(column) for column in zip(*found, strict=True)))
 
-    async def are(self, active: int, locked: int) -> bool:
+    async def counts_are(self, active: int, locked: int) -> bool:
         """Tell whether these are the numbers of active and locked messages."""
         counts = await self.counts()
         return (counts.active, counts.locked) == (active, locked)
@@ -174,9 +174,9 @@ class Queue:
 
     async def waiters(self) -> int:
         """Return the number of registered waiters in all partitions together."""
-        return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":waiters"))
+        return sum(len(held) for key, (_, held) in (await self.contents()).items() if key.endswith(":waiters"))
 
-    async def waited_at(self, receivers: int = 1) -> None:
+    async def wait_for_waiters(self, receivers: int = 1) -> None:
         """Wait until this number of receivers waits in every partition."""
         count = receivers * len(self.partitions)
 
@@ -185,7 +185,7 @@ class Queue:
 
         await eventually(so_many)
 
-    async def let_wait(self, receiver: ServiceBusReceiver) -> None:
+    async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
         """Register a receiver as a waiter in every partition, and cancel the call that waited."""
         before = await self.waiters()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
@@ -197,7 +197,7 @@ class Queue:
         task.cancel()
         await asyncio.wait((task,))
 
-    async def whole(self) -> Everything:
+    async def contents(self) -> Everything:
         """Return the content of all keys."""
         found: Everything = {}
         for partition in self.partitions:
@@ -210,7 +210,7 @@ class Queue:
             for key in (*partition.keys[1:6], partition.keys[8]):
                 await self.transport.command("DEL", key, key=key)
 
-    async def look_after(self) -> None:
+    async def process_due(self) -> None:
         """Process all due work in every partition."""
         for partition in self.partitions:
             await perform(self.transport, partition.due(self.call_id))

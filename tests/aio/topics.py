@@ -14,7 +14,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import CallId, perform
 from sbredis.management import RuleProperties
 from sbredis.model import ServiceBusReceivedMessage
-from tests.aio.standing import PARTITIONS, Queue, bodies
+from tests.aio.queues import PARTITIONS, Queue, bodies
 from tests.waiting import eventually
 
 __all__ = ["Subject", "soon", "topic_at"]
@@ -54,7 +54,7 @@ class Subject:
         for name, rules in subscriptions.items():
             await self.admin.create_subscription("t", name, rules=rules, **options)
 
-    async def taken(self, subscription: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
+    async def take_all(self, subscription: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
         """Receive and complete all active messages of a subscription."""
         found: list[ServiceBusReceivedMessage] = []
         options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
@@ -67,21 +67,21 @@ class Subject:
 
     async def count(self, subscription: str, *, dead: bool = False) -> int:
         """Return the number of active messages in a subscription."""
-        counts = await (await self.at(subscription)).counts()
+        counts = await (await self.queue_of(subscription)).counts()
         return counts.dead_active if dead else counts.active
 
-    async def texts(self, subscription: str, *, dead: bool = False) -> list[str]:
+    async def take_bodies(self, subscription: str, *, dead: bool = False) -> list[str]:
         """Receive all messages of a subscription and return their bodies, sorted."""
-        return sorted(bodies(await self.taken(subscription, dead=dead)))
+        return sorted(bodies(await self.take_all(subscription, dead=dead)))
 
-    async def at(self, subscription: str | None = None) -> Queue:
+    async def queue_of(self, subscription: str | None = None) -> Queue:
         """Return the topic or a subscription as a ``Queue``, to inspect its partitions."""
         path = "t" if subscription is None else f"t/subscriptions/{subscription}"
         connection = self.client._connection
         record = await connection.record(path, asyncio.get_running_loop().time() + 60)
         return Queue(self.client, Entity(connection, record), self.url, self.clock)
 
-    async def counts_to(self, subscription: str, active: int) -> None:
+    async def wait_for_count(self, subscription: str, active: int) -> None:
         """Wait until a subscription has this number of active messages."""
 
         async def so_many() -> bool:
@@ -91,7 +91,7 @@ class Subject:
 
     async def scheduled(self) -> int:
         """Return the number of scheduled messages of the topic."""
-        queue = await self.at()
+        queue = await self.queue_of()
         call_id = CallId("", 0, self.client._connection.clock.told())
         return sum([(await perform(queue.transport, each.count(call_id))).scheduled for each in queue.partitions])
 

@@ -10,12 +10,12 @@ from typing import Any
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.model import ServiceBusMessage
-from tests.aio.standing import Queue, queue_at
+from tests.aio.queues import Queue, queue_at
 
-__all__ = ["Seats", "seats_at", "session_of", "steps"]
+__all__ = ["SessionQueue", "session_of", "session_queue_at", "steps"]
 
 
-class Seats(Queue):
+class SessionQueue(Queue):
     """A queue that requires sessions."""
 
     def session(self, name: Any, **options: Any) -> ServiceBusSessionReceiver:
@@ -24,50 +24,50 @@ class Seats(Queue):
         assert isinstance(made, ServiceBusSessionReceiver)
         return made
 
-    async def say(self, session: str, *texts: str, client: ServiceBusClient | None = None, **options: Any) -> None:
+    async def send_to(self, session: str, *texts: str, client: ServiceBusClient | None = None, **options: Any) -> None:
         """Send messages with these bodies to a session, one after the other."""
         async with (client or self.client).get_queue_sender(self.entity.name) as sender:
             for text in texts:
                 await sender.send_messages(ServiceBusMessage(text, session_id=session, **options))
 
-    async def are(self, active: int, locked: int) -> bool:
+    async def counts_are(self, active: int, locked: int) -> bool:
         """Tell whether these are the message counts. Messages held in a session count as locked."""
         counts = await self.counts()
         return (counts.active, counts.held + counts.locked) == (active, locked)
 
-    async def holders(self) -> int:
+    async def locked_sessions(self) -> int:
         """Return the number of locked sessions."""
-        return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":locks"))
+        return sum(len(held) for key, (_, held) in (await self.contents()).items() if key.endswith(":locks"))
 
-    async def is_left_alone(self) -> bool:
+    async def is_unused(self) -> bool:
         """Tell whether no session is locked and no receiver waits."""
-        return not await self.holders() and not await self.waiters()
+        return not await self.locked_sessions() and not await self.waiters()
 
-    def place_of(self, session: str) -> int:
+    def partition_index(self, session: str) -> int:
         """Return the index of the partition of a session."""
         numbers = list(self.entity.numbers)
         return numbers.index(self.entity.pinned(session).number) if self.entity.partitioned else 0
 
-    def named(self, place: int, count: int = 1) -> list[str]:
+    def sessions_in(self, place: int, count: int = 1) -> list[str]:
         """Return this number of session names that belong to a partition."""
         found: list[str] = []
         number = 0
         while len(found) < count:
-            if self.place_of(f"s{number}") == place:
+            if self.partition_index(f"s{number}") == place:
                 found.append(f"s{number}")
             number += 1
         return found
 
-    async def waits_for_a_session(self, acceptors: int = 1) -> None:
+    async def wait_for_acceptors(self, acceptors: int = 1) -> None:
         """Wait until this number of receivers waits for a session in every partition."""
-        await self.waited_at(acceptors)
+        await self.wait_for_waiters(acceptors)
 
 
 @asynccontextmanager
-async def seats_at(url: str, **options: Any) -> AsyncIterator[Seats]:
+async def session_queue_at(url: str, **options: Any) -> AsyncIterator[SessionQueue]:
     """Create a queue that requires sessions."""
     async with queue_at(url, sessions=True, **options) as queue:
-        yield Seats(queue.client, queue.entity, queue.url, queue.clock)
+        yield SessionQueue(queue.client, queue.entity, queue.url, queue.clock)
 
 
 def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:

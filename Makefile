@@ -1,9 +1,9 @@
-# `make` lists what can be made. Everything runs in .venv, which the first target that needs it makes (tools/environment).
+# `make` lists the targets. Everything runs in .venv, which the first target that needs it makes (tools/environment).
 PY := .venv/bin/python
 TESTS ?= tests
 ARGS ?=
 
-# pip, virtualenv and pyright want a home. Where there is none, they get one here.
+# pip, virtualenv and pyright need a home folder. If there is none, they get one here.
 ifeq ($(filter /%,$(HOME)),)
 export HOME := $(CURDIR)/.cache/home
 endif
@@ -28,7 +28,7 @@ endif
 check: environment ## lint, formatting, types, the import rule, the documentation and its spelling
 	$(PY) -m tools.check
 
-format: environment ## format the code, and mend what the linter can mend
+format: environment ## format the code, and correct what the linter can correct
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
@@ -37,7 +37,7 @@ bench: bench-transport bench-faults bench-engine bench-client bench-sessions ben
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
 
-bench-faults: environment-test ## show what callers notice of a fault, beside redis-py
+bench-faults: environment-test ## show the effects of faults on callers, beside redis-py
 	$(PY) -m benchmarks.faults $(ARGS)
 
 bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds
@@ -62,7 +62,7 @@ bench-due: environment-test ## measure how long calls hold the server while a mi
 prove-engine: environment-test ## the long run of the engine's state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
 
-prove-time: environment-test ## the long run of what time does, with and without somebody who looks in between
+prove-time: environment-test ## the long run of the effects of time, with and without looks in between
 	$(PY) -m tests.engine.proof.looking $(ARGS)
 
 prove-sessions: environment-test ## the long run of sessions (some minutes)
@@ -71,13 +71,13 @@ prove-sessions: environment-test ## the long run of sessions (some minutes)
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
 	$(PY) -m tools.release
 
-environment: ## make .venv with all that the targets need
+environment: ## make .venv with all packages that the targets need
 	@tools/environment check
 
 .PHONY: environment-test
 environment-test:
 	@tools/environment
 
-clean: ## remove what the targets have made
+clean: ## remove all files that the targets have made
 	rm -rf .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run, never absolute speed asserted in a test."""
+"""Benchmarks: they measure ratios in one run. No test asserts an absolute speed."""

@@ -67,14 +67,14 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer, find_server
 
 PREFETCHED = 200
-"""How many messages a consumer of sbredis fetches ahead: two for each handler. NATS pushes up to 1,000."""
+"""The number of messages that a consumer of sbredis fetches ahead: two for each handler. NATS pushes up to 1,000."""
 PAUSE = 0.002
-"""Before each single trip, in seconds."""
+"""The pause before each single trip, in seconds."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How much to measure."""
+    """The extent of the measurement."""
 
     messages: int
     rounds: int
@@ -150,7 +150,7 @@ class SbredisQueue:
 
 
 class Streams:
-    """The least that a queue on streams does: add, read in a group, acknowledge and delete; a batch at a time."""
+    """The smallest possible queue on streams: add, read in a group, acknowledge and delete; a batch at a time."""
 
     def __init__(self, client: Redis, name: str, body: bytes) -> None:
         self._client = client
@@ -219,7 +219,7 @@ class Bench:
         return await JetStreamQueue(self._context, f"{self._loop}-{name}", self._options.body).create()
 
     async def works(self) -> list[Work]:
-        """Everything that is measured by the number of messages."""
+        """Return all works whose speed is counted in messages."""
         works: list[Work] = []
         on_server = used_by(self.redis)
 
@@ -243,7 +243,7 @@ class Bench:
         return works
 
     async def idle(self) -> dict[str, Idle]:
-        """Measure single trips in turns, while there is nothing else to do."""
+        """Measure single trips in turns, with no other work."""
         queues: dict[str, Queue] = {}
         if self._peers.nats is not None:
             queues[NATS] = await self.jetstream("nats-idle")
@@ -272,7 +272,7 @@ def _steps(way: str, shape: str, queue: Queue) -> Mapping[str, Step]:
 
 
 async def run_all(loop: str, peers: Peers, options: Options) -> Results:
-    """All works in turns, on the event loop of this name, and then single trips."""
+    """Measure all works in turns, on the event loop of this name, and then single trips."""
     async with AsyncExitStack() as stack:
         bench = await Bench(loop, peers, options, stack).open()
         return Results(await alternate(await bench.works(), options.messages, options.rounds), await bench.idle())
@@ -282,7 +282,7 @@ async def run_all(loop: str, peers: Peers, options: Options) -> Results:
 
 
 def on_loop(name: str, peers: Peers, options: Options) -> Results:
-    """Measure on an event loop of asyncio's own or of uvloop's."""
+    """Measure on an event loop of asyncio or of uvloop."""
     if name == "uvloop":
         import uvloop
 
@@ -291,7 +291,7 @@ def on_loop(name: str, peers: Peers, options: Options) -> Results:
 
 
 def start_nats(folder: Path, stack: ExitStack) -> tuple[NatsServer | None, str]:
-    """Start a NATS server if that is possible. Also return the line that tells about it."""
+    """Start a NATS server if possible. Return it, and a line about it for the report."""
     try:
         nats = stack.enter_context(NatsServer(folder))
     except ServerUnsuitableError as error:
@@ -303,10 +303,12 @@ def main() -> None:
     """Start the servers, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--uvloop", action="store_true", help="on uvloop only, not on asyncio's own loop first")
-    parser.add_argument("--messages", type=int, help="how many messages each work is done with (20,000)")
+    parser.add_argument("--messages", type=int, help="messages for each work (20,000)")
     parser.add_argument("--rounds", type=int, help="measured rounds; medians are printed (5)")
     parser.add_argument("--body", type=int, default=1024, help="bytes of each message's body (1,024)")
-    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it runs: its figures are none")
+    parser.add_argument(
+        "--short", action="store_true", help="a short run, to see that it works; its figures mean nothing"
+    )
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     parser.add_argument("--nats", type=Path, default=FOLDER, help="where tools/nats has installed NATS")
     given = parser.parse_args()
@@ -336,7 +338,7 @@ def main() -> None:
             print(f"\n{loop}", *table(results[loop]), sep="\n", flush=True)
     print("", *verdicts(results), sep="\n")
     if given.short:
-        print("A short run: its figures say that it runs, and nothing else.")
+        print("A short run: its figures show only that it works.")
     if not has("uvloop"):
         print("There is no uvloop here, so nothing was measured on it.")
 

@@ -41,7 +41,7 @@ BESIDE = {
     CLUSTER_ONE: (ONE,),
     CLUSTER_SIXTEEN: (SIXTEEN,),
 }
-"""With whom each one is compared, if they are there."""
+"""The peers with which each competitor is compared, if they were measured."""
 CALLED = {STREAMS: "streams", NATS: "NATS", ONE: "one", SIXTEEN: "one server"}
 
 TIMES_NATS = {"asyncio": 1.3, "uvloop": 1.5}
@@ -67,22 +67,22 @@ class Results:
         return f"{way}/{shape}/{who}"
 
     def of(self, way: str, shape: str, who: str) -> Medians | None:
-        """Return what a message takes in all steps of a work together, or ``None`` if the work was not done."""
+        """Return the cost of a message in all steps of a work together, or ``None`` if the work was not done."""
         steps = self.works.get(self.key(way, shape, who))
         return None if steps is None else steps[ALL]
 
     def ratio(self, way: str, shape: str, who: str, reference: str) -> float | None:
-        """Return how fast one is, in terms of another; ``None`` if one of them was not measured."""
+        """Return the speed of a competitor, divided by that of another; ``None`` if one of them was not measured."""
         one, other = self.of(way, shape, who), self.of(way, shape, reference)
         return None if one is None or other is None else one.per_second / other.per_second
 
     def server_ratio(self, way: str, shape: str, who: str, reference: str) -> float | None:
-        """Return how much processor time of the server a message takes, in terms of another."""
+        """Return the server's processor time for a message, divided by that of another competitor."""
         one, other = self.of(way, shape, who), self.of(way, shape, reference)
         return None if one is None or other is None else one.server / other.server
 
     def idle_ratio(self, who: str, reference: str) -> float | None:
-        """Return how long the usual trip takes when idle, in terms of another."""
+        """Return the median time of a trip when idle, divided by that of another competitor."""
         one, other = self.idle.get(who), self.idle.get(reference)
         return None if one is None or other is None else one.median / other.median
 
@@ -114,7 +114,7 @@ def _rows(results: Results, way: str, shape: str, who: str) -> Iterator[str]:
 
 
 def _compared(results: Results, way: str, shape: str, who: str, reference: str) -> str:
-    """Tell the speed, and the client's processor time, in terms of another.
+    """Return the speed and the client's processor time as text, divided by those of another competitor.
 
     A busy machine distorts the processor time less than the speed.
     """
@@ -130,18 +130,18 @@ def _compared(results: Results, way: str, shape: str, who: str, reference: str) 
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure that should be at least, or at most, what the title says."""
+    """A figure with its goal. The title says whether the goal is a lower or an upper bound."""
 
     title: str
     figure: float | None
-    """``None`` if it was not measured."""
+    """The figure; ``None`` if it was not measured."""
     least: float = -math.inf
     most: float = math.inf
     unit: str = "x"
 
     @property
     def cell(self) -> str:
-        """The figure, and whether it meets the goal."""
+        """Return the figure as text, and whether it meets the goal."""
         if self.figure is None:
             return "not measured"
         met = self.least <= self.figure <= self.most

@@ -1,9 +1,9 @@
-"""How long calls hold the server while a million messages are due at once, by kind of what is due.
+"""The time for which calls hold the server while a million messages are due at once, for each kind of due event.
 
 python -m benchmarks.due [--messages N] [--server NAME]
 
-For each kind a queue is filled, and its time comes. Then the server times the calls that a client makes: a count, a
-peek, a receive, a send, and `due` until nothing is left. These are the times that other clients wait.
+For each kind a queue is filled, and all its messages become due. Then the server times the calls of a client: a count,
+a peek, a receive, a send, and `due` until nothing is left. Other clients wait for these times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUOTA = 10**14
 
 
 class Clocked(Engine):
-    """A partition that is told the time."""
+    """A partition with a test clock."""
 
     def __init__(self, client: Redis, entity: str, settings: PartitionSettings) -> None:
         self.now = T0
@@ -52,7 +52,7 @@ def expiring(engine: Clocked, messages: int) -> int:
 
 
 def indexed(engine: Clocked, messages: int) -> int:
-    """Each lives shorter than one before it, and so is in the index."""
+    """Send messages that each live shorter than the one before, so that all are in the index."""
     engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY)]))
     return expiring(engine, messages)
 
@@ -73,7 +73,7 @@ KINDS: dict[str, Callable[[Clocked, int], int]] = {
 
 
 def taken(client: Redis, call: Callable[[], Any]) -> float:
-    """How long a script held the server, in ms."""
+    """Return the time for which a script held the server, in ms."""
     before = _spent(client)
     call()
     return (_spent(client) - before) / 1000
@@ -123,8 +123,8 @@ def _ask(engine: Engine, make: Callable[[], Request[Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_000_000, help="how many are due at once (1,000,000)")
-    parser.add_argument("--server", help="the server program, where it is not to be the usual one")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="messages that are due at once (1,000,000)")
+    parser.add_argument("--server", help="the server program, instead of the usual one")
     given = parser.parse_args()
     print(
         f"{given.messages:,} messages of {len(BODY)} B due at once; ms of server time, median / longest of 20 calls",

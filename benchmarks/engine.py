@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Engine:
-    """One partition, asked through redis-py one call at a time."""
+    """One partition, called through redis-py one call at a time."""
 
     def __init__(self, client: Redis, entity: str, settings: PartitionSettings | None = None) -> None:
         self._client = client
@@ -70,20 +70,20 @@ class Engine:
 
 
 def server_cpu(client: Redis) -> float:
-    """Seconds of processor time that the server has used."""
+    """Return the seconds of processor time that the server has used."""
     used: dict[str, float] = client.info("cpu")
     return used["used_cpu_user"] + used["used_cpu_sys"]
 
 
 def memory(client: Redis) -> int:
-    """What is in use, when what was deleted is gone: the server frees it in the background."""
+    """Return the used memory after the server has freed deleted keys, which it does in the background."""
     while client.info("memory")["lazyfree_pending_objects"]:
         time.sleep(0.01)
     return int(client.info("memory")["used_memory"])
 
 
 def streams_round(client: Redis, batch: int, body: bytes, calls: int) -> None:
-    """The least that a queue on streams does: add, read in a group, acknowledge and delete."""
+    """The smallest possible queue on streams: add, read in a group, acknowledge and delete."""
     for _ in range(calls):
         adding = client.pipeline(transaction=False)
         for _ in range(batch):
@@ -110,7 +110,7 @@ Competitor = tuple[str, Callable[[int], None]]
 def alternate(
     client: Redis, competitors: list[Competitor], calls: int, batch: int, rounds: int
 ) -> list[tuple[float, float]]:
-    """Median of server CPU and of wall time a message, in µs, of each; one round that does not count goes before."""
+    """Return each competitor's medians of server CPU and wall time for a message, in µs. The first round is dropped."""
     measured: list[list[tuple[float, float]]] = [[] for _ in competitors]
     for number in range(rounds + 1):
         for place, (_, run) in enumerate(competitors):
@@ -148,7 +148,7 @@ def compare(client: Redis, rounds: int) -> None:
 
 
 def weigh(client: Redis) -> None:
-    """What a waiting message takes beside its body."""
+    """Print the memory of a waiting message without its body."""
     print("memory over the body, a waiting message:")
     count = 50_000
     for size in (200, 1024):
@@ -177,7 +177,7 @@ def weigh(client: Redis) -> None:
 
 
 def lengthen(client: Redis, rounds: int, waiting: int) -> None:
-    """The speed with a long queue, against that of an empty one, taken in turns."""
+    """Print the speed with a long queue, compared with an empty one, measured in turns."""
     body = b"x" * 200
     empty, long = Engine(client, "empty"), Engine(client, "long")
     for _ in range(waiting // 1000):
@@ -202,7 +202,7 @@ def lengthen(client: Redis, rounds: int, waiting: int) -> None:
 
 
 def strain(client: Redis) -> None:
-    """How long each operation holds the server at its largest legal batch."""
+    """Print the time for which each operation holds the server at its largest legal batch."""
     print("how long the server is held at the largest legal batches:")
 
     def held(label: str, request: Request[Any], engine: Engine) -> None:
@@ -258,11 +258,11 @@ def strain(client: Redis) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each competitor runs (5)")
-    parser.add_argument("--waiting", type=int, default=1_000_000, help="how long the long queue is (1,000,000)")
-    parser.add_argument("--server", help="the server program, where it is not to be the usual one")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds for each competitor (5)")
+    parser.add_argument("--waiting", type=int, default=1_000_000, help="messages in the long queue (1,000,000)")
+    parser.add_argument("--server", help="the server program, instead of the usual one")
     options = parser.parse_args()
-    # Its file is not rewritten meanwhile: that would fall on whoever is measured then.
+    # Its file is not rewritten during the run, because that would be counted for one competitor.
     config = {"appendonly": "yes", "auto-aof-rewrite-percentage": "0"}
     with LocalServer(binary=options.server, config=config) as server:
         client = Redis(host=server.host, port=server.port)
@@ -271,7 +271,7 @@ def main() -> None:
         compare(client, options.rounds)
         lengthen(client, options.rounds, options.waiting)
         client.close()
-    for part in (weigh, strain):  # on fresh servers: what was there before would be freed, and counted, meanwhile
+    for part in (weigh, strain):  # on new servers: freeing earlier data would be counted too
         with LocalServer(binary=options.server, config=config) as server:
             client = Redis(host=server.host, port=server.port)
             part(client)

@@ -1,12 +1,12 @@
-"""What callers notice of a fault: this transport beside redis-py's cluster client, each on a fresh cluster of 3
+"""The effects of a fault on callers: this transport beside redis-py's cluster client, each on a new cluster of 3
 masters and 3 replicas.
 
     python -m benchmarks.faults [--only FAULT] [--server NAME]
 
-200 callers run a script that counts by operation id, while a master is killed, stopped, failed over by hand, or a
-slot moves there and back. Printed for each: errors that reached callers, operations executed twice, operations
-executed although the caller got an error, acknowledged operations that are gone, and the longest time without a
-success on the shard.
+200 callers run a script that counts by operation id, while a master is killed, stopped or failed over by hand, or a
+slot moves there and back. For each fault it prints: errors that reached callers, operations that were executed twice,
+operations that were executed although the caller got an error, acknowledged operations that are lost, and the longest
+time without a success on the shard.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["FAULTS", "KEYS", "counts_on", "in_thread"]
 
 KEYS = [b"{victim}:%d" % number for number in range(20)] + [b"{other%d}" % number for number in range(10)]
 SLOT = key_slot(KEYS[0])
-NODE_TIMEOUT = 500  # milliseconds: a failover then takes 1 to 2 s
+NODE_TIMEOUT = 500  # milliseconds; with it a failover takes 1 to 2 s
 
 Fault = Callable[[LocalCluster, Pressure], Awaitable[None]]
 
 
 async def in_thread(function: Callable[..., object], *arguments: object) -> None:
-    """The cluster's own calls block; the callers must not notice."""
+    """Run a blocking method of the cluster in a thread, so that the callers go on."""
     await anyio.to_thread.run_sync(partial(function, *arguments))
 
 
@@ -44,7 +44,7 @@ async def kill_the_master(cluster: LocalCluster, _: Pressure) -> None:
 
 
 async def stop_the_master(cluster: LocalCluster, pressure: Pressure) -> None:
-    """SIGSTOP for longer than the node time-out, then SIGCONT: the old master learns late that it was deposed."""
+    """Send SIGSTOP for longer than the node time-out, then SIGCONT: the old master learns late that it was deposed."""
     master = cluster.master_of(SLOT)
     master.pause()
     try:
@@ -55,7 +55,7 @@ async def stop_the_master(cluster: LocalCluster, pressure: Pressure) -> None:
 
 
 async def fail_over_by_hand(cluster: LocalCluster, pressure: Pressure) -> None:
-    """CLUSTER FAILOVER, there and back."""
+    """Run CLUSTER FAILOVER, there and back."""
     for _ in range(2):
         replica = cluster.replicas_of(cluster.master_of(SLOT))[0]
         await in_thread(cluster.failover, replica)
@@ -63,7 +63,7 @@ async def fail_over_by_hand(cluster: LocalCluster, pressure: Pressure) -> None:
 
 
 async def migrate_key_by_key(cluster: LocalCluster, pressure: Pressure) -> None:
-    """The classic migration of a slot, there and back: ASK, TRYAGAIN and MOVED."""
+    """Migrate a slot key by key, there and back: ASK, TRYAGAIN and MOVED."""
     home = cluster.master_of(SLOT)
     for target in (next(master for master in cluster.masters if master is not home), home):
         await in_thread(partial(cluster.migrate_slot_classic, SLOT, target, batch=1))
@@ -71,7 +71,7 @@ async def migrate_key_by_key(cluster: LocalCluster, pressure: Pressure) -> None:
 
 
 async def migrate_atomically(cluster: LocalCluster, pressure: Pressure) -> None:
-    """Valkey 9's migration of a slot, there and back: one MOVED."""
+    """Migrate a slot as Valkey 9 does, there and back: one MOVED."""
     home = cluster.master_of(SLOT)
     for target in (next(master for master in cluster.masters if master is not home), home):
         await in_thread(cluster.migrate_slot_atomic, SLOT, target)
@@ -88,7 +88,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 async def counts_on(transport: Transport) -> dict[str, int]:
-    """How often each operation was executed, by what the servers have in the end."""
+    """Return how often each operation was executed, from the data on the servers at the end."""
     counts: dict[str, int] = {}
     for key in KEYS:
         found = await transport.command("HGETALL", key, key=key)
@@ -97,13 +97,11 @@ async def counts_on(transport: Transport) -> dict[str, int]:
 
 
 async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, dict[str, int]]:
-    """The fault as callers of redis-py's cluster client see it, at its own settings but for the number of
-    connections.
-    """
+    """Measure the fault for callers of redis-py's cluster client. Only its number of connections is not the default."""
     first = cluster.masters[0]
     client = RedisCluster(host=first.host, port=first.port, max_connections=1000)
     for node in cluster.nodes:
-        # On replicas too, which do not get the scripts of their masters: or every call after a failover would fail.
+        # On replicas too, because they do not get the scripts of their masters: every call after a failover would fail.
         node.ask("SCRIPT", "LOAD", COUNT.source)
 
     async def call(key: bytes, operation: str) -> None:
@@ -116,7 +114,7 @@ async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, di
 
 
 async def with_sbredis(cluster: LocalCluster, fault: Fault) -> tuple[Report, dict[str, int]]:
-    """The fault as callers of this transport see it, for calls that must not be repeated."""
+    """Measure the fault for callers of this transport, with calls that must not be repeated."""
     async with await open_transport(cluster.url, scripts=[COUNT]) as transport:
 
         async def call(key: bytes, operation: str) -> None:
@@ -137,7 +135,7 @@ async def _pressed(
 
 
 def main() -> None:
-    """Go through the faults and print what callers saw."""
+    """Cause the faults one after the other, and print their effects on callers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     names = [fault.__name__ for fault in FAULTS]
     parser.add_argument("--only", choices=names, help="one fault instead of all")
@@ -155,7 +153,7 @@ def main() -> None:
                 try:
                     report, counts = asyncio.run(run(cluster, fault))
                 except TimeoutError as error:
-                    print(f"{fault.__name__:<22}{name:<14}came to no end: {error}", flush=True)
+                    print(f"{fault.__name__:<22}{name:<14}did not end: {error}", flush=True)
                     continue
             print(
                 f"{fault.__name__:<22}{name:<14}{report.started:>8}{len(report.failed):>9}"

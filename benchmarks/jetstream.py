@@ -1,6 +1,6 @@
-"""NATS JetStream as its users call it, with nats-py and a server of its own: the peer of the client's benchmark.
+"""NATS JetStream as its users call it, with nats-py and its own server: the peer of the client's benchmark.
 
-Neither is among the requirements of sbredis. ``tools/nats`` installs both into a folder of their own.
+sbredis requires neither of them. ``tools/nats`` installs both into their own folder.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 __all__ = ["FOLDER", "JetStreamQueue", "NatsServer", "connected"]
 
 FOLDER = Path(__file__).parents[1] / ".cache" / "nats"
-"""Where ``tools/nats`` installs the client library and the server."""
+"""The folder into which ``tools/nats`` installs the client library and the server."""
 START_TIMEOUT = 30.0
 KILL = 9
 
 
 class NatsServer:
-    """A NATS server with JetStream on 127.0.0.1, which keeps its files in a temporary folder.
+    """A NATS server with JetStream on 127.0.0.1, with its files in a temporary folder.
 
-    It ends with this process, however this process ends. Its settings are its defaults. So it syncs its files every two
-    minutes, where the servers of sbredis sync theirs every second.
+    It ends with this process, however this process ends. Its settings are the defaults. So it syncs its files every two
+    minutes; the servers of sbredis sync theirs every second.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -48,7 +48,7 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"nats://127.0.0.1:{self._port}"
 
     @property
@@ -100,7 +100,7 @@ class NatsServer:
             return False
 
     async def processor_time(self) -> float:
-        """Return the seconds of processor time that the server has used, or ``nan`` where the system does not tell."""
+        """Return the seconds of processor time that the server has used; ``nan`` if the system does not tell."""
         return _processor_time(self._pid)
 
 
@@ -176,7 +176,7 @@ class JetStreamQueue:
         subscription = await self._context.subscribe(self._name, durable="pushed", cb=start, manual_ack=True)
         try:
             yield
-            async with asyncio.timeout(PATIENCE):  # what the server has not read yet would come again
+            async with asyncio.timeout(PATIENCE):  # until all acknowledgements are read, or messages come again
                 while (await subscription.consumer_info()).num_ack_pending:  # noqa: ASYNC110  # only the server knows
                     await asyncio.sleep(0.001)
         finally:

@@ -1,6 +1,6 @@
-"""Many callers of a script that counts by operation id, while something happens to the servers.
+"""Many callers of a script that counts by operation id, during a fault of the servers.
 
-The tests hold the transport to what comes out; the benchmark of faults prints it beside redis-py's.
+The tests check the results for the transport. The benchmark of faults prints them beside those of redis-py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNT = Script(
 redis.call('SET', KEYS[2], ARGV[1])
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
 )
-"""Counts every execution: a call that was executed twice shows. Two keys, so that a migration can split them."""
+"""A script that counts every execution, so a call that was executed twice shows. A migration can split its two keys."""
 
 COUNT_ONCE = Script(
     "count_once",
@@ -35,11 +35,11 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
 end
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
 )
-"""Recognises a repetition of the same operation, and may so be sent again."""
+"""A script that recognises a repetition of the same operation, so the call may be sent again."""
 
 
 def beside(key: bytes) -> bytes:
-    """The second key of an operation on ``key``, in the same slot."""
+    """Return the second key of an operation on ``key``, in the same slot."""
     return key + b":last"
 
 
@@ -48,7 +48,7 @@ Call = Callable[[bytes, str], Awaitable[object]]
 
 @dataclass
 class Report:
-    """What became of every operation."""
+    """The results of all operations."""
 
     succeeded: set[str] = field(default_factory=set[str])
     failed: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
@@ -58,20 +58,20 @@ class Report:
 
     @property
     def errors(self) -> Counter[str]:
-        """How many operations failed, by the class of the error and what it says of the outcome."""
+        """The number of failed operations for each class of error and outcome."""
         return Counter(_described(error) for error in self.failed.values())
 
     @property
     def foreign(self) -> list[BaseException]:
-        """Exceptions that are not of the product's own tree."""
+        """Exceptions that are not sbredis' own."""
         return [error for error in self.failed.values() if not isinstance(error, ServiceBusError)]
 
     def executed_twice(self, counts: dict[str, int]) -> list[str]:
-        """Operations that a server counted more than once."""
+        """Return the operations that a server counted more than once."""
         return [operation for operation, count in counts.items() if count > 1]
 
     def executed_although_denied(self, counts: dict[str, int]) -> list[str]:
-        """Operations that were executed although their error says that they were not."""
+        """Return the operations that were executed although their error says that they were not."""
         return [
             operation
             for operation, error in self.failed.items()
@@ -79,16 +79,16 @@ class Report:
         ]
 
     def executed_although_failed(self, counts: dict[str, int]) -> list[str]:
-        """Operations that were executed although their caller got an error, whatever it says."""
+        """Return the operations that were executed although their caller got an error of any kind."""
         return [operation for operation in self.failed if counts.get(operation)]
 
     def lost(self, counts: dict[str, int]) -> list[str]:
-        """Operations that were acknowledged and are not there."""
+        """Return the operations that were acknowledged and are not stored."""
         return [operation for operation in self.succeeded if not counts.get(operation)]
 
 
 class Pressure:
-    """``callers`` callers, each with one operation after the other under way on one of ``keys``."""
+    """A number of callers, each with one operation after the other on one of ``keys``."""
 
     def __init__(self, call: Call, keys: Sequence[bytes], callers: int = 200, pause: float = 0.01) -> None:
         self.report = Report()
@@ -112,7 +112,7 @@ class Pressure:
         await asyncio.gather(*self._tasks)
 
     async def flows(self, successes: int = 400, within: float = 30.0) -> None:
-        """Wait until so many more operations on the first key have succeeded."""
+        """Wait until this number of further operations on the first key have succeeded."""
         goal = self._successes + successes
         deadline = time.monotonic() + within
         while self._successes < goal:

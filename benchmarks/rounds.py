@@ -1,6 +1,4 @@
-"""Measuring several competitors in turn, round by round, so that a machine that gets slower gets slower for all of
-them.
-"""
+"""Measuring several competitors in turn, round by round, so that a slower machine is slower for all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ __all__ = ["Measured", "alternate", "run_as_program", "table"]
 
 @dataclass(frozen=True)
 class Measured:
-    """One competitor's medians."""
+    """The medians of one competitor."""
 
     name: str
     per_second: float
@@ -28,9 +26,7 @@ class Measured:
 async def alternate(
     competitors: Sequence[tuple[str, int, Callable[[int], Awaitable[None]]]], rounds: int
 ) -> list[Measured]:
-    """Run each competitor once a round, ``rounds`` times, after one round that does not count; medians of what was
-    measured.
-    """
+    """Run each competitor once a round, ``rounds`` times, after one round that does not count. Return the medians."""
     speeds: dict[str, list[float]] = {name: [] for name, _, _ in competitors}
     costs: dict[str, list[float]] = {name: [] for name, _, _ in competitors}
     for number in range(rounds + 1):
@@ -47,7 +43,7 @@ async def alternate(
 
 
 def table(title: str, measured: Sequence[Measured], reference: str) -> str:
-    """The measurements as lines of text, with the ratio to one of them."""
+    """Return the measurements as lines of text, with the ratio to one of them."""
     base = next(one for one in measured if one.name == reference)
     width = max(len(one.name) for one in measured)
     lines = [title]
@@ -60,9 +56,7 @@ def table(title: str, measured: Sequence[Measured], reference: str) -> str:
 
 
 def run_as_program(main: Callable[[], None]) -> None:
-    """Run a benchmark's ``main``: an interruption, or a server that is not there, ends it with a line and no
-    traceback.
-    """
+    """Run a benchmark's ``main``. An interruption or a missing server ends it with one line instead of a traceback."""
     try:
         main()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The rules of a topic: filters a second, with the message's facts made anew each time and with facts that are there.
+"""The rules of a topic: filters a second, with the facts of the message made each time, and with facts made before.
 
 python -m benchmarks.rules [--rounds N]
 """
@@ -27,20 +27,20 @@ SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Case:
-    """So many filters, and how they are spread over subscriptions."""
+    """A number of filters, and their distribution over subscriptions."""
 
     name: str
     filters: Sequence[Filter]
     action: SqlAction | None = None
 
     def book(self) -> RuleBook:
-        """A subscription for each fifty filters."""
+        """Return the filters with one subscription for every fifty of them."""
         rules = [Rule(f"r{number}", given, self.action) for number, given in enumerate(self.filters)]
         return RuleBook([(rules[start : start + 50], True) for start in range(0, len(rules), 50)])
 
 
 def cases() -> list[Case]:
-    """What is measured."""
+    """Return the cases to measure."""
     numbers = range(2_000)
     return [
         Case("color = 'red'", [SqlFilter("color = 'red'")]),
@@ -62,7 +62,7 @@ def cases() -> list[Case]:
 
 
 def duration(call: Callable[[], object], rounds: int) -> float:
-    """Seconds that a call takes: the median of so many rounds."""
+    """Return the seconds that a call takes: the median of a number of rounds."""
     times: list[float] = []
     calls = 1
     while len(times) < rounds:
@@ -70,7 +70,7 @@ def duration(call: Callable[[], object], rounds: int) -> float:
         for _ in range(calls):
             call()
         took = time.perf_counter() - start
-        if took < SECONDS / 4:  # too short to tell: this round does not count
+        if took < SECONDS / 4:  # too short to be measured: this round does not count
             calls = max(calls * 2, int(calls * SECONDS / max(took, 1e-9) / 2))
         else:
             times.append(took / calls)
@@ -78,7 +78,7 @@ def duration(call: Callable[[], object], rounds: int) -> float:
 
 
 def measured(case: Case, rounds: int) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     start = time.perf_counter()
     book = case.book()
     built = time.perf_counter() - start

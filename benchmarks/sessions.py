@@ -1,4 +1,4 @@
-"""Sessions beside a queue: many of them in one entity, from accepting to the first message, and what they weigh.
+"""Sessions beside a queue: many sessions in one entity, from accepting to the first message, and their memory.
 
 python -m benchmarks.sessions [--messages N] [--sessions N] [--rounds N] [--body BYTES] [--short] [--server NAME]
 """
@@ -61,15 +61,15 @@ QUEUE_BATCHES, SESSION_BATCHES = f"a queue, batches of {AT_ONCE}", f"one session
 TEN_EACH, ONE_EACH = "10 messages a session", "1 message a session"
 FEW = 10
 STATE = 100
-"""Bytes that are kept for a session."""
+"""The size of a session's state, in bytes."""
 LARGE = PartitionSettings(quota=10**14)
 
 MOST_WEIGHT = 250.0
-"""Of bytes that a message takes over its body."""
+"""The largest number of bytes that a message may take besides its body."""
 MOST_GROWTH = 1.5
-"""How much longer accepting may take where there are a thousand times as many."""
+"""The largest factor by which accepting may take longer with a thousand times as many sessions."""
 MOST_LEFT = 1.0
-"""Of bytes for each session that is over: what is left of all of them is a few keys."""
+"""The largest number of bytes that may be left of a finished session: all of them leave a few keys."""
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -77,24 +77,24 @@ MOST_LEFT = 1.0
 
 @dataclass(frozen=True)
 class Weights:
-    """Bytes, of the server."""
+    """Memory in the server, in bytes."""
 
     queue: float
-    """That a message takes over its body, in a queue,"""
+    """A message in a queue, without its body."""
     many: float
-    """where it is one of a hundred of its session,"""
+    """A message that is one of a hundred in its session, without its body."""
     single: float
-    """and where it is alone in its session."""
+    """A message that is alone in its session, without its body."""
     held: float
-    """The same, when its session is locked and it was given out."""
+    """The same when its session is locked and the message was given out."""
     state: float
-    """That a session takes over its state, when it has nothing else."""
+    """A session with a state and nothing else, without the state."""
     over: float
-    """That a session leaves behind when it has neither."""
+    """A session without messages and state."""
 
 
 def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
-    """What messages and sessions take."""
+    """Return the memory of messages and sessions."""
     sessional = replace(LARGE, sessions=True)
     queue = filled(client, Engine(client, "weigh-queue", LARGE), body, sessions, None)
     many = filled(client, Engine(client, "weigh-many", sessional), body, sessions, 100)
@@ -120,7 +120,7 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
 
 
 def filled(client: Redis, engine: Engine, body: bytes, count: int, each: int | None) -> float:
-    """Send so many messages, with so many in each session, or with none; bytes a message, over its body."""
+    """Send messages, ``each`` of them in a session, or without sessions. Return the bytes for each besides its body."""
     before = weight(client, engine)
     for at in range(0, count, 1000):
         sessions = (
@@ -131,7 +131,7 @@ def filled(client: Redis, engine: Engine, body: bytes, count: int, each: int | N
 
 
 def weight(client: Redis, engine: Engine) -> int:
-    """Bytes of all keys of a partition."""
+    """Return the bytes of all keys of a partition."""
     asking = client.pipeline(transaction=False)
     for key in engine.partition.keys:
         asking.memory_usage(key, samples=0)
@@ -139,7 +139,7 @@ def weight(client: Redis, engine: Engine) -> int:
 
 
 def accept(engine: Engine, name: str | None = None) -> SessionLock:
-    """Lock a session: this one, or the next one."""
+    """Lock this session, or the next free one."""
     token = new_token()
     found = engine.ask(accept_session(engine.partition, engine.call_id(), token, name))
     assert found.outcome == "taken", found
@@ -148,14 +148,14 @@ def accept(engine: Engine, name: str | None = None) -> SessionLock:
 
 @dataclass(frozen=True)
 class Turnstile:
-    """µs of the server for accepting the next session, and for giving one back."""
+    """The server's time in µs for accepting the next session, and for giving one back."""
 
     accepting: float
     releasing: float
 
 
 def turnstile(client: Redis, free: int, rounds: int) -> Turnstile:
-    """What accepting costs where so many sessions are free."""
+    """Return the cost of accepting with this number of free sessions."""
     engine = Engine(client, f"turnstile-{free}", replace(LARGE, sessions=True))
     for at in range(0, free, 1000):
         engine.send(
@@ -176,7 +176,7 @@ def turnstile(client: Redis, free: int, rounds: int) -> Turnstile:
 
 
 def microseconds(client: Redis) -> float:
-    """What scripts have taken since the counters were last set to nothing."""
+    """Return the time of scripts since the counters were last reset."""
     taken: Any = client.info("commandstats")
     return float(taken["cmdstat_evalsha"]["usec"])
 
@@ -187,8 +187,8 @@ def microseconds(client: Redis) -> float:
 def session_by_session(
     client: ServiceBusClient, queue: str, sender: ServiceBusSender, body: bytes, each: int
 ) -> Mapping[str, Step]:
-    """So many messages in each session, sent one by one; then many workers, each of whom accepts the next session,
-    receives what it has, completes it, and goes on to another.
+    """Send messages one by one to all sessions. Then many workers each accept the next session, receive and complete
+    its messages, and go on to another session.
     """
     numbers = itertools.count()
 
@@ -224,7 +224,7 @@ def session_by_session(
 
 
 async def measure_next(client: ServiceBusClient, queue: str, trips: int) -> Idle:
-    """From asking for the next session to its first message, where there are some."""
+    """Measure from asking for the next session to its first message, while sessions are free."""
 
     async def trip() -> float:
         begun = time.perf_counter()
@@ -240,7 +240,7 @@ async def measure_next(client: ServiceBusClient, queue: str, trips: int) -> Idle
 
 
 async def measure_woken(client: ServiceBusClient, queue: str, sender: ServiceBusSender, make: Make, trips: int) -> Idle:
-    """From sending the first message of a session to its being received by one who waits for any session."""
+    """Measure from sending the first message of a session to its arrival at a client that waits for any session."""
     starts: asyncio.Queue[float] = asyncio.Queue()
     waiting = asyncio.Event()
 
@@ -273,18 +273,18 @@ async def measure_woken(client: ServiceBusClient, queue: str, sender: ServiceBus
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured through the client."""
+    """The measurements through the client."""
 
     works: Mapping[str, Mapping[str, Medians]]
     idle: Mapping[str, Idle]
     left: Mapping[str, int]
-    """What is in the server when all is done: bytes of each kind of key, of one of the entities."""
+    """The bytes of each kind of key that are left of one entity at the end."""
     through: int
-    """How many sessions have gone through that."""
+    """The number of sessions that went through that entity."""
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """All works in turns, and then the way when idle."""
+    """Measure all works in turns, and then the trips when idle."""
     body = options.body
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ServiceBusClient(url, namespace="bench"))
@@ -342,7 +342,7 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
 
 
 async def weigh_keys(server: AsyncRedis, namespace: str) -> dict[str, int]:
-    """Bytes of the keys of a namespace, by their kinds, the heaviest first, without those of the registry."""
+    """Return the bytes of a namespace's keys by kind, the largest first, without the registry."""
     weights: dict[str, int] = {}
     async for key in server.scan_iter(match=f"sb:{namespace}:*", count=1000):
         parts = key.decode().split(":")
@@ -357,7 +357,7 @@ WIDTH = 50
 
 
 def engine_table(weights: Weights, few: Turnstile, many: Turnstile, sessions: int) -> Iterator[str]:
-    """What was measured of the engine, as lines of text."""
+    """Return the measurements of the engine as lines of text."""
     yield "memory over the body, a message"
     yield f"{'    in a queue':<{WIDTH}}{weights.queue:>8.0f} B"
     yield f"{'    in a session of 100 messages':<{WIDTH}}{weights.many:>8.0f} B"
@@ -372,7 +372,7 @@ def engine_table(weights: Weights, few: Turnstile, many: Turnstile, sessions: in
 
 
 def table(results: Results, sessions: int) -> list[str]:
-    """What was measured through the client, as lines of text, with the ratios to a queue."""
+    """Return the measurements through the client as lines of text, with the ratios to a queue."""
     lines = [f"{'through the client, each by itself':<{WIDTH}}messages/s   client CPU   server CPU"]
     for name, steps in results.works.items():
         for step in (ALL, *(step for step in steps if step != ALL)):
@@ -397,7 +397,7 @@ def table(results: Results, sessions: int) -> list[str]:
 
 
 def verdicts(weights: Weights, few: Turnstile, many: Turnstile) -> list[str]:
-    """The goals, and whether they were met."""
+    """Return the goals as lines of text, and whether they were met."""
     rows = [
         (f"a message in a session, over its body: ≤ {MOST_WEIGHT:.0f} B", weights.many, "B", MOST_WEIGHT),
         (f"accepting, many free: ≤ {MOST_GROWTH} x {FEW} free", many.accepting / few.accepting, "x", MOST_GROWTH),
@@ -417,7 +417,7 @@ def verdicts(weights: Weights, few: Turnstile, many: Turnstile) -> list[str]:
 
 @dataclass(frozen=True)
 class Options:
-    """How much to measure."""
+    """The extent of the measurement."""
 
     messages: int
     sessions: int
@@ -427,7 +427,7 @@ class Options:
 
 
 async def through_client(server: LocalServer, options: Options) -> Results:
-    """What the client does, on the server."""
+    """Measure the client on the server."""
     async with AsyncRedis(host=server.host, port=server.port) as beside:
         return await run_all(server.url, options, beside)
 
@@ -435,11 +435,13 @@ async def through_client(server: LocalServer, options: Options) -> Results:
 def main() -> None:
     """Start the servers, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--messages", type=int, help="how many messages each work is done with (10,000)")
-    parser.add_argument("--sessions", type=int, help="how many sessions are many (10,000)")
+    parser.add_argument("--messages", type=int, help="messages for each work (10,000)")
+    parser.add_argument("--sessions", type=int, help="the number of sessions where there are many (10,000)")
     parser.add_argument("--rounds", type=int, help="measured rounds; medians are printed (5)")
     parser.add_argument("--body", type=int, default=1024, help="bytes of each message's body (1,024)")
-    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it runs: its figures are none")
+    parser.add_argument(
+        "--short", action="store_true", help="a short run, to see that it works; its figures mean nothing"
+    )
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = parser.parse_args()
     messages, sessions, rounds, trips = (200, 1_000, 1, 10) if given.short else (10_000, 10_000, 5, 300)
@@ -464,7 +466,7 @@ def main() -> None:
         results = asyncio.run(through_client(server, options))
     print(*table(results, options.sessions), *verdicts(weights, few, many), sep="\n")
     if given.short:
-        print("A short run: its figures say that it runs, and nothing else.")
+        print("A short run: its figures show only that it works.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Topics: what one send to many subscriptions costs the server and the wire, and how fast the client is beside a queue.
+"""Topics: the cost of a send to many subscriptions for the server and the wire, and the client's speed beside a queue.
 
 python -m benchmarks.topics [--messages N] [--rounds N] [--body BYTES] [--short] [--server NAME]
 """
@@ -51,11 +51,11 @@ __all__ = ["verdicts"]
 QUEUE = "a queue"
 FANS = (1, 10, 100)
 WIDE, TAKERS = 2_000, 20
-"""The widest topic that Azure permits, and how many of its subscriptions take a message."""
+"""The subscriptions of the widest topic that Azure permits, and how many of them take a message."""
 MOST_WIDE = 10.0
-"""Of ms, for a send to that."""
+"""The largest number of ms for a send to the widest topic."""
 COPIES = 4_000
-"""What one call of the client makes at most."""
+"""The largest number of copies that one call of the client makes."""
 LARGE = PartitionSettings(quota=10**14)
 
 
@@ -63,7 +63,7 @@ LARGE = PartitionSettings(quota=10**14)
 
 
 class Fan:
-    """A topic of one partition, with so many subscriptions that take everything."""
+    """A topic of one partition, with a number of subscriptions that take everything."""
 
     def __init__(self, client: Redis, width: int) -> None:
         self._client = client
@@ -76,13 +76,13 @@ class Fan:
             self._topic.ask(target.configure(create=True))
 
     def publish(self, body: bytes, count: int = 1) -> None:
-        """Send so many messages in one call."""
+        """Send a number of messages in one call."""
         routes = [[Copy(place) for place in range(len(self._targets))]] * count
         topic = self._topic
         topic.ask(topic.partition.publish(topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
 
     def weight(self) -> tuple[int, int]:
-        """Bytes of all keys; and of those alone that hold bodies."""
+        """Return the bytes of all keys, and of the keys that hold bodies."""
         bodies = set(self._topic.partition.keys[11:27])
         keys = {key for each in (self._topic.partition, *self._targets) for key in each.keys}
         asking = self._client.pipeline(transaction=False)
@@ -94,18 +94,18 @@ class Fan:
 
 @dataclass(frozen=True)
 class Call:
-    """What a call costs, on average of some."""
+    """The average cost of a call."""
 
     scripts: float
-    """How many scripts it runs."""
+    """The number of scripts that it runs."""
     wire: float
-    """Bytes that the server is sent."""
+    """The bytes that are sent to the server."""
     milliseconds: float
-    """Time of the server."""
+    """The server's time."""
 
 
 def cost_of(client: Redis, call: Callable[[], None], calls: int) -> Call:
-    """Make a call so many times, after one that does not count."""
+    """Make a call a number of times, after one that does not count. Return the average cost."""
     call()
     client.config_resetstat()
     before: Any = client.info("stats")
@@ -118,14 +118,14 @@ def cost_of(client: Redis, call: Callable[[], None], calls: int) -> Call:
 
 
 def spread_out(client: Redis, body: bytes, messages: int) -> Iterator[str]:
-    """What it takes to hand one message to 1, 10 and 100 subscriptions."""
+    """Print the cost of one message to 1, 10 and 100 subscriptions."""
     yield f"one message to all subscriptions of a topic, {len(body):,} B"
     heads = ("bodies stored", "a copy beside", "scripts", "on the wire", "server a send", "a copy in calls of many")
     yield f"  {'':<20}" + "".join(f"{head:>{max(15, len(head) + 2)}}" for head in heads)
     for width in FANS:
         fan = Fan(client, width)
         together = min(AT_ONCE, COPIES // width)
-        fan.publish(body)  # from now on nothing of it is new
+        fan.publish(body)  # the first message also makes the keys
         before = fan.weight()
         for _ in range(messages):
             fan.publish(body)
@@ -143,7 +143,7 @@ def spread_out(client: Redis, body: bytes, messages: int) -> Iterator[str]:
 
 
 def reach_out(client: Redis, body: bytes, calls: int, wide: int) -> tuple[dict[int, Call], list[str]]:
-    """What one send costs by how many subscriptions take it; those that do not are not in the call."""
+    """Print the cost of a send by the number of subscriptions that take it. The others are not in the call."""
     costs: dict[int, Call] = {}
     for width in (TAKERS, wide):
         fan = Fan(client, width)
@@ -162,24 +162,22 @@ def reach_out(client: Redis, body: bytes, calls: int, wide: int) -> tuple[dict[i
 
 @dataclass(frozen=True)
 class Shape:
-    """A topic: how many subscriptions it has, whether each of them takes all messages or one of them each, and how
-    its filters tell.
-    """
+    """A topic: its number of subscriptions, whether all take each message or one of them does, and its filters."""
 
     name: str
     width: int
     filters: Sequence[Filter]
     fan: int
-    """How many of them take a message."""
+    """The number of subscriptions that take a message."""
 
 
 def all_of(width: int) -> str:
-    """What a topic is called whose subscriptions all take everything."""
+    """Return the name of a topic whose subscriptions all take everything."""
     return f"{width} that take{'s' * (width == 1)} all"
 
 
 def shapes(widths: Sequence[int]) -> list[Shape]:
-    """What is measured."""
+    """Return the topics to measure."""
     found = [
         Shape(f"{width} that take{'s' * (width == 1)} all", width, [TrueFilter()] * width, width) for width in widths
     ]
@@ -193,14 +191,14 @@ def shapes(widths: Sequence[int]) -> list[Shape]:
 
 
 def facts_of(number: int, width: int) -> dict[str, Any]:
-    """The application properties of the message of this number."""
+    """Return the application properties of the message with this number."""
     return {"kind": number % width, "number": number, "color": "red", "price": 12, "region": "eu"}
 
 
 def spreading(
     sender: ServiceBusSender, receivers: Sequence[ServiceBusReceiver], shape: Shape, body: bytes
 ) -> Mapping[str, Step]:
-    """Each send awaited; then each copy handled and completed by itself. What is counted are copies."""
+    """Await each send; then handle and complete each copy by itself. Copies are counted."""
     numbers = itertools.count()
     waiting: list[int] = [0] * shape.width
 
@@ -231,14 +229,14 @@ def spreading(
             await asyncio.gather(*[handle(each) for each in given])
 
     async def receive(copies: int) -> None:
-        del copies  # all there are
+        del copies  # all of them
         await asyncio.gather(*map(receive_all, range(shape.width)))
 
     return {"send": send, "receive, complete": receive}
 
 
 async def create(administration: ServiceBusAdministrationClient, topic: str, filters: Sequence[Filter]) -> None:
-    """A topic with a subscription for each of these filters, several at a time."""
+    """Make a topic with a subscription for each of these filters, several at a time."""
     await administration.create_topic(topic)
     left = iter(enumerate(filters))
 
@@ -252,18 +250,18 @@ async def create(administration: ServiceBusAdministrationClient, topic: str, fil
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured through the client."""
+    """The measurements through the client."""
 
     works: Mapping[str, Mapping[str, Medians]]
     judging: Mapping[str, float]
-    """µs a message, of the client, in each of them."""
+    """The client's µs for judging a message, for each topic."""
     idle: Mapping[str, Idle]
     wide: Mapping[str, tuple[Idle, float]]
-    """A send to the widest topic, by the kind of its filters; and ms of the client, of that, for judging."""
+    """The times of a send to the widest topic by the kind of its filters, and the client's ms for judging in them."""
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """All works in turns, and then the way when idle."""
+    """Measure all works in turns, and then the trips when idle."""
     body, chosen = options.body, shapes(options.widths)
     async with AsyncExitStack() as stack:
         administration = await stack.enter_async_context(ServiceBusAdministrationClient(url))
@@ -314,7 +312,7 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
 
 
 def wide_filters(width: int, kinds: int) -> dict[str, list[Filter]]:
-    """Filters for the widest topic, each of which takes one message in so many."""
+    """Return filters for the widest topic. Each takes one message out of a number of them."""
     return {
         "simple": [SqlFilter(f"kind = {place % kinds}") for place in range(width)],
         "complex": [SqlFilter(f"{COMPLEX.format(1)} AND number % {kinds} = {place % kinds}") for place in range(width)],
@@ -322,7 +320,7 @@ def wide_filters(width: int, kinds: int) -> dict[str, list[Filter]]:
 
 
 def judged(filters: Sequence[Filter], width: int, rounds: int) -> float:
-    """µs of the client to find out for whom a message is."""
+    """Return the client's µs for finding the subscriptions of a message."""
     book = RuleBook([([Rule("it", each)], True) for each in filters])
     numbers = itertools.count()
     return duration(lambda: book.judge(MessageView({"messageid": "m"}, facts_of(next(numbers), width))), rounds) * 1e6
@@ -334,7 +332,7 @@ WIDTH = 44
 
 
 def table(results: Results, wide: int) -> list[str]:
-    """The measurements of the client as lines of text, with the ratios to the queue."""
+    """Return the measurements of the client as lines of text, with the ratios to the queue."""
     lines = [f"{'through the client, each by itself':<{WIDTH}}  copies/s   client CPU   server CPU   judging a send"]
     base = results.works[QUEUE]
     for name, steps in results.works.items():
@@ -355,8 +353,9 @@ def table(results: Results, wide: int) -> list[str]:
 
 
 def verdicts(wide: int, server: float, client: Mapping[str, float]) -> list[str]:
-    """The goals, and whether they were met: ms of the server for a send to the widest topic, and ms through the client,
-    by the kind of its filters.
+    """Return the goals as lines of text, and whether they were met.
+
+    They are the server's ms for a send to the widest topic, and the ms through the client, by the kind of its filters.
     """
     rows = [("server", server), *((f"client, {name} filters, p50", value) for name, value in client.items())]
     return [
@@ -370,7 +369,7 @@ def verdicts(wide: int, server: float, client: Mapping[str, float]) -> list[str]
 
 @dataclass(frozen=True)
 class Options:
-    """How much to measure."""
+    """The extent of the measurement."""
 
     messages: int
     rounds: int
@@ -382,7 +381,7 @@ class Options:
 
 
 async def through_client(server: LocalServer, options: Options) -> Results:
-    """What the client does, on the server."""
+    """Measure the client on the server."""
     async with AsyncRedis(host=server.host, port=server.port) as beside:
         return await run_all(server.url, options, beside)
 
@@ -390,10 +389,12 @@ async def through_client(server: LocalServer, options: Options) -> Results:
 def main() -> None:
     """Start the servers, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--messages", type=int, help="how many copies each work is done with (10,000)")
+    parser.add_argument("--messages", type=int, help="copies for each work (10,000)")
     parser.add_argument("--rounds", type=int, help="measured rounds; medians are printed (5)")
     parser.add_argument("--body", type=int, default=1024, help="bytes of each message's body (1,024)")
-    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it runs: its figures are none")
+    parser.add_argument(
+        "--short", action="store_true", help="a short run, to see that it works; its figures mean nothing"
+    )
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = parser.parse_args()
     messages, rounds, trips, calls = (200, 1, 10, 5) if given.short else (10_000, 5, 200, 500)
@@ -425,7 +426,7 @@ def main() -> None:
     medians = {name: took.median for name, (took, _) in results.wide.items()}
     print(*table(results, options.wide), *verdicts(options.wide, costs[TAKERS].milliseconds, medians), sep="\n")
     if given.short:
-        print("A short run: its figures say that it runs, and nothing else.")
+        print("A short run: its figures show only that it works.")
 
 
 if __name__ == "__main__":

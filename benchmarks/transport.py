@@ -26,7 +26,7 @@ Run = Callable[[int], Awaitable[None]]
 
 
 def shared(call: Callable[[int], Awaitable[object]], callers: int) -> Run:
-    """So many callers, each with one call under way, share a number of calls."""
+    """Make a number of calls with some callers, each with one call under way."""
 
     async def run(calls: int) -> None:
         numbers = iter(range(calls))

@@ -42,17 +42,17 @@ SHAPES = (IN_STEP, BACKLOG)
 SEND = "send"
 RECEIVE = "receive, complete"
 SLOWEST = 100
-"""Messages a second. A work that is slower has lost some of them."""
+"""The lowest possible speed in messages a second. A slower work has lost messages."""
 
 
 class Batches(Protocol):
     """A queue that takes and gives many messages at once."""
 
     async def send_all(self, count: int) -> None:
-        """Send messages with the fewest calls that there are, and wait until all are stored."""
+        """Send messages with the fewest possible calls, and wait until all are stored."""
 
     async def settle_all(self, count: int) -> None:
-        """Receive this number of messages and complete all of them, with the fewest calls that there are."""
+        """Receive this number of messages and complete all of them, with the fewest possible calls."""
 
 
 class Queue(Batches, Protocol):
@@ -109,7 +109,7 @@ class Handlers:
 
 
 def with_tasks(queue: Queue, shape: str) -> Mapping[str, Step]:
-    """A task for each send, a hundred at most; and a task for each message, a hundred at most, which completes it.
+    """A way with a task for each send, and a task for each message that completes it; at most a hundred of each.
 
     In step, the consumer is open all the time. With a backlog, it is opened when all messages are sent.
     """
@@ -148,12 +148,12 @@ def with_tasks(queue: Queue, shape: str) -> Mapping[str, Step]:
 
 
 def by_callers(queue: Queue, shape: str) -> Mapping[str, Step]:
-    """A hundred endless callers, each with one send after the other; messages received and handled by hundreds."""
+    """A way with a hundred endless callers, each with one send after the other. Messages are handled by hundreds."""
     return _shaped(shape, sent_by_callers(queue.send), handled_in_groups(queue.receive, queue.complete))
 
 
 def by_batches(queue: Batches, shape: str) -> Mapping[str, Step]:
-    """A hundred messages with each call."""
+    """A way with a hundred messages in each call."""
 
     async def send(messages: int) -> None:
         for count in batches(messages):

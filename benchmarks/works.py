@@ -1,6 +1,4 @@
-"""Pieces of work that are measured side by side: in turns, step by step, with the processor time of both sides; and
-single trips, one after the other.
-"""
+"""Pieces of work that are measured in turns, step by step, with the processor time of both sides; and single trips."""
 
 from __future__ import annotations
 
@@ -51,39 +49,39 @@ __all__ = [
 T = TypeVar("T")
 
 AT_ONCE = 100
-"""How many messages make a batch; and how many sends, or handlers, are under way at the same time."""
+"""The number of messages in a batch, and of sends or handlers that are under way at the same time."""
 PATIENCE = 10.0
-"""A message that has not come after so many seconds is lost, and the run with it."""
+"""A message that has not come after this many seconds is lost, and the run fails."""
 PAUSE = 0.001
-"""Before each single trip: enough for the receiver to wait again. Much longer, and what is measured is how long
-the machine takes to wake up: the bare command beside it shows that.
+"""The seconds before each single trip: enough for the receiver to wait again. After a much longer pause the trip would
+measure how long the machine takes to wake up, as the bare command beside it shows.
 """
 ALL = ""
 """A piece of work with all its steps."""
 CONFIG = {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": "0"}
-"""Of the servers. Their files are not rewritten meanwhile: that would fall on whoever is measured then."""
+"""The configuration of the servers. A rewriting of their files during the run would be counted for one competitor."""
 
 Step = Callable[[int], Awaitable[None]]
-"""Does something with so many messages."""
+"""A function that does a step with a number of messages."""
 Make = Callable[[], ServiceBusMessage]
-"""Makes a message to be sent."""
+"""A function that makes a message to send."""
 ProcessorTime = Callable[[], Awaitable[float]]
-"""Tells the seconds of processor time that servers have used."""
+"""A function that returns the seconds of processor time that servers have used."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to be measured: the steps that messages go through, all of them one step after the other."""
+    """A piece of work to measure. All messages go through its steps, one step after the other."""
 
     name: str
     steps: Mapping[str, Step]
     server: ProcessorTime
-    """Of the servers that work for it."""
+    """The processor time of the servers that work for it."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a number of messages took, in seconds."""
+    """The seconds that a number of messages took."""
 
     wall: float
     client: float
@@ -97,7 +95,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Medians:
-    """What one message takes, by the medians of all rounds."""
+    """The cost of one message, from the medians of all rounds."""
 
     per_second: float
     client: float
@@ -108,18 +106,18 @@ class Medians:
 
 @dataclass(frozen=True)
 class Idle:
-    """A trip when there is nothing else to do, in ms."""
+    """The time of a trip without other work, in ms."""
 
     median: float
     slow: float
-    """One in a hundred takes longer."""
+    """The time that one trip in a hundred exceeds."""
 
 
-# -- what is done with messages ----------------------------------------------------------------------------------------
+# -- steps with messages -----------------------------------------------------------------------------------------------
 
 
 def in_batches(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make) -> Step:
-    """Send a list, receive as many at once, and complete all of them."""
+    """Send a list, receive as many messages at once, and complete all of them."""
 
     async def run(messages: int) -> None:
         for count in batches(messages):
@@ -130,7 +128,7 @@ def in_batches(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Mak
 
 
 def each_by_itself(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make) -> Mapping[str, Step]:
-    """Each send awaited; then each message handled and completed by itself."""
+    """Await each send; then handle and complete each message by itself."""
     size = len(make().body)
 
     async def handle(message: ServiceBusReceivedMessage) -> None:
@@ -174,13 +172,13 @@ def handled_in_groups(
 
 
 def batches(messages: int) -> list[int]:
-    """How many messages go into each batch."""
+    """Return the number of messages in each batch."""
     rest = messages % AT_ONCE
     return [AT_ONCE] * (messages // AT_ONCE) + ([rest] if rest else [])
 
 
 async def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """So many messages, however they come."""
+    """Receive this number of messages with as many calls as it takes."""
     messages = await receiver.receive_messages(count, PATIENCE)
     while len(messages) < count:
         more = await receiver.receive_messages(count - len(messages), PATIENCE)
@@ -203,7 +201,7 @@ def used_by(*servers: Redis) -> ProcessorTime:
 
 
 async def measure(step: Step, messages: int, server: ProcessorTime) -> Cost:
-    """What one step takes."""
+    """Return the cost of one step."""
     before = await server()
     wall, client = time.perf_counter(), time.process_time()
     await step(messages)
@@ -212,7 +210,7 @@ async def measure(step: Step, messages: int, server: ProcessorTime) -> Cost:
 
 
 async def alternate(works: Sequence[Work], messages: int, rounds: int) -> dict[str, dict[str, Medians]]:
-    """Do each work once a round, after a shorter round that does not count; the medians, of each step and of all."""
+    """Do each work once a round, after a shorter round that does not count. Return the medians of all steps."""
     costs: dict[str, dict[str, list[Cost]]] = {work.name: {} for work in works}
     for number in range(rounds + 1):
         count = messages if number else max(1, messages // 10)
@@ -226,7 +224,7 @@ async def alternate(works: Sequence[Work], messages: int, rounds: int) -> dict[s
 
 
 def medians(costs: Sequence[Cost], messages: int) -> Medians:
-    """What a message takes, by what so many took in each round."""
+    """Return the cost of a message from the cost of a number of messages in each round."""
     return Medians(
         statistics.median(messages / cost.wall for cost in costs),
         statistics.median(cost.client / messages * 1e6 for cost in costs),
@@ -235,8 +233,9 @@ def medians(costs: Sequence[Cost], messages: int) -> Medians:
 
 
 async def measure_idle(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make, trips: int) -> Idle:
-    """From sending to the start of the handler: the next message is sent when the one before was handled and the
-    receiver waits again.
+    """Measure from sending to the start of the handler.
+
+    The next message is sent when the one before was handled and the receiver waits again.
     """
     starts: asyncio.Queue[float] = asyncio.Queue()
 
@@ -261,12 +260,12 @@ async def measure_idle(sender: ServiceBusSender, receiver: ServiceBusReceiver, m
 
 
 async def repeat(trip: Callable[[], Awaitable[float]], trips: int) -> Idle:
-    """One trip after the other, with a pause before each; the first few do not count."""
+    """Make one trip after the other, with a pause before each. The first few do not count."""
     return spread(await times_of(trip, trips))
 
 
 async def times_of(trip: Callable[[], Awaitable[float]], trips: int, pause: float = PAUSE) -> list[float]:
-    """The time of each trip in ms: one after the other, with a pause before each; the first few do not count."""
+    """Return the times of trips in ms, one after the other, with a pause before each. The first few do not count."""
     taken: list[float] = []
     for _ in range(trips + 10):
         await asyncio.sleep(pause)
@@ -275,7 +274,7 @@ async def times_of(trip: Callable[[], Awaitable[float]], trips: int, pause: floa
 
 
 def spread(taken: Sequence[float]) -> Idle:
-    """What is usual, and what is slow, of times in ms."""
+    """Return the median and the slow end of times in ms."""
     ordered = sorted(taken)
     return Idle(statistics.median(ordered), ordered[math.ceil(0.99 * len(ordered)) - 1])
 
@@ -284,12 +283,12 @@ def spread(taken: Sequence[float]) -> Idle:
 
 
 def figures(measured: Medians) -> str:
-    """Speed, and processor time on both sides, in columns."""
+    """Return the speed, and the processor time on both sides, in columns."""
     return f"{measured.per_second:>10,.0f}{measured.client:>10.1f} µs{measured.server:>10.1f} µs"
 
 
 def tell_idle(idle: Idle) -> str:
-    """What trips took."""
+    """Return the times of trips as text."""
     return f"p50 {idle.median:.2f} ms   p99 {idle.slow:.2f} ms"
 
 

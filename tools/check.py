@@ -1,4 +1,4 @@
-"""All checks that need no server, one after the other: every one runs, and one that fails fails the whole."""
+"""Run all checks that need no server, one after the other. All of them run; if one fails, the whole fails."""
 
 from __future__ import annotations
 

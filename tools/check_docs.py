@@ -1,6 +1,6 @@
-"""Holds the documents to what is there: their links, their Python, the make targets they name, and the version.
+"""Check the documents against the repository: their links, their Python, the make targets they name, and the version.
 
-Each check yields problems as lines of text; none means that all is well.
+Each check yields problems as lines of text. No line means no problem.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ VERSION = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?", re.MULTILINE)
 
 
 def prose(text: str) -> str:
-    """The text without its code, where brackets mean something else."""
+    """Return the text without its code, in which brackets mean something else."""
     return CODE_SPAN.sub("", FENCE.sub("", text))
 
 
 def anchors(text: str) -> set[str]:
-    """The names under which the headings of a document can be linked to."""
+    """Return the names by which links can reach the headings of a document."""
     found: set[str] = set()
     for heading in HEADING.finditer(FENCE.sub("", text)):
         words = re.sub(r"[^\w\- ]", "", heading["title"].lower())
@@ -79,7 +79,7 @@ def check_leftovers(text: str) -> Iterator[str]:
 
 
 def check_version(changelog: str, version: str) -> Iterator[str]:
-    """The newest entry is the version that the code says it is, or Unreleased."""
+    """Check that the newest entry of the changelog has the version of the code, or is Unreleased."""
     top = VERSION.search(changelog)
     if top is None:
         yield "it has no entry (## [version] - date)"
@@ -93,7 +93,7 @@ def code_version() -> str:
 
 
 def problems() -> Iterator[str]:
-    """Everything that is wrong with the documents of this repository."""
+    """Yield all problems of the documents of this repository."""
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for document in files(".md"):
         text = document.read_text("utf-8")

@@ -36,12 +36,12 @@ _BRITISH_TOO = {
     "story",
     "writable",
 }
-"""Words of the American dictionary that British programmers use as well."""
+"""Words in the American dictionary that British programmers use as well."""
 
 _WORD = re.compile(r"\w+")
 _PYTHON_CODE = re.compile(r"(?::\w+)*:?`+[^`]+`+")
 _LUA_COMMENT = re.compile(r"^.*?(?:--|$)", re.MULTILINE)
-"""The part of each line of Lua that is no comment."""
+"""The part of each line of Lua that is not a comment."""
 
 
 def _british_words() -> dict[str, str]:
@@ -103,7 +103,7 @@ def misspellings(paths: Sequence[Path]) -> list[str]:
 
 
 def problems() -> Iterator[str]:
-    """Name everything that is misspelt in this repository."""
+    """Name all misspelt words in this repository."""
     yield from misspellings(files(".md", ".py", ".lua", ".toml", ".txt", "Makefile"))
     for path in files(".md", ".py", ".lua"):
         for found in american_spellings(prose(path.read_text("utf-8"), path.suffix)):

@@ -1,7 +1,7 @@
-"""Builds the sdist, and from it the wheel, into dist/, and tries them as a user would. Uploads nothing.
+"""Build the sdist, and from it the wheel, into dist/, and try them as a user would. This uploads nothing.
 
-What it tries: the metadata; the version against the changelog; installing the wheel, with what it depends on, into an
-empty environment; importing there what is public.
+It checks the metadata, and the version against the changelog. It installs the wheel with its dependencies into an empty
+environment, and imports the public packages there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> int:
         print(f"CHANGELOG.md: {problem}", file=sys.stderr)
         return 1
     if re.search(rf"^## \[{re.escape(version)}\] - Unreleased", changelog, re.MULTILINE):
-        print(f"CHANGELOG.md: {version} carries no date yet, so this is a trial of the release")
+        print(f"CHANGELOG.md: {version} has no date yet, so this is a trial of the release")
 
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Where this repository is, and which files are its own."""
+"""The folder of this repository, and its files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MADE = {"__pycache__", "build", "dist", "htmlcov"}
 
 
 def files(*suffixes: str) -> list[Path]:
-    """The repository's files, tracked or about to be; links are left out. With suffixes, only the files that end so."""
+    """Return the repository's files, tracked or about to be, without links. With suffixes, only files that end so."""
     return sorted(path for path in candidates() if path.is_file() and path.name.endswith(suffixes or ("",)))
 
 
 def candidates() -> Iterator[Path]:
-    """What git lists; outside a clone, as in an unpacked sdist, all that was not made by a build."""
+    """Return the files that git lists; outside a clone, as in an unpacked sdist, all files that no build has made."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git is where PATH says
         cwd=ROOT,

@@ -1,12 +1,11 @@
-"""Runs the Python of a document as a reader does who types it: block after block, in one session.
+"""Run the Python of a document as a reader who types it does: block after block, in one session.
 
-``python -m tools.run_page docs/queues.md [CONNECTION_STRING]``. With a connection string, that takes the place of every
-``memory://NAME`` of the page: it is the one thing that is not as it is written. A page with tests is one test file,
-which pytest runs. ``await`` outside of a function is an error, unless the page says that it is for
-``python -m asyncio``. What cannot be run has a reason in the line before it, which the reader does not see:
-``<!-- not run: REASON -->``.
+``python -m tools.run_page docs/queues.md [CONNECTION_STRING]``. A connection string replaces every ``memory://NAME`` of
+the page, and nothing else is changed. A page with tests is one test file, which pytest runs. ``await`` outside of a
+function is an error, unless the page says that it is for ``python -m asyncio``. A block that cannot be run has a reason
+in the line before it, which the reader does not see: ``<!-- not run: REASON -->``.
 
-Line numbers in tracebacks are those of the page. It exits with 0 if every block ran.
+Line numbers in tracebacks are those of the page. The program exits with 0 if every block ran.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ SESSION = "python -m asyncio"
 
 
 class Block(NamedTuple):
-    """Some Python in a document."""
+    """A block of Python in a document."""
 
     code: str
     line: int
     """The line of the page on which the code begins."""
     not_run: str | None
-    """Why it is not run; ``None`` if it is."""
+    """The reason why it is not run; ``None`` if it is run."""
 
 
 def python_blocks(text: str) -> list[Block]:
-    """The Python in a document, in its order."""
+    """Return the blocks of Python in a document, in their order."""
     found: list[Block] = []
     for fence in FENCE.finditer(text):
         if fence["language"] in {"python", "py"}:
@@ -54,7 +53,7 @@ def python_blocks(text: str) -> list[Block]:
 
 
 def is_tests(blocks: list[Block]) -> bool:
-    """Whether a page is about tests: one of its functions is one."""
+    """Whether a page is about tests: at least one of its functions is a test."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return any(
         isinstance(node, functions) and node.name.startswith("test_")
@@ -64,7 +63,7 @@ def is_tests(blocks: list[Block]) -> bool:
 
 
 def run_page(page: Path, url: str | None) -> int:
-    """Run the blocks of a page in the folder in which we are, and return the exit code. Raises what a block raises."""
+    """Run the blocks of a page in the current folder, and return the exit code. Raises the errors of the blocks."""
     text = page.read_text("utf-8")
     blocks = [block for block in python_blocks(text) if block.not_run is None]
     if url is not None:
@@ -81,7 +80,7 @@ def run_page(page: Path, url: str | None) -> int:
 
 
 def _placed(block: Block) -> str:
-    """The code on the lines that it has in the page."""
+    """Return the code on the lines that it has in the page."""
     return "\n" * (block.line - 1) + block.code
 
 

@@ -262,7 +262,7 @@ class MessageSizeExceededError(ServiceBusError, ValueError):
 
 
 class MessageLockLostError(ServiceBusError):
-    """The lock on the message has ended, or is another receiver's. That receiver may have the message by now."""
+    """The lock on the message has ended, or is not valid. Another receiver may have the message by now."""
 
     code = "MessageLockLost"
 
@@ -356,7 +356,7 @@ class AutoLockRenewTimeout(ServiceBusError):  # noqa: N818  # Azure's name
 
 
 ResourceNotFoundError = MessagingEntityNotFoundError
-"""The name under which Azure's administration client raises it."""
+"""The name that Azure's administration client has for this error."""
 
 ResourceExistsError = MessagingEntityAlreadyExistsError
-"""The name under which Azure's administration client raises it."""
+"""The name that Azure's administration client has for this error."""

@@ -76,11 +76,11 @@ class ServiceBusClient(Handlers):
 
     If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
 
-    With ``maintenance`` the client offers to do the background work that one client does for all, beside its own work.
-    It hands messages that were scheduled on a topic to the topic's subscriptions when their time has come. It also
-    visits queues and subscriptions when something is due in them and no client calls: it activates scheduled messages,
-    ends locks, and moves expired messages to the dead-letter queue. One of the clients that offer does it at a time.
-    If no client offers, messages scheduled on topics wait. The next call to a queue or subscription does the rest.
+    With ``maintenance`` the client offers to do background work for all clients. One of the clients that offer does it
+    at a time. It hands messages that were scheduled on a topic to the topic's subscriptions when their time has come.
+    It also visits queues and subscriptions when something is due in them and no client calls: it activates scheduled
+    messages, ends locks, and moves expired messages to the dead-letter queue. If no client offers, messages scheduled
+    on topics wait, and the next call to a queue or subscription does the rest.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ServiceBusClient(Handlers):
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
-        """Make a client, as the constructor does, under Azure's name."""
+        """Make a client from a connection string. This is Azure's name for the constructor."""
         return cls(conn_str, **kwargs)
 
     @classmethod
@@ -381,7 +381,7 @@ class ServiceBusClient(Handlers):
         return QUEUES.described(record, reachable=True)
 
     async def close(self) -> None:
-        """Close all senders and receivers, each in its way, and then the connection.
+        """Close all senders and receivers as their ``close`` does, and then the connection.
 
         If the closing is interrupted, calls that are under way end with an error that says what is known of them.
         """

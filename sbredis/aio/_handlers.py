@@ -1,4 +1,4 @@
-"""Make senders and receivers: by the path of an entity, and the steps that all such functions share."""
+"""Make senders and receivers: the shared steps, and the functions that take the path of an entity."""
 
 from __future__ import annotations
 

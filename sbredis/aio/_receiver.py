@@ -142,7 +142,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive up to ``max_message_count`` messages. Waits for the first; for more only while they come soon.
+        """Receive up to ``max_message_count`` messages. Waits for the first, and then only while more keep coming.
 
         Returns an empty list if none came within ``max_wait_time`` seconds: the value of this call, or else of the
         receiver, or else 60. With 0 it returns the messages that are there now. With ``gather=False`` it returns as
@@ -162,7 +162,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
-        """Return the next message. Waits until one comes; a ``max_wait_time`` of the receiver ends the iteration."""
+        """Return the next message. Waits until one comes; the receiver's ``max_wait_time`` ends the iteration."""
         inbox = self._inbox
         if inbox is not None and len(inbox.buffer) and self._only_hands_over and not inbox.entity.gone:
             message = inbox.next_kept()
@@ -213,8 +213,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Receive deferred messages by their sequence numbers. They are locked or deleted like any others.
 
         Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them does not exist, and then returns none.
-        A message whose time to live is over does not exist: it expires when it is requested. Many large messages take
-        several calls.
+        An expired message counts as missing: it expires when it is requested. Many large messages take several calls.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -344,7 +343,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return await self._found(deadline)
 
     async def _found(self, deadline: float) -> Entity:
-        """Return the entity, which keeps messages. Accepts no session."""
+        """Return the entity. Raises if it keeps no messages. Accepts no session."""
         entity = await Settler._ready(self, deadline)
         require_messages(entity.record)
         return entity

@@ -86,7 +86,7 @@ class AutoLockRenewer:
         self._renewals.add(renewable, lease.until, asked, report_of(receiver), on_failure)
 
     async def close(self) -> None:
-        """Stop renewing. Locks last as long as they were renewed last; no callback is called for the end of renewals.
+        """Stop renewing. Each lock lasts until its current end. The failure callbacks are not called for this.
 
         Does not wait for renewals that are under way. Waits at most five seconds for callbacks that are running, and
         then cancels them.

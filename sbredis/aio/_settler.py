@@ -215,7 +215,7 @@ class ServiceBusSettler:
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if given.name.startswith("d") else None
         if sub_queue is not self._sub_queue:
             raise ValueError(
-                f"The handle is not one of a message of {self.entity_path!r}: it is of "
+                f"The handle does not belong to a message of {self.entity_path!r}: it belongs to "
                 + ("a dead letter." if sub_queue else "a message that is no dead letter.")
             )
         return given
@@ -297,8 +297,8 @@ class ServiceBusSettler:
                 await entity.reload(seen, deadline)
         if entity.record.incarnation != given.incarnation or given.partition not in entity.numbers:
             raise ValueError(
-                f"The handle is not one of {entity.name!r}: it was made for another entity, or for one of this name "
-                "that was deleted since."
+                f"The handle does not belong to {entity.name!r}: it was made for another entity, or for one of this "
+                "name that was deleted since."
             )
         return entity.partition_client(given.partition)
 

@@ -56,7 +56,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     _record: Record
 
     auto_renew_error: Exception | None
-    """Why the lock could not be renewed automatically; ``None`` if it was renewed without an error."""
+    """Why the lock could not be renewed automatically; ``None`` if there was no error."""
 
     def __init__(self, *_: Never, **__: Never) -> NoReturn:
         raise TypeError(

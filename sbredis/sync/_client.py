@@ -294,7 +294,7 @@ class ServiceBusClient(Handlers):
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
     def close(self) -> None:
-        """Close all senders and receivers, each in its way, then the connection, and end the background thread."""
+        """Close all senders and receivers as their ``close`` does; then the connection and the background thread."""
         self._portal.close()
 
 

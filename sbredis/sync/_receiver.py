@@ -84,7 +84,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self
 
     def __next__(self) -> ServiceBusReceivedMessage:
-        """Return the next message. Waits until one comes; a ``max_wait_time`` of the receiver ends the iteration."""
+        """Return the next message. Waits until one comes; the receiver's ``max_wait_time`` ends the iteration."""
         for message in self._portal.call_undoable(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
             return message
         raise StopIteration

@@ -103,7 +103,7 @@ class AutoLockRenewer:
         portal.run(self._renewer_in(portal).register, receiver._aio, inner, max_lock_renewal_duration, callback)
 
     def close(self, wait: bool = True) -> None:
-        """Stop renewing. Locks last as long as they were renewed last; no callback is called for the end of renewals.
+        """Stop renewing. Each lock lasts until its current end. The failure callbacks are not called for this.
 
         Does not wait for renewals that are under way. Waits for callbacks that are running: up to five seconds in the
         loop of each client, and five more for all threads. It does not wait if ``wait`` is false, or if a callback

@@ -47,7 +47,7 @@ class ServiceBusSession:
 
     @property
     def auto_renew_error(self) -> Exception | None:
-        """Why the lock could not be renewed automatically; ``None`` if it was renewed without an error."""
+        """Why the lock could not be renewed automatically; ``None`` if there was no error."""
         return self._aio.auto_renew_error
 
     def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
@@ -73,7 +73,7 @@ class ServiceBusSession:
         return self._portal.call(self._aio.wait_lock_lost, timeout=timeout)
 
 
-# Weak references on both sides: a façade holds its portal, so the objects that the portal closes must not hold it.
+# Weak references on both sides: a façade holds its portal, so the objects that it closes must not hold the façade.
 _facades: weakref.WeakKeyDictionary[aio.ServiceBusSession, weakref.ref[ServiceBusSession]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 

@@ -28,7 +28,7 @@ class _End(NamedTuple):
 
 
 class _Channel(AsyncIterator[Any]):
-    """A queue from a thread to the loop. Items that the loop has not seen yet wake it only once."""
+    """A queue from a thread to the loop. The loop is woken once for all items that it has not seen yet."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post
@@ -166,7 +166,7 @@ class SendStream(Iterator[SendResult]):
 
     async def _start(self) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_collect(self._stream, self._results))
-        await asyncio.sleep(0)  # let the task start, so that it certainly puts an end
+        await asyncio.sleep(0)  # let the task start: only then does it put an end
         return task
 
     async def _stop(self, task: asyncio.Task[None], *, waits: bool) -> None:

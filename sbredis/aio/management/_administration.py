@@ -78,7 +78,7 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
-        """Make a client under Azure's name for this. All further arguments are passed to the constructor."""
+        """Make a client from a connection string. Azure's name for the constructor, which gets all arguments."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
 
     async def __aenter__(self) -> Self:

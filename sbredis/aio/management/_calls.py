@@ -27,7 +27,7 @@ PAGE = 100
 """The number of items on a page of a list."""
 
 Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
-"""Reads up to a number of records that come after a name, within a number of seconds."""
+"""Reads a limited number of records whose names come after a name, within a limited number of seconds."""
 
 
 class Calls:

@@ -99,8 +99,8 @@ class RuleAdministration(Calls):
 
         ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. Anything
         that it does not contain stays as it is; an explicit action of ``None`` removes the action. If several clients
-        change a rule at once, the last one wins for what it gives. Raises the errors of :meth:`create_rule` for filters
-        and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
+        change a rule at once, the last one wins for the parts that it gives. Raises the errors of :meth:`create_rule`
+        for filters and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         given = given_in("update_rule", RuleProperties, rule, kwargs)
         path = _path(topic_name, subscription_name, given.name)

@@ -239,7 +239,7 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
 
 
 def tidy(content: Content) -> None:
-    """Apply annotations that were set one by one, as when they are all set together."""
+    """Apply annotations that were set one by one, exactly as if they had been set together."""
     for section in (_ANNOTATIONS, _DELIVERY_ANNOTATIONS, _FOOTER):
         values = entries(content, section)
         if any(type(name) is not str for name in values):

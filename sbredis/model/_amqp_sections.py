@@ -24,7 +24,7 @@ _MOST = (1 << 64) - 1
 
 
 def entries(content: Content, section: str) -> dict[str, Value]:
-    """Return a section as it is, or a new empty dictionary if there is none."""
+    """Return a section as it is, or a new empty dictionary, which is not kept, if there is none."""
     found = None if content.annotations is None else content.annotations.get(section)
     return found if isinstance(found, dict) else {}
 
@@ -193,7 +193,7 @@ def as_text(value: object, name: str) -> object:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"{name} is text, and these bytes are none in UTF-8") from None
+        raise ValueError(f"{name} must be text, but these bytes are not valid UTF-8") from None
 
 
 class AmqpMessageHeader(_Section):

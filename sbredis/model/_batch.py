@@ -143,7 +143,7 @@ def _no_room(message: int, batch: int, most: int) -> str:
     if message > most:
         return (
             f"The message has {message} bytes, properties included, and does not fit into any batch of this size: it "
-            f"takes {most} bytes. Make the message smaller, or the batch larger, as far as the entity takes it."
+            f"takes {most} bytes. Make the message smaller, or make the batch larger if the entity permits that."
         )
     return (
         f"The message of {message} bytes does not fit into the batch, which has {batch} of {most} bytes. Send the "

@@ -1,4 +1,4 @@
-"""What a client knows about a message that it delivered: its lock, and how it was received.
+"""What a client knows about a message that it received: its lock, and how it was received.
 
 An application sees a :class:`~sbredis.ServiceBusReceivedMessage`. The code that receives, settles and renews works with
 the message's :class:`Hold`. A message refers to its hold, but a hold never to its message. So both are freed at once

@@ -286,7 +286,7 @@ class ServiceBusMessage:
 
     @property
     def time_to_live(self) -> timedelta | None:
-        """How long the message lives after it is enqueued, in whole ms; ``None`` for the longest time of the entity.
+        """How long the message lives after it is enqueued, in whole ms; ``None`` for the limit of the entity.
 
         A time that is longer than the broker can count, such as ``timedelta.max``, is kept as ``None``.
         """

@@ -50,27 +50,29 @@ DEFAULT_RULE = "$Default"
 """The rule of a new subscription; it matches every message."""
 
 
-class _Said:
+class _Comparable:
     """A filter or an action. It is equal to another one with the same fields, and its fields can be assigned."""
 
     __slots__ = ()
 
-    def _says(self) -> Mapping[str, object]:
+    def _parts(self) -> Mapping[str, object]:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         return (
-            self._says() == other._says() if isinstance(other, _Said) and type(other) is type(self) else NotImplemented
+            self._parts() == other._parts()
+            if isinstance(other, _Comparable) and type(other) is type(self)
+            else NotImplemented
         )
 
     __hash__ = None  # type: ignore[assignment]  # it is mutable
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self._says().items() if value is not None)
-        return f"{type(self).__name__}({said})"
+        parts = ", ".join(f"{name}={value!r}" for name, value in self._parts().items() if value is not None)
+        return f"{type(self).__name__}({parts})"
 
 
-class _Sql(_Said):
+class _Sql(_Comparable):
     """A text in the language of rules, and the values of its ``@parameters``."""
 
     __slots__ = ("parameters", "sql_expression")
@@ -81,7 +83,7 @@ class _Sql(_Said):
         self.parameters = parameters
         """The values of its parameters, by their names with the ``@``."""
 
-    def _says(self) -> Mapping[str, object]:
+    def _parts(self) -> Mapping[str, object]:
         return {"sql_expression": self.sql_expression, "parameters": self.parameters or None}
 
 
@@ -121,7 +123,7 @@ class FalseRuleFilter(SqlRuleFilter):
         return f"{type(self).__name__}()"
 
 
-class CorrelationRuleFilter(_Said):
+class CorrelationRuleFilter(_Comparable):
     """Matches messages whose properties are equal to all that are given here. The case of letters matters.
 
     ``label`` is the ``subject`` of messages; ``properties`` are application properties.
@@ -162,7 +164,7 @@ class CorrelationRuleFilter(_Said):
         self.content_type = content_type
         self.properties = properties
 
-    def _says(self) -> Mapping[str, object]:
+    def _parts(self) -> Mapping[str, object]:
         said = {name: getattr(self, name) for name in self._COMPARED}
         return {**said, "properties": self.properties or None}
 
@@ -210,14 +212,14 @@ class _Moment(Field[datetime | None, datetime]):
         return given
 
 
-class _Unsaid:
+class _LeftOut:
     """The default of an argument for which ``None`` has a meaning."""
 
     def __repr__(self) -> str:
         return "<left out>"
 
 
-_UNSAID: Any = _Unsaid()
+_LEFT_OUT: Any = _LeftOut()
 
 
 @public
@@ -240,15 +242,15 @@ class RuleProperties(Described):
         self,
         name: str,
         *,
-        filter: RuleFilter | None = _UNSAID,  # noqa: A002 -- Azure's name
-        action: SqlRuleAction | None = _UNSAID,
+        filter: RuleFilter | None = _LEFT_OUT,  # noqa: A002 -- Azure's name
+        action: SqlRuleAction | None = _LEFT_OUT,
         created_at_utc: datetime | None = None,
     ) -> None:
         """An update keeps a value that is left out; ``None`` means a filter that matches all, and no action."""
         super().__init__(name, {"created_at_utc": created_at_utc})
-        if filter is not _UNSAID:
+        if filter is not _LEFT_OUT:
             self["filter"] = filter
-        if action is not _UNSAID:
+        if action is not _LEFT_OUT:
             self["action"] = action
 
     def update(self, *given: Any, **named: Unpack[RuleOptions]) -> None:
@@ -265,7 +267,7 @@ class RuleOptions(TypedDict, total=False):
 
 def rule_created(given: RuleProperties) -> Rule:
     """Make a new rule. Raises for a filter or an action that is not valid."""
-    rule = Rule(given.name, _filter_meant(given.filter), _action_meant(given.action))
+    rule = Rule(given.name, _to_filter(given.filter), _to_action(given.action))
     check_filter(rule.filter)
     if rule.action is not None:
         check_action(rule.action)
@@ -286,14 +288,14 @@ def rule_shown(rule: Rule, created_at_utc: datetime | None = None) -> RuleProper
     action = None
     if rule.action is not None:
         action = SqlRuleAction(rule.action.text, dict(cast("Mapping[str, RuleValue]", rule.action.parameters)))
-    values = {"filter": _filter_shown(rule.filter), "action": action, "created_at_utc": created_at_utc}
+    values = {"filter": _from_filter(rule.filter), "action": action, "created_at_utc": created_at_utc}
     return RuleProperties.shown(rule.name, values)
 
 
 # -- conversion to and from the language of rules ----------------------------------------------------------------------
 
 
-def _filter_meant(given: RuleFilter) -> Filter:
+def _to_filter(given: RuleFilter) -> Filter:
     if isinstance(given, CorrelationRuleFilter):
         return CorrelationFilter(
             correlation_id=given.correlation_id,
@@ -320,11 +322,11 @@ def _filter_meant(given: RuleFilter) -> Filter:
     )  # a value that is not text is refused when the rule is checked
 
 
-def _action_meant(given: SqlRuleAction | None) -> SqlAction | None:
+def _to_action(given: SqlRuleAction | None) -> SqlAction | None:
     return None if given is None else SqlAction(cast("str", given.sql_expression), given.parameters or {})
 
 
-def _filter_shown(kept: Filter) -> RuleFilter:
+def _from_filter(kept: Filter) -> RuleFilter:
     if isinstance(kept, CorrelationFilter):
         return CorrelationRuleFilter(
             correlation_id=kept.correlation_id,

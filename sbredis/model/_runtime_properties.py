@@ -44,7 +44,7 @@ class QueueRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    """True if more messages had become due than could be counted, and the client lacked the right or the time to
     process them. An addition of sbredis.
     """
 
@@ -76,7 +76,7 @@ class TopicRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    """True if more messages had become due than could be counted, and the client lacked the right or the time to
     process them. An addition of sbredis.
     """
 
@@ -110,7 +110,7 @@ class SubscriptionRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    """True if more messages had become due than could be counted, and the client lacked the right or the time to
     process them. An addition of sbredis.
     """
 

@@ -44,7 +44,7 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
     _check(kind, given)
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
     if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
-        raise ValueError(f"a partitioned {kind.kind.lower()} lives beside every other entity: leave out colocate_with")
+        raise ValueError(f"a partitioned {kind.kind.lower()} is in all partitions already: leave out colocate_with")
     return _kept(kind, values, kind.fields(), StoredEntity(settings=settings, properties={}))
 
 

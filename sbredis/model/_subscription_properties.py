@@ -61,6 +61,6 @@ class NewSubscriptionOptions(SubscriptionOptions, total=False):
 
 
 class QueueOrSubscriptionOptions(QueueOptions, OnlySubscriptionOptions, total=False):
-    """The properties with which a missing queue or subscription is created. The wrong kind's are refused then."""
+    """The properties with which a missing queue or subscription is created. Those of the other kind are refused."""
 
     rules: Sequence[RuleProperties] | None

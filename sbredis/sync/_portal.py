@@ -181,10 +181,10 @@ class _Worker(threading.Thread):
 class Portal:
     """Runs calls from any thread in the event loop of one client.
 
-    Every object of the client that a user can hold also holds the portal. If the last reference is
-    dropped before the portal is closed, the client is closed then, with a :class:`ResourceWarning`. A portal belongs to the process that first
-    calls through it. The parts of a client are numbered so that no call runs twice, and two processes must not continue
-    from the same number. Before the first call the process may fork; then each process has a portal of its own.
+    Every object of the client that a user can hold also holds the portal. If the last reference is dropped before the
+    portal is closed, the client is closed then, with a :class:`ResourceWarning`. A portal belongs to the process that
+    first calls through it. The parts of a client are numbered so that no call runs twice, and two processes must not
+    continue from the same number. Before the first call the process may fork; then each process has its own portal.
     """
 
     def __init__(self, name: str, close: _Close) -> None:

@@ -161,7 +161,7 @@ class Bus:
         topic_name: str,
         subscription_name: str,
         rule_name: str,
-        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name, and what it does not change
+        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name; the default is never changed
         action: SqlRuleAction | str | None = None,
     ) -> RuleProperties:
         """Create a rule. An SQL filter and an action may be given as text.

@@ -31,7 +31,7 @@ class MovableClock(Clock):
 
     @property
     def nanoseconds(self) -> int:
-        """Return the time in ns since 1970."""
+        """The time in ns since 1970."""
         return time.monotonic_ns() + self._ahead
 
     def now(self) -> float:

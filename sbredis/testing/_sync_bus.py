@@ -107,7 +107,7 @@ class SyncBus:
         topic_name: str,
         subscription_name: str,
         rule_name: str,
-        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name, and what it does not change
+        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name; the default is never changed
         action: SqlRuleAction | str | None = None,
     ) -> RuleProperties:
         """As :meth:`Bus.create_rule`."""

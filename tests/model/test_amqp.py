@@ -157,7 +157,7 @@ def test_ids_may_have_every_type_of_amqp() -> None:
 
 @pytest.mark.parametrize("name", ["subject", "to", "group_id", "reply_to_group_id", "content_type"])
 def test_text_in_bytes_that_are_none_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name} is text, and these bytes are none in UTF-8$"):
+    with pytest.raises(ValueError, match=f"^{name} must be text, but these bytes are not valid UTF-8$"):
         AmqpMessageProperties(**{name: b"\xff"})  # type: ignore[arg-type]
 
 

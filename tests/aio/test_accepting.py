@@ -606,7 +606,7 @@ async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, 
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_client_forgets_a_receiver_whose_close_was_cancelled(url: str, partitioned: bool, name: Any) -> None:
+async def test_a_client_forgets_a_receiver_after_a_cancelled_close(url: str, partitioned: bool, name: Any) -> None:
     """A cancelled scope around accept_next_session also cancels the close inside it."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")

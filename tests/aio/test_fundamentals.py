@@ -1,8 +1,8 @@
-"""What the client does, told from the beginning: each test is one thing that its users may rely on.
+"""The promises of the client from the beginning: each test shows one thing that users may rely on.
 
-It goes from the first message to sessions and topics, and every test runs on every target. The other files of this
-folder have the details: sending (test_sending.py), receiving (test_receiving.py), settling (test_settling.py), sessions
-(test_sessions.py, test_accepting.py), topics (test_topics.py), and so on.
+The tests lead from the first message to sessions and topics, and every test runs on every target. The other files of
+this folder test the details: sending (test_sending.py), receiving (test_receiving.py), settling (test_settling.py),
+sessions (test_sessions.py, test_accepting.py), topics (test_topics.py), and so on.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ pytestmark = [
 ]
 
 LONG = 20
-"""How many seconds a receiver waits for a message that is sure to come."""
+"""The seconds that a receiver waits for a message that must arrive."""
 
 
 @pytest.fixture
 def clock() -> HandClock:
-    """The clock of all clients of a test, which moves when the test moves it."""
+    """Return the clock of all clients of a test, which moves only when the test moves it."""
     return HandClock()
 
 
@@ -79,13 +79,13 @@ async def receiver(client: ServiceBusClient) -> AsyncIterator[ServiceBusReceiver
 
 
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    """Receive one message, which is sure to come."""
+    """Receive one message, which must arrive."""
     (message,) = await receiver.receive_messages(max_wait_time=LONG)
     return message
 
 
 async def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Receive this number of messages, which are sure to come."""
+    """Receive this number of messages, which must arrive."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
         found += await receiver.receive_messages(count - len(found), max_wait_time=LONG)
@@ -93,7 +93,7 @@ async def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusRecei
 
 
 async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
-    """Whether there is nothing to receive now."""
+    """Tell whether there is no message to receive now."""
     return await receiver.receive_messages(max_wait_time=0) == []
 
 
@@ -101,7 +101,7 @@ async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
 
 
 async def test_a_message_is_sent_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """A message goes to a receiver, and is gone when the receiver completes it."""
+    """A receiver gets the message. The message is gone when the receiver completes it."""
     await sender.send_messages(ServiceBusMessage("hello"))
     message = await one(receiver)
     assert (str(message), message.delivery_count) == ("hello", 1)
@@ -111,7 +111,7 @@ async def test_a_message_is_sent_received_and_completed(sender: ServiceBusSender
     assert await receiver.peek_messages() == []
 
 
-async def test_a_message_comes_with_all_that_was_said_of_it(
+async def test_a_received_message_has_the_properties_that_were_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     """The receiver reads the properties that the sender set."""
@@ -139,7 +139,7 @@ async def test_a_message_comes_with_all_that_was_said_of_it(
 
 
 async def test_a_message_gets_an_id_when_it_is_sent(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """A message without an id gets one, by which the sender knows it again."""
+    """A message without an id gets one, and the sender can read it."""
     message = ServiceBusMessage("x")
     await sender.send_messages(message)
     assert message.message_id
@@ -149,7 +149,7 @@ async def test_a_message_gets_an_id_when_it_is_sent(sender: ServiceBusSender, re
 async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A sender takes a message in each form, and many of them in one call."""
+    """A sender takes messages in each form, one or many in a call."""
     await sender.send_messages(ServiceBusMessage("one"))
     await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage(b"three")])
     await sender.send_messages({"body": "four", "subject": "s"})
@@ -164,9 +164,7 @@ async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     assert await nothing_comes(receiver)
 
 
-async def test_messages_of_one_key_come_in_the_order_in_which_they_were_sent(
-    sender: ServiceBusSender, receiver: ServiceBusReceiver
-) -> None:
+async def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     """Messages with one partition key lie in one partition, which keeps their order."""
     for text in "abcde":
         await sender.send_messages(ServiceBusMessage(text, partition_key="ann"))
@@ -178,14 +176,14 @@ async def test_messages_of_one_key_come_in_the_order_in_which_they_were_sent(
 
 
 async def test_a_receiver_gets_no_more_than_it_asks_for(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """Messages that nobody asked for stay in the queue, for any receiver."""
+    """Messages that were not requested stay in the queue for any receiver."""
     await sender.send_messages([ServiceBusMessage(text) for text in "abcde"])
     assert len(await some(receiver, 2)) == 2
     assert len(await some(receiver, 3)) == 3
 
 
-async def test_an_empty_queue_answers_with_an_empty_list(receiver: ServiceBusReceiver) -> None:
-    """A call that gets nothing within its time is no error."""
+async def test_receiving_from_an_empty_queue_returns_an_empty_list(receiver: ServiceBusReceiver) -> None:
+    """It is no error if no message arrives in time."""
     assert await receiver.receive_messages(max_wait_time=0) == []
     assert await receiver.receive_messages(5, max_wait_time=0.01) == []
 
@@ -193,14 +191,14 @@ async def test_an_empty_queue_answers_with_an_empty_list(receiver: ServiceBusRec
 async def test_a_receiver_that_waits_gets_a_message_when_it_is_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A receiver does not poll: the queue wakes it."""
+    """A receiver does not poll. The queue wakes it."""
     waiting = asyncio.create_task(one(receiver))
     await sender.send_messages(ServiceBusMessage("here"))
     assert str(await waiting) == "here"
 
 
-async def test_messages_are_iterated_over(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    """An iteration ends when nothing comes within the ``max_wait_time`` of the receiver."""
+async def test_messages_can_be_iterated(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    """An iteration ends when no message arrives within the ``max_wait_time`` of the receiver."""
     await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
     async with client.get_queue_receiver("orders", max_wait_time=0) as receiver:
         seen = []
@@ -220,7 +218,7 @@ async def test_a_message_can_be_deleted_when_it_is_received(client: ServiceBusCl
         assert await receiver.peek_messages() == []
 
 
-async def test_messages_can_be_looked_at_without_receiving_them(
+async def test_messages_can_be_peeked_without_receiving_them(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     """A peek shows messages, locks none of them, and counts no delivery."""
@@ -232,7 +230,7 @@ async def test_messages_can_be_looked_at_without_receiving_them(
 # -- locks -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_is_locked_goes_to_nobody_else(
+async def test_a_locked_message_is_not_delivered_to_another_receiver(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     """A message is locked for the receiver that got it."""
@@ -247,7 +245,7 @@ async def test_a_message_that_is_locked_goes_to_nobody_else(
 async def test_a_message_whose_lock_ends_is_delivered_again(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """A message that is not settled in time goes to the next receiver, and the first one has lost its lock."""
+    """The next receiver gets a message that is not settled in time. The first receiver has lost its lock."""
     await sender.send_messages(ServiceBusMessage("slow"))
     late = await one(receiver)
     clock.move(31)
@@ -258,10 +256,10 @@ async def test_a_message_whose_lock_ends_is_delivered_again(
     await receiver.complete_message(again)
 
 
-async def test_a_lock_that_is_renewed_lasts_for_the_whole_duration_again(
+async def test_a_renewed_lock_lasts_for_the_whole_duration_again(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """A receiver that needs longer renews its lock, as often as it likes."""
+    """A receiver that needs more time can renew its lock as often as needed."""
     await sender.send_messages(ServiceBusMessage("long"))
     message = await one(receiver)
     for _ in range(3):
@@ -293,7 +291,7 @@ async def test_an_abandoned_message_is_delivered_again_and_counted(
     assert (await one(receiver)).delivery_count == 2
 
 
-async def test_a_message_can_be_abandoned_for_a_while(
+async def test_a_message_can_be_abandoned_with_a_delay(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
     """A message that is abandoned with a delay comes back when the delay is over."""
@@ -307,7 +305,7 @@ async def test_a_message_can_be_abandoned_for_a_while(
 async def test_a_deferred_message_is_received_by_its_number(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A message that comes too early is set aside until its receiver asks for it."""
+    """A deferred message stays aside until a receiver asks for its number."""
     await sender.send_messages(ServiceBusMessage("step 3"))
     message = await one(receiver)
     assert message.sequence_number is not None
@@ -321,7 +319,7 @@ async def test_a_deferred_message_is_received_by_its_number(
 async def test_a_message_can_be_dead_lettered_with_a_reason(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """The dead-letter queue keeps what nobody can handle, and says why."""
+    """The dead-letter queue keeps the message with the reason."""
     await sender.send_messages(ServiceBusMessage("?"))
     await receiver.dead_letter_message(await one(receiver), "Unreadable", "It is no JSON.")
     assert await nothing_comes(receiver)
@@ -347,7 +345,7 @@ async def test_a_message_that_fails_too_often_is_dead_lettered(client: ServiceBu
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_has_expired_is_not_received(
+async def test_an_expired_message_is_not_received(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
     """A message is received within its time to live, or never."""
@@ -367,7 +365,7 @@ async def test_a_scheduled_message_is_received_when_it_is_due(
 
 
 async def test_a_scheduled_message_can_be_cancelled(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """A message that was scheduled has a number, by which it is cancelled once."""
+    """A scheduled message has a number by which it can be cancelled once."""
     (number,) = await sender.schedule_messages(ServiceBusMessage("never"), datetime(2030, 1, 1, tzinfo=UTC))
     await sender.cancel_scheduled_messages(number)
     with pytest.raises(MessageNotFoundError):
@@ -376,7 +374,7 @@ async def test_a_scheduled_message_can_be_cancelled(sender: ServiceBusSender, re
 
 
 async def test_a_duplicate_is_dropped(client: ServiceBusClient, partitioned: bool) -> None:
-    """A queue with duplicate detection takes each message id once, and says nothing of the second."""
+    """A queue with duplicate detection stores each message id once. The second send raises no error."""
     await client.ensure_queue("once", requires_duplicate_detection=True, enable_partitioning=partitioned)
     async with client.get_queue_sender("once") as sender, client.get_queue_receiver("once") as receiver:
         for _ in range(3):
@@ -399,7 +397,7 @@ async def chats(client: ServiceBusClient, partitioned: bool) -> AsyncIterator[Se
 
 
 async def test_the_messages_of_a_session_come_in_their_order(client: ServiceBusClient, chats: ServiceBusSender) -> None:
-    """The receiver of a session gets its messages one after the other, and no others."""
+    """A session receiver gets the messages of its session in order, and no others."""
     for text in "123":
         await chats.send_messages(ServiceBusMessage(text, session_id="ann"))
         await chats.send_messages(ServiceBusMessage(text, session_id="bob"))
@@ -410,7 +408,7 @@ async def test_the_messages_of_a_session_come_in_their_order(client: ServiceBusC
 
 
 async def test_a_session_has_one_receiver_at_a_time(client: ServiceBusClient, chats: ServiceBusSender) -> None:
-    """A session is locked for its receiver until that is closed."""
+    """A session is locked for its receiver until the receiver is closed."""
     await chats.send_messages(ServiceBusMessage("hello", session_id="ann"))
     async with client.get_queue_receiver("chats", session_id="ann") as receiver:
         assert str(await one(receiver)) == "hello"
@@ -421,10 +419,8 @@ async def test_a_session_has_one_receiver_at_a_time(client: ServiceBusClient, ch
         assert str(await one(next_one)) == "hello"
 
 
-async def test_a_receiver_can_take_the_next_session_that_is_free(
-    client: ServiceBusClient, chats: ServiceBusSender
-) -> None:
-    """A receiver that names no session gets one with messages that nobody else has."""
+async def test_a_receiver_can_accept_the_next_free_session(client: ServiceBusClient, chats: ServiceBusSender) -> None:
+    """A receiver that names no session gets an unlocked session with messages."""
     await chats.send_messages(ServiceBusMessage("hello", session_id="ann"))
     async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=LONG) as receiver:
         assert (await one(receiver)).session_id == "ann"
@@ -437,7 +433,7 @@ async def test_a_receiver_can_take_the_next_session_that_is_free(
 
 @pytest.mark.usefixtures("chats")
 async def test_a_session_has_a_state(client: ServiceBusClient) -> None:
-    """The state of a session outlives its receiver, and the session is listed by it."""
+    """The state of a session outlives its receiver, and a session with a state is listed."""
     async with client.get_queue_receiver("chats", session_id="ann") as receiver:
         assert await receiver.session.get_state() is None
         await receiver.session.set_state("greeted")
@@ -462,7 +458,7 @@ async def news(
 async def test_every_subscription_gets_a_copy(
     client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
 ) -> None:
-    """A message to a topic goes to each of its subscriptions, which keep their copies apart."""
+    """Each subscription of the topic gets its own copy of a message."""
     for name in ("kitchen", "office"):
         await admin.create_subscription("news", name)
     await news.send_messages(ServiceBusMessage("sale"))
@@ -473,7 +469,7 @@ async def test_every_subscription_gets_a_copy(
             await receiver.complete_message(message)
 
 
-async def test_rules_choose_what_a_subscription_gets(
+async def test_the_rules_of_a_subscription_select_its_messages(
     client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
 ) -> None:
     """A subscription gets the messages for which the filter of one of its rules is true."""
@@ -487,7 +483,7 @@ async def test_rules_choose_what_a_subscription_gets(
 async def test_an_action_changes_the_copy_of_a_subscription(
     client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
 ) -> None:
-    """The action of a rule works on the copy that its rule makes, and on no other."""
+    """The action of a rule changes only the copy that its rule makes."""
     action = SqlRuleAction("SET price = price / 2")
     await admin.create_subscription("news", "sale", rules=[RuleProperties("half", action=action)])
     await admin.create_subscription("news", "archive")
@@ -499,19 +495,21 @@ async def test_an_action_changes_the_copy_of_a_subscription(
     assert prices == {"sale": 5, "archive": 10}
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_queue_that_does_not_exist_is_an_error(client: ServiceBusClient) -> None:
-    """The client creates nothing unless it is told to."""
+async def test_a_missing_queue_raises_an_error(client: ServiceBusClient) -> None:
+    """The client creates no entity unless it is asked to."""
     with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
         await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("x"))
     with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
         await client.get_queue_receiver("nowhere").receive_messages(max_wait_time=0)
 
 
-async def test_what_was_closed_is_of_no_use_any_more(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    """A client closes with its senders and receivers, and closing twice is no error."""
+async def test_closed_clients_senders_and_receivers_cannot_be_used(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    """Closing a client closes its senders and receivers. Closing it twice is no error."""
     receiver = client.get_queue_receiver("orders")
     for _ in range(2):
         await client.close()

@@ -61,7 +61,7 @@ class Gate:
         self._script = script
         self.shut = False
         self.fates: deque[Fate] = deque()
-        self.came: list[HeldCall] = []
+        self.arrived: list[HeldCall] = []
         self.waiting: deque[HeldCall] = deque()
 
     def __enter__(self) -> Self:
@@ -87,25 +87,25 @@ class Gate:
     async def reached(self, count: int = 1) -> None:
         """Wait until this number of calls has reached the gate."""
         deadline = asyncio.get_running_loop().time() + 60
-        while len(self.came) < count:
-            assert asyncio.get_running_loop().time() < deadline, f"{len(self.came)} calls have come, not {count}"
+        while len(self.arrived) < count:
+            assert asyncio.get_running_loop().time() < deadline, f"{len(self.arrived)} calls have arrived, not {count}"
             await asyncio.sleep(0)
 
     async def _call(self, script: Script, keys: Any, arguments: Any = (), **options: Any) -> Any:
         if script.name != self._script:
             return await self._through(script, keys, arguments, **options)
         call = HeldCall(keys[0], arguments, options["timeout"])
-        self.came.append(call)
+        self.arrived.append(call)
         fate = self.fates.popleft() if self.fates else "passes"
         if self.shut:
             self.waiting.append(call)
             await call.released
         if fate == "never arrives":
-            raise ServiceBusConnectionError("There is no way, says the test.", outcome=Outcome.NEVER_SENT)
+            raise ServiceBusConnectionError("Unreachable: simulated by the test.", outcome=Outcome.NEVER_SENT)
         if fate == "is lost":
-            raise ServiceBusCommunicationError("It was lost on its way, says the test.", outcome=Outcome.UNKNOWN)
+            raise ServiceBusCommunicationError("Lost on the way: simulated by the test.", outcome=Outcome.UNKNOWN)
         if fate == "is not answered":
             # The server executes the call even if the caller's time is short.
             await self._through(script, keys, arguments, **{**options, "timeout": 60})
-            raise ServiceBusCommunicationError("The answer was lost, says the test.", outcome=Outcome.UNKNOWN)
+            raise ServiceBusCommunicationError("The answer was lost: simulated by the test.", outcome=Outcome.UNKNOWN)
         return await self._through(script, keys, arguments, **options)

@@ -180,20 +180,20 @@ class Queue:
         """Wait until this number of receivers waits in every partition."""
         count = receivers * len(self.partitions)
 
-        async def so_many() -> bool:
+        async def all_wait() -> bool:
             return await self.waiters() == count
 
-        await eventually(so_many)
+        await eventually(all_wait)
 
     async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
         """Register a receiver as a waiter in every partition, and cancel the call that waited."""
         before = await self.waiters()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
 
-        async def one_more() -> bool:
+        async def receiver_waits() -> bool:
             return await self.waiters() == before + len(self.partitions)
 
-        await eventually(one_more)
+        await eventually(receiver_waits)
         task.cancel()
         await asyncio.wait((task,))
 

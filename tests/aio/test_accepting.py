@@ -264,12 +264,12 @@ async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
 
 
 @both
-@pytest.mark.parametrize("what", ["lapses", "is due", "was delayed"])
+@pytest.mark.parametrize("what", ["lapses", "is scheduled", "was delayed"])
 async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, partitioned: bool, what: str) -> None:
     async with session_queue_at(
         url, partitioned=partitioned, lock_duration=300 if what == "lapses" else 60_000
     ) as queue:
-        if what == "is due":
+        if what == "is scheduled":
             due = datetime.now(UTC) + timedelta(seconds=0.4)
             await queue.send_to("a", "1", scheduled_enqueue_time_utc=due)
         else:
@@ -289,7 +289,7 @@ async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, part
 
 
 @both
-@pytest.mark.parametrize("how", ["goes away", "takes another"])
+@pytest.mark.parametrize("how", ["is cancelled", "takes another"])
 async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
     """Only the first acceptor was woken and knows the time. The second would sleep past it."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -303,7 +303,7 @@ async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, 
             gate.shut = True
             await queue.send_to(soon, "1", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=1.5))
             await gate.reached()
-            if how == "goes away":
+            if how == "is cancelled":
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
             else:
@@ -315,7 +315,7 @@ async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, 
                 receivers.append(await leaving)
         assert loop_time() - begun < 20
         names = {session_of(receiver).session_id for receiver in receivers}
-        assert names == ({soon} if how == "goes away" else {soon, other})
+        assert names == ({soon} if how == "is cancelled" else {soon, other})
         for receiver in receivers:
             await receiver.close()
 
@@ -358,7 +358,7 @@ async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str,
                     return
                 name = session_of(receiver).session_id
                 open_now[name] += 1
-                assert open_now[name] == 1, f"{name} is with two"
+                assert open_now[name] == 1, f"{name} has two receivers"
                 for message in await receiver.receive_messages(3, 0.05):
                     served[name].append(str(message))
                     await receiver.complete_message(message)
@@ -684,7 +684,7 @@ class UnresponsivePartitions:
             self.asked += 1
             if self._hangs:
                 await asyncio.wait((self._let,), timeout=options.get("timeout"))
-            raise ServiceBusConnectionError("There is no way, says the test.", outcome=Outcome.NEVER_SENT)
+            raise ServiceBusConnectionError("Unreachable: simulated by the test.", outcome=Outcome.NEVER_SENT)
         return await self._through(script, keys, *arguments, **options)
 
 
@@ -718,7 +718,7 @@ async def test_no_free_session_is_reported_despite_an_unreachable_partition(url:
             assert await queue.client.accept_next_session("q", max_wait_time=0.5) is None
         with (
             UnresponsivePartitions(queue, {0, 1, 2}, hangs=False),
-            pytest.raises(ServiceBusConnectionError, match="says the test"),
+            pytest.raises(ServiceBusConnectionError, match="simulated by the test"),
         ):
             await queue.client.accept_next_session("q", max_wait_time=0.5)
 

@@ -152,24 +152,24 @@ async def test_a_bytearray_property_equals_a_bytes_parameter(url: str) -> None:
 
 
 @in_memory
-@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+@pytest.mark.parametrize("dead_letters", [True, False], ids=["dead-lettered", "dropped"])
 @pytest.mark.parametrize(
     ("names", "size", "text"),
     [("abc", 30_000, "the properties would have"), ("a", 33_000, "the property 'a' would have")],
     ids=["all together", "one of them"],
 )
 async def test_an_action_that_makes_properties_too_large_fails_its_rule(
-    url: str, told: bool, names: str, size: int, text: str
+    url: str, dead_letters: bool, names: str, size: int, text: str
 ) -> None:
     enlarging = acting("; ".join(f"SET {name} = @large" for name in names), {"@large": "x" * size})
     async with topic_at(url, {"other": None}) as subject:
-        await subject.create({"s": enlarging}, dead_lettering_on_filter_evaluation_exceptions=told)
+        await subject.create({"s": enlarging}, dead_lettering_on_filter_evaluation_exceptions=dead_letters)
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x"))
         assert await subject.take_bodies("other") == ["x"]
         assert await subject.take_bodies("s") == []
         dead = [message.dead_letter_error_description or "" for message in await subject.take_all("s", dead=True)]
-        assert len(dead) == told
+        assert len(dead) == dead_letters
         assert all(text in each for each in dead)
 
 

@@ -316,7 +316,7 @@ def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: l
         assert isinstance(todo, Sleep)
         world.now += todo.seconds + 1e-9
         idle += 1
-        assert idle < 3, "it wakes up, and does nothing"
+        assert idle < 3, "it wakes up without doing anything"
     assert not world.due
     assert agenda.all_read
 

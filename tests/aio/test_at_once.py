@@ -90,8 +90,8 @@ async def test_a_non_waiting_receive_does_not_reuse_the_answer_of_an_earlier_cal
             for passing in held:
                 passing.released.set_result(None)
             assert await now == []
-            assert first in gate.came
-            assert len(gate.came) > len(held)
+            assert first in gate.arrived
+            assert len(gate.arrived) > len(held)
         earlier.cancel()
         await asyncio.wait((earlier,))
 

@@ -76,7 +76,7 @@ async def test_the_first_send_is_not_delayed(url: str) -> None:
             gate.shut = True
             first = sends(sender, "first")
             await turns(4)
-            assert len(gate.came) == 1
+            assert len(gate.arrived) == 1
             gate.open()
             await asyncio.gather(*first)
 
@@ -91,11 +91,11 @@ async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -
             for body in "3456789":
                 tasks += sends(sender, body)
                 await turns(5)
-            under_way = len(gate.came)
+            under_way = len(gate.arrived)
             assert under_way <= 2
             gate.open()
             await asyncio.gather(*tasks)
-            assert len(gate.came) == under_way + 1
+            assert len(gate.arrived) == under_way + 1
         assert flat(await stored_bodies(queue)) == list("123456789")
 
 
@@ -110,11 +110,11 @@ async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
             await gate.reached()
             gate.open()
             await asyncio.gather(*tasks)
-            for call in gate.came:
+            for call in gate.arrived:
                 payloads = [argument for argument in call.arguments[6:] if isinstance(argument, bytes)]
                 assert len(payloads) <= 1000
                 assert sum(map(len, payloads)) <= 4 * 1024 * 1024
-            assert len(gate.came) >= 4
+            assert len(gate.arrived) >= 4
         assert (await queue.counts()).active == 2409
 
 

@@ -248,7 +248,7 @@ async def test_a_client_may_be_closed_while_it_connects(server: LocalServer, ste
         if len(lines(server, "name=")) <= connected:
             return
         await asyncio.sleep(0)
-    raise AssertionError("a connection stays")
+    raise AssertionError("a connection is left open")
 
 
 async def test_a_client_that_could_not_connect_tries_again_later(binary: str | None) -> None:
@@ -326,7 +326,7 @@ async def test_the_retry_limit_counts_all_partitions_together(binary: str | None
             with Gate(client) as gate:
                 with pytest.raises(ServiceBusError) as caught:
                     await sender.send_messages(ServiceBusMessage("y"), timeout=60)
-                assert len(gate.came) == 1
+                assert len(gate.arrived) == 1
             assert caught.value.is_transient
             assert (f"{total + 1} attempts" in str(caught.value)) is (total > 0)
 
@@ -343,7 +343,7 @@ async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -
             with Gate(client) as gate:
                 with pytest.raises(ServiceBusError):
                     await sender.send_messages(ServiceBusMessage("x"), timeout=1)
-                assert len(gate.came) <= 16  # once at each partition
+                assert len(gate.arrived) <= 16  # once at each partition
 
 
 # -- event loops -------------------------------------------------------------------------------------------------------

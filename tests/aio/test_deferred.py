@@ -248,7 +248,7 @@ async def test_many_large_deferred_messages_take_several_calls(url: str, mode: S
         assert [int(str(message)) for message in found] == list(range(20))
         # A call returns 1 MB, so three messages. In the deleting mode one call first tries to delete all at once.
         deleting = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        assert len(gate.came) == 7 + deleting
+        assert len(gate.arrived) == 7 + deleting
         counts = await queue.counts()
         assert (counts.deferred, counts.locked) == (0, 0 if deleting else 20)
 
@@ -280,7 +280,7 @@ async def test_a_message_missing_between_two_calls_leaves_all_deferred(url: str,
 
 
 async def reached(gate: Gate, count: int) -> bool:
-    return len(gate.came) == count
+    return len(gate.arrived) == count
 
 
 async def locked_are(queue: Queue, count: int) -> bool:

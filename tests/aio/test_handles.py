@@ -325,7 +325,7 @@ async def test_a_session_is_managed_by_handle_from_another_connection(url: str, 
         clock.move(50)
         assert await settler.renew_session_lock(handle) == datetime.fromtimestamp(clock.utc() + 59.998, UTC)
         clock.move(50)
-        assert receiver.session.locked is False, "its own process does not know of the renewal"
+        assert receiver.session.locked is False, "the receiver does not know of the renewal"
         await settler.complete_message(of_first)
         with pytest.raises(ValueError, match="lock of the session"):
             await settler.renew_message_lock(of_second)

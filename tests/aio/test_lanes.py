@@ -313,7 +313,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             assert flat(await stored_bodies(queue)) == []
             gate.fates.clear()
             queue.entity.pinned("a").reached()  # as if the partition had answered another call since then
-            before = len(gate.came)
+            before = len(gate.arrived)
             gate.shut = True
             gate.fates.append("is lost")
             send = asyncio.create_task(sender.send_messages(ServiceBusMessage("y", partition_key="a")))
@@ -321,8 +321,8 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             ahead.pass_stretch()
             gate.open()
             await send
-            assert len(gate.came) == before + 2
-            assert gate.came[-1].arguments == gate.came[-2].arguments
+            assert len(gate.arrived) == before + 2
+            assert gate.arrived[-1].arguments == gate.arrived[-2].arguments
         assert flat(await stored_bodies(queue)) == ["y"]
 
 
@@ -352,12 +352,12 @@ async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
             gate.fates.extend(("is not answered", "never arrives"))
             send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
             await gate.reached()
-            assert gate.came[0].timeout <= STRETCH
+            assert gate.arrived[0].timeout <= STRETCH
             ahead.pass_stretch()
             gate.let_one()
             await gate.reached(2)
-            assert gate.came[1].timeout > STRETCH
-            assert gate.came[1].arguments == gate.came[0].arguments
+            assert gate.arrived[1].timeout > STRETCH
+            assert gate.arrived[1].arguments == gate.arrived[0].arguments
             gate.let_one()
             with pytest.raises(ServiceBusError) as caught:
                 await send
@@ -378,7 +378,7 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             gate.fates.append("never arrives")
             bound = [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(1)
-            assert gate.came[0].timeout <= STRETCH
+            assert gate.arrived[0].timeout <= STRETCH
             bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(2)
             queue.entity._at = (place - 1) % PARTITIONS  # so the next partition is this one
@@ -389,9 +389,9 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             gate.let_one()
             await gate.reached(4)
             assert there.sending.gathering == 0
-            elsewhere = [call for call in gate.came if call.key != queue.partitions[place].keys[0]]
+            elsewhere = [call for call in gate.arrived if call.key != queue.partitions[place].keys[0]]
             assert elsewhere
-            assert max(call.timeout for call in gate.came[2:]) > STRETCH  # a bound message is tried for its whole time
+            assert max(call.timeout for call in gate.arrived[2:]) > STRETCH  # bound messages use their whole time
             gate.open()
             await asyncio.gather(*bound, *free)
         found = await stored_bodies(queue)
@@ -407,9 +407,9 @@ async def test_a_send_bound_to_an_unreachable_partition_fails_with_its_error(
     async with begun(url, partitioned=partitioned) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.fates.append("never arrives")
-            with pytest.raises(ServiceBusConnectionError, match="says the test") as caught:
+            with pytest.raises(ServiceBusConnectionError, match="simulated by the test") as caught:
                 await sender.send_messages(ServiceBusMessage("x", partition_key="k" if keyed else None))
-            assert len(gate.came) == 1
+            assert len(gate.arrived) == 1
         assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.NEVER_SENT, True, "q")
         await sender.send_messages(ServiceBusMessage("y", partition_key="k" if keyed else None))
         assert flat(await stored_bodies(queue)) == ["y"]
@@ -421,7 +421,7 @@ async def test_a_send_that_has_not_run_moves_to_another_partition(url: str) -> N
         with Gate(queue.client) as gate:
             gate.fates.extend(("never arrives", "never arrives"))
             await sender.send_messages(ServiceBusMessage("x"))
-            assert len(gate.came) == 3
+            assert len(gate.arrived) == 3
         assert flat(await stored_bodies(queue)) == ["x"]
 
 
@@ -432,7 +432,7 @@ async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(ur
         await changed(queue, max_delivery_count=3)
         with Gate(queue.client, "read_entity") as gate:
             gate.fates.append("is lost")
-            with pytest.raises(ServiceBusCommunicationError, match="says the test") as caught:
+            with pytest.raises(ServiceBusCommunicationError, match="simulated by the test") as caught:
                 await sender.send_messages(ServiceBusMessage("x"))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.REFUSED, "q")
         await sender.send_messages(ServiceBusMessage("y"))

@@ -25,7 +25,7 @@ async def reaches(gate: Gate, key: bytes) -> None:
     count = 1
     while True:
         await gate.reached(count)
-        came = gate.came[count - 1]
+        came = gate.arrived[count - 1]
         if came.key == key and came.arguments[2]:  # a look belongs to no lane
             return
         gate.let_one()
@@ -99,7 +99,7 @@ async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: st
             clock.passed += DELAY
             gate.open()
             await asyncio.gather(*renewals)
-            assert len(gate.came) == 2
+            assert len(gate.arrived) == 2
         for message, made in ((first, BEGUN), (second, BEGUN + DELAY)):
             lease = hold_of(message).lease
             assert lease is not None

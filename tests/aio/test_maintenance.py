@@ -584,7 +584,6 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
     def warnings() -> int:
         return sum("maintenance=True" in record.getMessage() for record in caplog.records)
 
-    memory = url.startswith("memory")
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         with caplog.at_level(logging.WARNING, "sbredis.client"):
             for options in ({}, {"client_identifier": "another"}):
@@ -597,7 +596,6 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
         async with maintained(subject):
             await subject.wait_for_count("one", 4)
         assert warnings() == 1
-    del memory
 
 
 @both

@@ -87,7 +87,7 @@ async def test_a_list_with_different_keys_is_refused(url: str) -> None:
                     await sender.send_messages(what)
             with pytest.raises(ValueError, match=r"different keys \('1', '2', '3', …\)"):
                 await sender.send_messages([ServiceBusMessage("x", partition_key=str(key)) for key in range(1, 9)])
-            assert gate.came == []
+            assert gate.arrived == []
         assert sender.in_flight == 0
         await sender.send_messages([mixed[0], ServiceBusMessage("c")])
     async with queue_at(url, name="p") as queue, queue.client.get_queue_sender("p") as sender:

@@ -47,7 +47,7 @@ async def test_an_empty_list_or_batch_makes_no_call(url: str) -> None:
             await sender.send_messages(await sender.create_message_batch())
             assert await sender.schedule_messages([], SOON) == []
             await sender.cancel_scheduled_messages([])
-            assert gate.came == []
+            assert gate.arrived == []
 
 
 @both
@@ -91,7 +91,7 @@ async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str)
     async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             numbers = await sender.schedule_messages(messages, times)
-            assert len(gate.came) == 1
+            assert len(gate.arrived) == 1
         assert [message.scheduled_enqueue_time_utc for message in messages] == times
         assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
         (single,) = await sender.schedule_messages(ServiceBusMessage("d"), [times[1]])
@@ -138,7 +138,7 @@ async def test_invalid_schedule_times_are_refused_before_any_call(url: str, wron
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate, pytest.raises(kind, match="schedule"):
             await sender.schedule_messages(messages, wrong)
-        assert gate.came == []
+        assert gate.arrived == []
         assert [message.scheduled_enqueue_time_utc for message in messages] == [None, None]
 
 
@@ -245,7 +245,7 @@ async def refused_unsent(
     with Gate(queue.client) as gate:
         with pytest.raises(error, match=match) as caught:
             await call()
-        assert gate.came == []
+        assert gate.arrived == []
     assert await queue.contents() == before
     return caught.value
 

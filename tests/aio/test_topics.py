@@ -401,7 +401,7 @@ async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others
 
 
 @both
-@pytest.mark.parametrize("change", [False, True], ids=["as it was", "elsewhere"])
+@pytest.mark.parametrize("change", [False, True], ids=["same partitions", "other partitions"])
 async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
     """A sender may get a transient error once and then sends again."""
     async with (
@@ -575,7 +575,7 @@ async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> N
 
 @in_memory
 @both
-@pytest.mark.parametrize("broken", [ValueError("oh"), ZeroDivisionError("oh")], ids=["its own", "a defect"])
+@pytest.mark.parametrize("broken", [ValueError("oh"), ZeroDivisionError("oh")], ids=["error of the message", "defect"])
 @pytest.mark.parametrize("way", ["one", "several", "stream", "waiting"])
 async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
     url: str, partitioned: bool, broken: Exception, way: str, monkeypatch: pytest.MonkeyPatch

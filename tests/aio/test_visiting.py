@@ -57,11 +57,11 @@ async def held(queue: Queue, kind: str) -> list[str]:
 async def dead_letters(queue: Queue, count: int) -> None:
     """Wait until this number of dead letters exists and no other message is left."""
 
-    async def so_many() -> bool:
+    async def only_dead_letters() -> bool:
         there = await held(queue, "order")
         return len(there) == count and all(name.startswith("d") for name in there)
 
-    await eventually(so_many)
+    await eventually(only_dead_letters)
 
 
 @both

@@ -84,10 +84,10 @@ class Subject:
     async def wait_for_count(self, subscription: str, active: int) -> None:
         """Wait until a subscription has this number of active messages."""
 
-        async def so_many() -> bool:
+        async def has_this_number() -> bool:
             return await self.count(subscription) == active
 
-        await eventually(so_many, timeout=60, what=f"{active} messages in {subscription}")
+        await eventually(has_this_number, timeout=60, what=f"{active} messages in {subscription}")
 
     async def scheduled(self) -> int:
         """Return the number of scheduled messages of the topic."""

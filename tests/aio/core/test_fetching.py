@@ -304,7 +304,7 @@ def run(seed: int) -> None:
         broker.answer()
         broker.pump()
     else:
-        raise AssertionError("it asks for ever")
+        raise AssertionError("it asks without end")
     assert not (broker.waited_for and sum(broker.there))
     assert broker.given + broker.kept + sum(broker.there) == broker.sent
 

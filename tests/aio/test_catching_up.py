@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from sbredis.aio.calls._partition_client import PartitionClient
+from sbredis.aio.calls._partition_link import PartitionLink
+from sbredis.exceptions import ServiceBusError
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +51,35 @@ async def test_reading_a_partition_ends_although_work_is_always_due() -> None:
     shown = await PartitionClient.read(cast("PartitionClient", busy), "w", cast("Any", None), 60.0)
     assert shown.nth == 2
     assert busy.calls == ["read", "due", "due", "read"]
+
+
+class _Behind:
+    """A partition link whose partition has due work again and again."""
+
+    def __init__(self) -> None:
+        self._catching_up = False
+        self._loop = asyncio.get_running_loop()
+        self.started: list[Coroutine[Any, Any, None]] = []
+        self.runtime = SimpleNamespace(start=self.started.append)
+        self.calls = 0
+
+    async def do_due(self, deadline: float) -> bool:
+        del deadline
+        self.calls += 1
+        if self.calls == 2:
+            raise ServiceBusError("The partition cannot be reached.")
+        return False
+
+    def _catch_up(self) -> Coroutine[Any, Any, None]:
+        return PartitionLink._catch_up(cast("PartitionLink", self))
+
+
+async def test_a_partition_catches_up_again_after_it_succeeded_or_failed() -> None:
+    """Only one attempt is under way at a time, and each may be followed by another one."""
+    behind = _Behind()
+    for nth in (1, 2, 3):
+        for _ in range(2):
+            PartitionLink.catch_up(cast("PartitionLink", behind))
+        assert len(behind.started) == 1
+        await behind.started.pop()
+        assert behind.calls == nth

@@ -28,6 +28,6 @@ class Clock:
         return None
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call ``moved`` whenever the clock was moved by hand. Returns a function that ends this. This never moves."""
+        """Call ``moved`` whenever the clock was moved by hand. Returns a function to end this. This clock never is."""
         del moved
         return lambda: None

@@ -176,7 +176,7 @@ class Connection(Runtime):
             self.see_off(self.aclose())
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
-        """Run all background tasks. They end with this task."""
+        """Run the background tasks. When this task ends, they end too."""
         try:
             async with TaskScope() as self._beside:
                 if not ready.done():

@@ -164,7 +164,7 @@ class EntityState:
             raise
 
     async def _mended(self, routing: Routing, until: float) -> bool:
-        """Make partitions of subscriptions again that a failover has lost, empty. Returns whether there were any."""
+        """Make the subscriptions' partitions that a failover has lost again, empty. Returns whether any were lost."""
         namespace, transport = self.runtime.namespace, self.runtime.transport
         call_id, mended = CallId("", 0, self.runtime.clock.told()), False
         for number in self.numbers:

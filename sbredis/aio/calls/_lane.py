@@ -101,7 +101,7 @@ class Lane(ABC, Generic[J, R]):
         """Give each job its outcome. The lane ends the jobs afterwards."""
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """Return the error in what the caller asked for, if that is why no call with this job can be made."""
+        """Return the error in the caller's own arguments that prevents a call with this job, if there is one."""
         del partition, job
         return None
 
@@ -197,7 +197,7 @@ class Lane(ABC, Generic[J, R]):
             if not job.future.done():
                 job.future.set_exception(error.twin())
             elif job.future.cancelled():
-                _log.warning("a call failed that no caller waited for any more: %s", error)
+                _log.warning("a call failed, and no caller waits for its result any more: %s", error)
             job.end()
         jobs.clear()
 
@@ -206,7 +206,7 @@ class Lane(ABC, Generic[J, R]):
         entity = self.entity
         error = DisplacedError(
             f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
-            "was created in other partitions. Send messages for it again. Messages received from the "
+            "was created in other partitions. Send the messages for it again. Messages received from the "
             "old one are gone.",
             outcome=Outcome.REFUSED,
         )
@@ -232,7 +232,7 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if job.future.done():
                     continue
-                # A call that ends at the same moment knows better whether it was sent at all, so leave it a moment.
+                # A call that ends at the same moment says whether it was sent, so give it a moment more.
                 end = job.deadline + _GRACE if sent else job.deadline
                 if end <= now:
                     job.future.set_exception(self._late(sent=sent))
@@ -346,7 +346,7 @@ class _Pipeline(Generic[J, R]):
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(lane.runtime.transport, request, timeout=seconds)
             except ServiceBusError as error:
-                # The attempt ended because its time ran out, and for no other reason; and there is more time.
+                # Did the attempt end only because its own time ran out, and is more of the whole time left?
                 ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
                 delivery = delivery or Delivery(lane_is_known=self._known)

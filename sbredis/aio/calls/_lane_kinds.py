@@ -141,7 +141,7 @@ class RenewJob(Job):
     def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
-        """Make a call for this message only. Then it shares its lease with no other message, and never moves again."""
+        """Whether to make a call for this message only. From then on, it keeps a lease that it shares with no other."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the job is over, even if no caller waits for it any more."""
         self.lock = lock
@@ -224,7 +224,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def _renewed(
         self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
     ) -> MessageLease | None:
-        """Extend the lease of a message, or give the message the lease that all moved messages share. Return that."""
+        """Extend the lease of a message, or move it to the lease that all moved messages share. Returns that lease."""
         token = self._token if moves else job.lock.token
         lease = self.link.lease(token, milliseconds, job.since)
         before = job.hold.lease
@@ -252,7 +252,7 @@ class CallJob(Job, Generic[T]):
         self.orphaned = orphaned
         """Called with the result if no caller waits for it any more."""
         self.told: Callable[[], None] | None = None
-        """Called at once with the result; a callback of the future would be called one turn of the loop later."""
+        """Called as soon as the result is there: one turn of the loop earlier than a callback of the future."""
 
 
 class CallLane(Lane[CallJob[Any], Any]):

@@ -79,7 +79,7 @@ class PartitionClient(PartitionLink):
         return f"i{self._borrowed}"
 
     def hand_in(self, letter: str) -> None:
-        """Return a lane that was borrowed. If a call is still under way in it, drop the lane, so that no one waits."""
+        """Return a lane that was borrowed. If a call is still under way in it, drop it: others would wait behind."""
         lane = self._calling.get(letter)
         if lane is not None and lane.busy:
             self.dismiss(letter)
@@ -87,7 +87,7 @@ class PartitionClient(PartitionLink):
             self._spare.append(letter)
 
     def give_back(self, hold: Hold) -> asyncio.Future[None] | None:
-        """Give a message back unread, in the background. If it has a lock, the future returned brings the outcome."""
+        """Give a message back unread, in the background. If it has a lock, returns a future with the outcome."""
         lease = hold.lease
         return None if lease is None else self.give_back_named(lease.token, [hold.name])[0]
 
@@ -106,7 +106,7 @@ class PartitionClient(PartitionLink):
             _log.debug("%s: a message was not given back, and comes back when its lock ends: %s", self, error)
 
     async def given_back(self) -> None:
-        """Wait until all messages are given back that are being given back."""
+        """Wait until no message is being given back any more."""
         while self._giving_back:
             await asyncio.wait(list(self._giving_back))
 

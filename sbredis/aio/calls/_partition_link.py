@@ -1,4 +1,4 @@
-"""What every lane needs to know of its partition: its keys and clock, and whether it can be reached."""
+"""The link from lanes to their partition: its keys and clock, and whether it can be reached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
 
 
 class PartitionLink:
-    """One partition of an entity, with what calls to it need."""
+    """One partition of an entity: the keys, settings and state that calls to it need."""
 
     def __init__(self, entity: EntityState, number: int) -> None:
         self.entity = entity
@@ -71,7 +71,7 @@ class PartitionLink:
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
     def lease(self, token: str, milliseconds: int, since: float) -> MessageLease:
-        """Return the lease that a call sent at ``since`` brought. Counted from then, it ends no later than theirs."""
+        """Return the lease from a call that was sent at ``since``. Here it ends no later than in the partition."""
         clock = self.runtime.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
@@ -118,7 +118,7 @@ class PartitionLink:
         """Note that the partition could not be reached. For a while, movable messages go to other partitions."""
         pause = self._pauses.next()
         self.down_until = self._loop.time() + pause
-        _log.info("%s cannot be reached; for %.0f s, messages that may go elsewhere do", self, pause)
+        _log.info("%s cannot be reached; for %.0f s, messages that may go to any partition go to others", self, pause)
 
     def probe_if_due(self) -> None:
         """Test in the background whether the partition can be reached again, if the pause is over."""

@@ -1,4 +1,4 @@
-"""The runtime of a client: what all its calls share. Lanes and receivers get this, not the connection that fills it."""
+"""The runtime of a client: the objects that all its calls share. Lanes and receivers get it, not the connection."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PARTING = 3.0
 
 
 class Runtime:
-    """What all calls of a client share: the transport, the clock, and a scope for background tasks.
+    """The objects that all calls of a client share: transport, clock, and a scope for background tasks.
 
-    It belongs to the event loop in which it is first used. The attributes that opening sets are missing before.
+    It belongs to the event loop in which it is first used. Opening the connection sets the attributes without default.
     """
 
     id: str

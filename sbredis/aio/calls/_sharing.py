@@ -12,13 +12,13 @@ __all__ = ["MARGIN", "SharedAttempt"]
 
 T = TypeVar("T")
 MARGIN = 0.25
-"""The seconds before its caller's deadline at which an attempt ends, so that its error can say what went wrong."""
+"""An attempt ends this number of seconds before its caller's deadline, so that its error can say what went wrong."""
 _GRACE = 0.05
-"""The further seconds for which the caller that began an attempt waits for its error: it says more than "too late"."""
+"""The caller that began an attempt waits these seconds more for its error, which says more than "too late"."""
 
 
 class SharedAttempt(Generic[T]):
-    """An attempt that all callers share who come while it is under way.
+    """An attempt that callers share if they come while it is under way.
 
     It runs in a task of its own, because the caller that began it may be cancelled while others wait for it.
     """
@@ -43,8 +43,8 @@ class SharedAttempt(Generic[T]):
         """Return the result of the attempt under way, or of a new one made by ``begin``, by the loop time ``until``.
 
         If an attempt was begun before this caller came and fails, the caller makes another one: things may have changed
-        since. It also makes another one after a temporary failure of an attempt that a later caller began, who may have
-        had less time.
+        since. It also makes another one if a later caller's attempt fails temporarily, because that caller may have had
+        less time.
         """
         loop = asyncio.get_running_loop()
         begun_before = self._begun

@@ -19,7 +19,7 @@ __all__ = ["Hooks", "dismantle", "hooks_for", "set_up"]
 
 
 class Hooks(Protocol):
-    """What a test bus provides for an in-memory server."""
+    """The part of a test bus that clients of an in-memory server use."""
 
     @property
     def clock(self) -> Clock:

@@ -222,7 +222,7 @@ class Agenda:
     def _push(self, place: Place, at: float) -> None:
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, place))
-        if len(self._heap) > 2 * len(self._due) + 64:  # older times have gathered
+        if len(self._heap) > 2 * len(self._due) + 64:  # many of the times are outdated
             self._heap = list({each[2]: each for each in self._heap if self._due.get(each[2]) == each[0]}.values())
             heapq.heapify(self._heap)
 

@@ -4,8 +4,7 @@ Theory
 ------
 
 A call carries the jobs of several callers to one partition, in a *lane*. The partition remembers the number and the
-result of the last call in each lane. A repeated call gets that result and does not run again. A call
-may end with:
+result of the last call in each lane. A repeated call gets that result and does not run again. A call may end with:
 
 - a result. The call has ended;
 - an *obstacle*, which is removed first: the partition has older settings than the client (TELL), or newer ones
@@ -74,7 +73,7 @@ __all__ = [
 
 
 class NextStep(enum.Enum):
-    """What to do after a call has failed."""
+    """The next step after a call has failed."""
 
     TELL = "give the partition our settings, then make a new call"
     RELOAD = "read our settings again, then make a new call"
@@ -128,14 +127,14 @@ class Delivery:
 
     def __init__(self, *, lane_is_known: bool) -> None:
         self.maybe_ran = False
-        """An attempt was not answered, so the call may have run."""
+        """Whether an attempt was not answered, so that the call may have run."""
         self.lane_is_known = lane_is_known
         self.leaves_lane = False
-        """The next call must begin a new lane."""
+        """Whether the next call must begin a new lane."""
         self.error: ServiceBusError | None = None
         """The error for the callers, if the step is END."""
         self.unreachable = False
-        """The last attempt did not reach the partition, or brought no answer."""
+        """Whether the last attempt did not reach the partition, or brought no answer."""
 
     def answered(self) -> None:
         """Note that a result came."""
@@ -212,7 +211,7 @@ def _step_without_moving(error: ServiceBusError, *, time_is_left: bool) -> NextS
 
 
 class Sized(Protocol):
-    """What the search needs to know of each job."""
+    """A job, as far as the search needs it."""
 
     size: int
 
@@ -254,7 +253,7 @@ class Halving(Generic[J]):
         return [], refused, None if self._no_room is None else self._no_room.error
 
     def split(self, part: Sequence[J], error: ServiceBusError) -> bool:
-        """Split a part in halves to deliver. Returns whether it could: a single job has caused the error itself."""
+        """Split a part in halves to deliver. Returns ``False`` for a single job: this job has caused the error."""
         if len(part) == 1:
             if isinstance(error, ServiceBusQuotaExceededError):
                 self._no_room = NoRoom(part[0].size, error)

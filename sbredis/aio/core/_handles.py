@@ -27,7 +27,7 @@ _SESSION, _NO_SESSION = b"+", b"-"
 
 
 class LockHandle(NamedTuple):
-    """What a lock handle holds: a lock on a message, or on a session."""
+    """The content of a lock handle: a lock on a message, or on a session."""
 
     incarnation: str
     """The incarnation of the entity."""

@@ -62,7 +62,7 @@ _PAUSES: Final = 0.1, 10.0
 
 
 class State(Enum):
-    """What a watch knows of its partition."""
+    """The client's knowledge of a watched partition."""
 
     __hash__ = object.__hash__  # Enum computes its hash in Python, and states are looked up all the time
 
@@ -81,7 +81,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What may happen to a watch."""
+    """An event that may happen to a watch."""
 
     __hash__ = object.__hash__
 
@@ -138,7 +138,7 @@ def _table() -> dict[tuple[State, Event], State]:
         table[state, e.TIME] = table[state, e.WANTED_NOW] = s.UNKNOWN
     for state in silent:
         table[state, e.DISCONNECTED] = s.UNKNOWN
-        table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED  # of the call that would make it heard
+        table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED  # listening failed
     for event in (e.TIME, e.DISCONNECTED, e.WANTED_NOW, e.HEARD):
         table[s.TRUSTED, event] = s.DOUBTFUL  # the other waiters do not know the due time, so we must look
     table[s.REFUSED, e.NEW_CALLER] = s.UNKNOWN
@@ -168,7 +168,7 @@ class Watch:
         self.wanted = 0
         """The number of messages that the call under way asks for; 0 for a look."""
         self.late = False
-        """The answer to the call under way is late."""
+        """Whether the answer to the call under way is late."""
         self.look_at: float | None = None
         """The time at which :meth:`time_passed` changes something."""
         self.registered = False

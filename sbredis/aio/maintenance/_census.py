@@ -22,7 +22,7 @@ class Census:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
-        """The version of each topic at which its subscriptions were read, and these, by the topic's incarnation."""
+        """By a topic's incarnation: its version when its subscriptions were read, and the subscriptions."""
         self.topics: list[EntityRecord] = []
         self.others: list[EntityRecord] = []
         """Queues and subscriptions."""

@@ -6,7 +6,7 @@ role visits them when something is due (:mod:`sbredis.aio.maintenance._visiting`
 maintenance waits until the role is free.
 
 The role has a *fence*: a topic's partition refuses a fence that is older than one it has seen. But even if two clients
-believed that they have the role, they would do nothing twice. A message is published and taken off the schedule in one
+believed they had the role, they would do nothing twice. A message is published and taken off the schedule in one
 step, and a visit does only work that is due.
 """
 

@@ -1,7 +1,7 @@
 """Visit partitions when something is due in them, on behalf of all clients of a namespace.
 
-A partition does due work when a client calls it. If no client sends or receives, one must call it at the right time. Or
-else dead letters, counters and forwarded messages come late. The client that maintains the namespace does this.
+A partition does due work when a client calls it. If no client sends or receives, one must call it at the right time.
+Otherwise dead letters, counters and forwarded messages come late. The client that maintains the namespace does this.
 :mod:`sbredis.aio.core._agenda` decides what to visit when, and this module does it.
 """
 

@@ -70,7 +70,7 @@ class HeldSession:
         self._given_back = False
         """Whether the session was given back while its lock held."""
         self._waiting: set[asyncio.Event] = set()
-        """The events of those who wait for the end of the lock. They are set when the lock has changed."""
+        """One event for each caller that waits for the end of the lock. It is set when the lock has changed."""
 
     @property
     def lock(self) -> SessionLock:

@@ -81,7 +81,7 @@ class Inbox:
         self.session = session
         """The session that the messages belong to, if the receiver has one."""
         self._holds = 0
-        """The number of contexts that stop fetching now."""
+        """The number of open contexts in which nothing is fetched (:meth:`recalled`)."""
         self._returning: set[asyncio.Future[None]] = set()
         """The messages that are being given back to a session, in which their order matters."""
         self._empty = empty

@@ -34,7 +34,7 @@ class Peeking:
         self._turns = asyncio.Lock()
 
     def passed(self, names: Mapping[int, str]) -> None:
-        """Move the positions forward past these messages, which were received last. ``names`` is by partition base."""
+        """Move the positions forward past the last received messages. The keys are the partitions' bases."""
         for base, name in names.items():
             partition, own = self._entity.place(base + int(name.removeprefix("d")))
             if own >= self._onwards.get(partition, own + 1):

@@ -1,4 +1,4 @@
-"""A caller's call for messages, while it waits at an inbox."""
+"""A caller's request for messages, while it waits at an inbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ReceiveCall"]
 
 
 class ReceiveCall:
-    """A call for messages that waits."""
+    """A request for messages that waits at an inbox."""
 
     __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")
 
@@ -24,10 +24,10 @@ class ReceiveCall:
         self.gathers = gathers
         """Whether it waits for more messages when it has got some."""
         self.unanswered: dict[PartitionWatcher, int] | None = None
-        """The partitions whose answer the call still needs; ``None`` while the call waits for messages to come.
+        """The partitions whose answer it still needs; ``None`` while it waits for messages to come.
 
-        A call that wants what is there now, or has waited long enough, needs the answer of each partition. With each
-        partition is the number of its last call that does not count: an answer counts only if its call was made later.
+        A request for the messages that are there now, or one that has waited long enough, needs an answer from each
+        partition. The value is the number of a call: only answers to later calls count.
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None

@@ -95,7 +95,7 @@ class _Group:
     entity: EntityState
     report: RenewalReport
     until: float
-    """When the first of their locks ended, at the time of registration."""
+    """The end of the first of their locks, as it was when they were registered."""
     ends: float
     """When to stop renewing."""
     asked: float

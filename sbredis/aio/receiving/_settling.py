@@ -259,7 +259,7 @@ class Settler:
         entity = await self._entity_of(hold, deadline)
         future = self._begin_settling(
             kind, message, deadline, changes, delay
-        )  # which looks again: it may be settled now
+        )  # this checks again: the message may be settled by now
         if future is None:
             partition_client = entity.partition_client_of(hold)
             hold.settled = True

@@ -129,7 +129,7 @@ class Tracing:
 
 
 class TracedMessage(NamedTuple):
-    """What telemetry reads of a message."""
+    """The parts of a message that telemetry reads."""
 
     context: dict[str, str]
     """The creation context of the message in the form of W3C, if it has one."""

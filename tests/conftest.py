@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sbredis.aio.core import _watching as watching
 from sbredis.aio.receiving import _accepting as accepting
@@ -26,6 +27,10 @@ from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 """In debug mode asyncio warns of each step that takes 0.1 s, which any step may take on a busy machine."""
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+"""Hypothesis measures how long an example takes, which says something of the machine."""
 
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 

@@ -363,7 +363,8 @@ async def test_messages_behind_many_unpublishable_ones_are_published(
 async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.5)
+    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 0.5)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         (number,) = await put(await subject.queue_of(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
         await schedule_at(subject, *"ab")

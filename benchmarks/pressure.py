@@ -111,7 +111,7 @@ class Pressure:
         self._stop.set()
         await asyncio.gather(*self._tasks)
 
-    async def flows(self, successes: int = 400, within: float = 30.0) -> None:
+    async def flows(self, successes: int = 400, within: float = 120.0) -> None:
         """Wait until this number of further operations on the first key have succeeded."""
         goal = self._successes + successes
         deadline = time.monotonic() + within

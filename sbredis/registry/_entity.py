@@ -1,9 +1,9 @@
-"""What the registry keeps of an entity, and the text in which it keeps it. Pure.
+"""The registry's record of an entity, and its text. Pure.
 
-A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. What stands before the
-description is the scripts', which compare and count; the description is JSON and ours alone. Its fields may become more
-with a minor release, and a release that does not know them hands them on as they are when it replaces a record. What
-else changes takes another layout, which is the first word.
+A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. The scripts read the fields
+before the description, to compare and count. The description is JSON, which only Python reads. A minor release may add
+fields to it; a release that does not know them keeps them unchanged when it replaces a record. Any other change needs
+another layout, which is the first word.
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ State = Literal["creating", "active", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
-"""What the properties of an entity may weigh, as JSON: whatever the registry is asked about the entity reads them."""
+"""The largest size of an entity's properties, as JSON: every question to the registry about the entity reads them."""
 
 _ID = re.compile(r"[0-9a-z]+")
 _INFIX = "/subscriptions/"
 
 
 def path_of(topic: str, subscription: str) -> str:
-    """By what a subscription is known in its namespace."""
+    """Return the path of a subscription, which is its name in the namespace."""
     return f"{topic}{_INFIX}{subscription}"
 
 
 def split_path(path: str) -> tuple[str, str | None]:
-    """The name of a queue or topic and ``None``, or those of a topic and its subscription; else :class:`ValueError`."""
+    """Split a path: return a queue's or topic's name and ``None``, or the names of a topic and its subscription.
+
+    Raises :class:`ValueError` if the path is not valid.
+    """
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"the path of an entity is text, not {type(path).__name__}")
+        raise TypeError(f"the path of an entity must be text, not {type(path).__name__}")
     at = name_key(path).rfind(_INFIX)
     if at < 0:
         return entity_name(path), None
@@ -63,34 +66,34 @@ def split_path(path: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityDescription:
-    """What is said of an entity before the registry knows it."""
+    """The description of an entity that is not registered yet."""
 
     name: str
-    """As it was given; compared without regard to the case of letters."""
+    """The name as it was given; it is compared without regard to case."""
     kind: Kind = "queue"
     parent: str | None = None
     """The topic of a subscription."""
     store: str | None = None
-    """The id of the entity that holds the messages of a subscription: of its topic."""
+    """The id of the entity that holds the messages of a subscription: the id of its topic."""
     state: State = "creating"
-    """Whether all of it is there. Whoever meets one that is being made or taken away goes on with that."""
+    """Whether it is complete. A client that finds an unfinished creation or deletion continues it."""
     partitioned: bool = False
     partitions: tuple[int, ...]
-    """The partitions of the namespace that it lives in, in order: all of them, or one."""
+    """The partitions of the namespace that it has, in order: all of them, or one."""
     colocated_with: str | None = None
-    """The name of the entity beside which it was put."""
+    """The name of the entity in whose partition it was put."""
     settings: PartitionSettings = field(default_factory=PartitionSettings)
-    """What each of its partitions is given; so the quota is that of one partition."""
+    """The settings of each of its partitions; so the quota is that of one partition."""
     properties: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What no partition needs to know of it."""
+    """The properties that no partition needs to know."""
     unread: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
-    """What a newer release has written beside, handed on as it is."""
+    """The fields that a newer release has added, kept unchanged."""
 
     def __post_init__(self) -> None:
         _one_of("kind", self.kind, get_args(Kind))
         _one_of("state", self.state, get_args(State))
         if (self.kind == "subscription") != (self.parent is not None):
-            raise ValueError(f"a {self.kind} with the parent {self.parent!r}: a subscription has one, and nothing else")
+            raise ValueError(f"a {self.kind} with the parent {self.parent!r}: only a subscription has a parent")
         if (self.store is None) != (self.parent is None) or (self.store is not None and not _ID.fullmatch(self.store)):
             raise ValueError(f"a {self.kind} with the store {self.store!r}: a subscription has the id of its topic")
         if self.parent is None:
@@ -100,15 +103,15 @@ class EntityDescription:
             subscription_name(self.name)
         numbers = self.partitions
         if not all(type(number) is int and 0 <= number < MOST_PARTITIONS for number in numbers):
-            raise ValueError(f"partitions are numbers from 0 to {MOST_PARTITIONS - 1}, not {numbers!r}")
+            raise ValueError(f"partitions must be numbers from 0 to {MOST_PARTITIONS - 1}, not {numbers!r}")
         if not numbers or list(numbers) != sorted(set(numbers)) or (len(numbers) > 1 and not self.partitioned):
-            raise ValueError(f"partitions are one, or, if it is partitioned, several in order, not {numbers!r}")
+            raise ValueError(f"partitions must be one number, or several in order if partitioned, not {numbers!r}")
         if self.colocated_with is not None:
             entity_name(self.colocated_with)
 
     @property
     def path(self) -> str:
-        """By what it is known in its namespace."""
+        """Its name in the namespace; for a subscription, with its topic's name."""
         return self.name if self.parent is None else path_of(self.parent, self.name)
 
 
@@ -117,23 +120,23 @@ class EntityRecord(EntityDescription):
     """An entity as the registry knows it."""
 
     id: str
-    """In the names of its keys; given once and never again."""
+    """The id in the names of its keys, which is never given again."""
     incarnation: str
-    """Drawn by whoever created it; every call names it."""
+    """Chosen at random by the client that created it; every call names it."""
     version: int
-    """Of the settings, from 1."""
+    """The version of the settings, from 1."""
     stamp: str
-    """Of this record: another one is drawn for each that replaces it."""
+    """The stamp of this record. Each new record of the entity has another stamp, chosen at random."""
     created_at: int
     updated_at: int
-    """When its settings changed last, as :attr:`created_at` in ms since 1970, by the server's clock."""
+    """When its settings changed last; like :attr:`created_at` in ms since 1970, by the server's clock."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def encode(description: EntityDescription) -> str:
-    """The JSON of a description, with its fields in order; ASCII, whatever is in it."""
+    """Return the JSON of a description, with its fields in order, in ASCII."""
     unread = dict(description.unread)
     beside = unread.pop("settings", {})
     known = {name: getattr(description, name) for name in _FIELDS}
@@ -142,19 +145,21 @@ def encode(description: EntityDescription) -> str:
 
 
 def require_properties(properties: Mapping[str, Json]) -> None:
-    """Refuse, before anything is sent, properties that would not come back as they are, or are too large.
+    """Refuse, before anything is sent, properties that are too large or would not come back unchanged.
 
-    JSON has names that are text, and would make text of others. What is read is not judged again, so that an entity
-    with larger properties, which a newer release has made, can still be changed and deleted.
+    JSON has only text as names, and would turn other names into text. Properties that are read are not checked again,
+    so an entity with larger properties, which a newer release has made, can still be changed and deleted.
     """
     if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"the properties of an entity are a mapping, not {type(properties).__name__}")
+        raise TypeError(f"the properties of an entity must be a mapping, not {type(properties).__name__}")
     try:
         size = len(json.dumps(properties, separators=(",", ":"), allow_nan=False, default=_plain))
     except RecursionError:
         raise ValueError("the properties of an entity are nested too deeply") from None
     if size > MAXIMUM_PROPERTIES_BYTES:
-        raise ValueError(f"the properties of an entity take {size} bytes; at most {MAXIMUM_PROPERTIES_BYTES} are kept")
+        raise ValueError(
+            f"the properties of an entity have {size} bytes; at most {MAXIMUM_PROPERTIES_BYTES} are stored"
+        )
     _require_text_names(properties)
 
 
@@ -162,7 +167,7 @@ def _require_text_names(value: object) -> None:
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[object, object]", value).items():
             if not isinstance(name, str):
-                raise TypeError(f"the name of a property of an entity is text, not {quoted(name)}")
+                raise TypeError(f"the name of a property of an entity must be text, not {quoted(name)}")
             _require_text_names(inner)
     elif isinstance(value, (list, tuple)):
         for inner in cast("Sequence[object]", value):
@@ -172,7 +177,7 @@ def _require_text_names(value: object) -> None:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, Json]", value))
-    raise TypeError(f"a property of an entity is what JSON can hold, not {type(value).__name__}")
+    raise TypeError(f"a property of an entity must be a JSON value, not {type(value).__name__}")
 
 
 _FIELDS = tuple(each.name for each in fields(EntityDescription) if each.name != "unread")
@@ -189,13 +194,13 @@ _SHOWN = 60
 
 
 def decode(record: bytes) -> EntityRecord:
-    """A record as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none."""
+    """Read a record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     layout = record.split(b" ", 1)[0]
     if layout != b"1":
-        _unreadable(record, f"it is laid out in form {layout[:_SHOWN].decode(errors='replace')!r}")
+        _unreadable(record, f"it has data layout {layout[:_SHOWN].decode(errors='replace')!r}")
     found = _RECORD.fullmatch(record)
     if not found:
-        _unreadable(record, "it does not begin as a record does")
+        _unreadable(record, "it does not begin like a record")
     try:
         description: Any = json.loads(found["description"], parse_constant=_no_number)
         return EntityRecord(
@@ -213,12 +218,12 @@ def decode(record: bytes) -> EntityRecord:
 
 @lru_cache(maxsize=4096)
 def decode_again(record: bytes) -> EntityRecord:
-    """The same for what is read again and again, as the subscriptions of a topic are: the same bytes are read once."""
+    """Read a record that is read often, such as a topic's subscription; the result for the same bytes is cached."""
     return decode(record)
 
 
 def _described(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a description, each of its type, and what is left."""
+    """Return the fields of a description, each checked for its type, and the rest as ``unread``."""
     rest = dict(body)
     settings, unread_settings = _settings(_taken(rest, "settings", dict[str, Any]))
     described = {
@@ -237,7 +242,7 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]:
-    """The settings that are known, and the others. What an older release did not know yet is as it is by default."""
+    """Return the known settings, and the others. A setting that an older release did not write has its default."""
     known: dict[str, Any] = {}
     rest = dict(given)
     for each in fields(PartitionSettings):
@@ -264,11 +269,11 @@ def _text_or_none(rest: dict[str, Any], name: str) -> str | None:
 
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{what} is one of {', '.join(known)}, not {quoted(value)}")
+        raise ValueError(f"{what} must be one of {', '.join(known)}, not {quoted(value)}")
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _unreadable(record: bytes, why: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How much a topic may have. Pure."""
+"""The limits of a topic. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["LIMITS", "Limits"]
 
 
 class Limits(NamedTuple):
-    """How much a topic may have, of what; Azure's numbers. The scripts count, and refuse what would be more."""
+    """The limits of a topic, with Azure's numbers. The scripts count, and refuse to exceed them."""
 
     subscriptions: int
     sql_filters: int
-    """Those that look at something: one that is always true, or never, is not counted."""
+    """The number of SQL filters; a filter that is always true or always false is not counted."""
     correlation_filters: int
 
 

@@ -1,4 +1,4 @@
-"""A namespace, and what is done with its entities as a whole. What that takes step by step is in ``_steps.py``."""
+"""A namespace and the operations on its entities. The steps of these operations are in ``_steps.py``."""
 
 from __future__ import annotations
 
@@ -58,24 +58,27 @@ T = TypeVar("T")
 _PARTITIONS = 16
 
 JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
-"""The property of a subscription by which messages are judged: who changes it raises the version of the topic."""
+"""The property of a subscription that affects judging: a change of it raises the version of the topic."""
 
 
 class TopicFacts(NamedTuple):
-    """A topic, and how much it has of what. Of subscriptions that are being deleted only the rules are counted."""
+    """A topic and its counts. Subscriptions that are being deleted are not counted, but their rules are."""
 
     record: EntityRecord
     subscriptions: int
     sql_filters: int
-    """Rules whose filter is no correlation filter, also one that is always true or false. The limit is about others."""
+    """The number of rules without a correlation filter. Filters that are always true or false count here, but not for
+    the limit.
+    """
     correlation_filters: int
 
 
 class Namespace:
-    """The entities of a namespace. Every call ends, one way or the other, within its ``timeout`` in seconds.
+    """The entities of a namespace. Every call succeeds or fails within its ``timeout`` in seconds.
 
-    A call that fails in the middle leaves an entity half made or half deleted, and says so; the next call that names it
-    goes on with it. Several clients may do anything at the same time. Names are compared without regard to case.
+    A call that fails in the middle leaves an entity half created or half deleted, and its error says so. The next call
+    that names the entity continues. Several clients may make any calls at the same time. Names are compared without
+    regard to case.
     """
 
     __slots__ = ("_rules", "_steps", "created_at", "name", "partitions")
@@ -88,7 +91,7 @@ class Namespace:
         created_at: int,
         told: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """For a namespace that is known to be there; others are opened."""
+        """Use a namespace that is known to exist; for others use :meth:`open`."""
         self._steps = Steps(transport, name, partitions, told)
         self._rules = Rulebook(name, partitions)
         self.name = name
@@ -105,15 +108,15 @@ class Namespace:
         timeout: float = 60.0,
         told: Callable[[], int | None] = lambda: None,
     ) -> Self:
-        """The namespace of this name, made with ``partitions``, or 16, where there is none.
+        """Open the namespace of this name. If it does not exist, create it with ``partitions``, or 16 by default.
 
-        ``told`` gives the time, where partitions go by a test clock.
+        ``told`` returns the time for partitions with a test clock.
 
-        The number cannot change: :class:`NamespacePartitionsError` where another was asked for than it has.
+        The number cannot change: raises :class:`NamespacePartitionsError` if the namespace has another number.
         """
         namespace_name(name)
         wanted = _PARTITIONS if partitions is None else partitions
-        salts(wanted)  # raises for what is no number of partitions
+        salts(wanted)  # raises for an invalid number of partitions
         request = register_namespace(name, wanted, exact=partitions is not None)
         facts = await perform(transport, request, timeout=timeout, refusals=refusals(name))
         return cls(transport, name, facts.partitions, facts.created_at, told)
@@ -131,11 +134,11 @@ class Namespace:
         properties: Mapping[str, Json] | None = None,
         timeout: float = 60.0,
     ) -> EntityRecord:
-        """Create a queue or topic: in all partitions, or in one that its name or ``colocate_with``, another, decides.
+        """Create a queue or topic in all partitions, or in one partition.
 
-        One that is being deleted under this name is deleted first. Raises
-        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is one, of whichever kind; of several
-        clients that create it at once, one succeeds.
+        Its name decides which one, or ``colocate_with``, the name of another entity. If an entity of this name is being
+        deleted, its deletion is finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError`
+        if there is an entity of this name, of any kind. If several clients create it at once, one succeeds.
         """
         entity_name(name)
         if properties is not None:
@@ -143,7 +146,7 @@ class Namespace:
         _check_kind(name, kind, settings)
         if partitioned and colocate_with is not None:
             raise ValueError(
-                f"{quoted(name)} is to be partitioned, and so beside every other entity: leave out colocate_with"
+                f"{quoted(name)} is to be partitioned, so it is in every entity's partition: leave out colocate_with"
             )
         until = anyio.current_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
@@ -169,11 +172,11 @@ class Namespace:
                 return await self._made(record, until)
 
     async def get_entity(self, path: str, *, kind: Kind | Collection[Kind] = (), timeout: float = 60.0) -> EntityRecord:
-        """The entity of this name; one that is half made or half deleted is made or deleted first.
+        """Return the entity of this name; an unfinished creation or deletion is finished first.
 
         A subscription is ``topic/subscriptions/name``. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none, or none of this ``kind``, or of one
-        of these, if given.
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or, if ``kind`` is given,
+        none of this kind or these kinds.
         """
         split_path(path)
         return await self._steps.existing(path, anyio.current_time() + timeout, _kinds(kind))
@@ -188,16 +191,15 @@ class Namespace:
     ) -> EntityRecord:
         """Give an entity other settings; ``properties`` stay as they are if they are left out.
 
-        ``record`` is what was read before. If somebody else has changed the entity since, this raises
-        :class:`EntityChangedError` and changes nothing; a topic is changed by every change of its rules as well. A
-        partition that cannot be reached is told by the next call that reaches it; that it could not be is raised all
-        the same.
+        ``record`` is the record that was read before. If another client has changed the entity since, this raises
+        :class:`EntityChangedError` and changes nothing. Every change of a topic's rules also changes the topic. If a
+        partition cannot be reached, this raises the error, and the next call that reaches the partition tells it.
         """
         _check_changes(record, settings)
         if properties is not None:
             require_properties(properties)
         if record.state != "active":
-            raise changed(record.path, f"it was {record.state} then; get_entity goes on with that")
+            raise changed(record.path, f"it was {record.state} when it was read; get_entity finishes that")
         until = anyio.current_time() + timeout
         steps, stamp = self._steps, new_token()
         revised = replace(
@@ -221,9 +223,9 @@ class Namespace:
     async def delete_entity(self, path: str, *, kind: Kind | Collection[Kind] = (), timeout: float = 60.0) -> None:
         """Delete an entity with all its messages, and a topic with its subscriptions.
 
-        A deletion that somebody else has begun is brought to its end. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none, or none of this ``kind``, or of one
-        of these, if given.
+        A deletion that another client has begun is finished. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or, if ``kind`` is given,
+        none of this kind or these kinds.
         """
         split_path(path)
         kinds = _kinds(kind)
@@ -238,25 +240,25 @@ class Namespace:
                 try:
                     record = await steps.deleting(record, until)
                 except (EntityChangedError, MessagingEntityNotFoundError):
-                    continue  # somebody else was first: with what, the record says
+                    continue  # another client was first: read the new record
             await steps.settled(record, until)
             return
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
-        """Make those partitions of an entity again that a failover has lost, empty, and leave the others as they are.
+        """Restore the partitions of an entity that a failover has lost, empty, and leave the others as they are.
 
-        For who is told by a partition that there is no such entity, while the registry says that there is. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not, or no longer.
+        Use it if a partition says that the entity does not exist, but the registry has it. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not have it.
         """
         return await self._steps.restored(record, anyio.current_time() + timeout)
 
     async def list_entities(
         self, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> tuple[EntityRecord, ...]:
-        """Queues and topics in the order of their names in small letters, from after the name ``after`` on, 1 to 1000.
+        """List queues and topics after the name ``after``, in the order of their names in lower case.
 
-        The next page begins after the last name of this one; behind an empty one there is none. Those that are half
-        made or half deleted are listed too, as such, and left as they are.
+        ``limit`` is 1 to 1000. The next page begins after the last name of this one; after an empty page there is none.
+        Entities that are half created or half deleted are listed with that state, and do not change.
         """
         return await self._steps.ask(self._steps.registry.listed(after, limit), anyio.current_time() + timeout)
 
@@ -272,10 +274,10 @@ class Namespace:
         rules: Sequence[Rule],
         timeout: float = 60.0,
     ) -> EntityRecord:
-        """Create a subscription in the partitions of its topic, which stores its messages, with these rules.
+        """Create a subscription with these rules, in the partitions of its topic, which stores its messages.
 
-        When this returns, every message that is sent to the topic is judged by them. Raises
-        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if the topic has one of this name,
+        When this returns, every message that is sent to the topic is judged by the rules. Raises
+        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if the topic has a subscription of this name,
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, and
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if it would have too many subscriptions or filters.
         """
@@ -283,7 +285,7 @@ class Namespace:
         if properties is not None:
             require_properties(properties)
         if not settings.shared:
-            raise ValueError(f"the messages of the subscription {path!r} are its topic's: its settings must be shared")
+            raise ValueError(f"the topic stores the messages of the subscription {path!r}: its settings must be shared")
         require_rules(rules)
         until = anyio.current_time() + timeout
         steps, incarnation = self._steps, new_token()
@@ -305,18 +307,18 @@ class Namespace:
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(path, "subscription", until)
             except MessagingEntityNotFoundError:
-                continue  # the topic is another by now, or gone, or going: which, is seen when it is read again
+                continue  # the topic was created anew, deleted, or is being deleted; reading it again tells which
             else:
                 return await self._made(record, until)
 
     async def list_subscriptions(
         self, topic: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> tuple[EntityRecord, ...]:
-        """Subscriptions of a topic in the order of their names in small letters, from after the name ``after`` on.
+        """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
 
-        Up to ``limit``, 1 to 1000, and fewer where more would not fit into a reply of a MB. The next page begins after
-        the last name of this one; behind an empty one there is none. Those that are half made or half deleted are
-        listed too, as such, and left as they are.
+        A page has up to ``limit`` of them, 1 to 1000, and no more than fit into a reply of 1 MB. The next page begins
+        after the last name of this one; after an empty page there is none. Subscriptions that are half created or half
+        deleted are listed with that state, and do not change.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
         until = anyio.current_time() + timeout
@@ -325,14 +327,14 @@ class Namespace:
         return tuple(each.record for each in page.subscriptions)
 
     async def topic_facts(self, topic: str, *, timeout: float = 60.0) -> TopicFacts:
-        """A topic, and how many subscriptions and filters it has."""
+        """Return a topic, and the numbers of its subscriptions and filters."""
         seen = await self._steps.seen(entity_name(topic), anyio.current_time() + timeout, TOPIC)
         return TopicFacts(seen.record, seen.subscriptions, seen.sql_filters, seen.correlation_filters)
 
     async def routes(self, topic: str, known: Routes | None = None, *, timeout: float = 60.0) -> Routes:
-        """What the messages of a topic are judged by: its active subscriptions and their rules, at one version of it.
+        """Return the active subscriptions of a topic and their rules, at one version of the topic.
 
-        ``known`` is what was read before: only what has changed since is read of the rules.
+        ``known`` are routes that were read before: only rules that have changed since are read.
         """
         until = anyio.current_time() + timeout
         return await read_routes(self._steps, self._rules, entity_name(topic), known, until)
@@ -340,9 +342,9 @@ class Namespace:
     # -- rules ----------------------------------------------------------------------------------------------------
 
     async def create_rule(self, topic: str, subscription: str, rule: Rule, *, timeout: float = 60.0) -> KeptRule:
-        """Give a subscription another rule. When this returns, every message sent to the topic is judged by it too.
+        """Add a rule to a subscription. When this returns, every message sent to the topic is judged by it too.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is one of its name,
+        Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a rule of this name,
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic or subscription, and
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the topic would have too many filters.
         """
@@ -356,10 +358,10 @@ class Namespace:
     async def update_rule(
         self, topic: str, subscription: str, rule: Rule, *, seen: KeptRule | None = None, timeout: float = 60.0
     ) -> KeptRule:
-        """Replace the rule of this name, with what :meth:`create_rule` promises and raises.
+        """Replace the rule of this name; it promises and raises the same as :meth:`create_rule`.
 
-        With ``seen`` only that one, as it was read: :class:`EntityChangedError` if somebody else was first. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of its name.
+        With ``seen``, the rule must be as it was read; raises :class:`EntityChangedError` if another client has changed
+        it. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no rule of this name.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
@@ -370,7 +372,7 @@ class Namespace:
         return KeptRule(rule, done.created_at, stamp)
 
     async def delete_rule(self, topic: str, subscription: str, name: str, *, timeout: float = 60.0) -> None:
-        """Take a rule from a subscription. When this returns, no message sent to the topic is judged by it.
+        """Delete a rule of a subscription. When this returns, no message sent to the topic is judged by it.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, subscription, or
         rule.
@@ -382,7 +384,10 @@ class Namespace:
         await self._steps.told(done, until)
 
     async def get_rule(self, topic: str, subscription: str, name: str, *, timeout: float = 60.0) -> KeptRule:
-        """A rule of a subscription; :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none."""
+        """Return a rule of a subscription.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none.
+        """
         path = path_of(entity_name(topic), subscription_name(subscription))
         rule_name(name)
         until = anyio.current_time() + timeout
@@ -395,9 +400,9 @@ class Namespace:
     async def list_rules(
         self, topic: str, subscription: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> tuple[KeptRule, ...]:
-        """Rules of a subscription in the order of their names in small letters, from after the name ``after`` on.
+        """List rules of a subscription after the name ``after``, in the order of their names in lower case.
 
-        Pages are those of :meth:`list_subscriptions`.
+        Pages are as those of :meth:`list_subscriptions`.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_bounds("a rule", after, limit)
@@ -409,45 +414,45 @@ class Namespace:
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def partition(self, record: EntityRecord, number: int) -> Partition:
-        """One of the partitions of an entity; :class:`ValueError` if it is not there."""
+        """Return one of the partitions of an entity; raise :class:`ValueError` if the entity is not in it."""
         return self._steps.partition(record, number)
 
     async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:
-        """What an entity is to be created beside."""
+        """Return the entity beside which another is to be created."""
         try:
             return await self._steps.existing(entity_name(neighbour), until)
         except MessagingEntityNotFoundError as error:
-            error.message = f"'{name}' was to be created beside '{neighbour}', as colocate_with says. {error.message}"
+            error.message = f"'{name}' was to be created beside '{neighbour}' (colocate_with). {error.message}"
             raise
 
     async def _require_free(self, path: str, kind: Kind, until: float) -> None:
-        """Raise that there is an entity of this name, where one of this kind was to be, unless there is none now."""
+        """Raise that the name is in use, where an entity of this kind was to be created; unless it is free by now."""
         with suppress(MessagingEntityNotFoundError):
             found = await self._steps.existing(path, until)
             raise exists(self.name, found.path, found.kind, kind) from None
 
     async def _made(self, record: EntityRecord, until: float) -> EntityRecord:
-        """What became of an entity that was registered just now."""
+        """Finish the creation of an entity that was just registered, and return it."""
         settled = await self._steps.settled(record, until)
-        if settled is None:  # it was there for a moment, and somebody else has deleted it
+        if settled is None:  # it existed for a moment, and another client has deleted it
             raise missing(self.name, record.path)
         return settled
 
     async def _changed(self, path: str, rule: str, change: Callable[[EntityRecord], Request[T]], until: float) -> T:
-        """Change a rule of a subscription, as the subscription is when that arrives."""
+        """Change a rule of a subscription; if the subscription has changed meanwhile, read it and try again."""
         while True:
             record = await self._steps.existing(path, until)
             codes = rule_refusals(self.name, record.path, rule)
-            with suppress(SubscriptionGoneError):  # what it is now, is seen when it is read again
+            with suppress(SubscriptionGoneError):  # the next round reads the subscription again
                 return await self._steps.ask(change(record), until, codes=codes)
 
     def _place(self, name: str, beside: EntityRecord | None) -> int:
-        """The one partition of an entity that is not partitioned."""
+        """Return the only partition of an entity that is not partitioned."""
         if beside is None:
             return partition_for_name(name, self.partitions)
         if beside.partitioned:
             raise ValueError(
-                f"{quoted(name)} cannot be put beside '{beside.path}', which is partitioned and so everywhere"
+                f"{quoted(name)} cannot be put beside '{beside.path}', which is partitioned and so in all partitions"
             )
         return beside.partitions[0]
 
@@ -455,14 +460,14 @@ class Namespace:
 def _kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
     kinds = (kind,) if isinstance(kind, str) else kind
     if unknown := set(kinds) - set(get_args(Kind)):
-        raise ValueError(f"kind is one of {', '.join(get_args(Kind))}, or several, not {quoted(unknown)}")
+        raise ValueError(f"kind must be one or several of {', '.join(get_args(Kind))}, not {quoted(unknown)}")
     return kinds
 
 
 def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
-    """Raise for settings that no queue or topic can have, and for what is neither."""
+    """Raise for settings that a queue or topic cannot have, and for another kind."""
     if kind not in {"queue", "topic"}:
-        raise ValueError(f"{quoted(name)} is to be a queue or a topic, not {quoted(kind)}")
+        raise ValueError(f"{quoted(name)} must be a queue or a topic, not {quoted(kind)}")
     if settings.shared:
         raise ValueError(f"the {kind} {quoted(name)} stores its messages itself: its settings cannot be shared")
     if settings.topic != (kind == "topic"):
@@ -472,6 +477,6 @@ def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
 
 
 def _check_changes(record: EntityRecord, settings: PartitionSettings) -> None:
-    """Raise for a change of what is fixed, before the registry says what no partition would do."""
+    """Raise for a change of a fixed setting, before the registry stores settings that every partition would refuse."""
     for what in record.settings.fixed_differences(settings):
-        raise ValueError(f"'{record.path}' cannot be changed so: {what} was decided when it was created")
+        raise ValueError(f"'{record.path}' cannot be changed so: {what} was fixed when it was created")

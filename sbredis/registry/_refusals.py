@@ -1,4 +1,4 @@
-"""What the scripts of the registry refuse, as errors that name the namespace and the entity."""
+"""Refusals of the registry's scripts, as errors that name the namespace and the entity."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class EntityChangedError(ServiceBusError):
-    """Somebody else has changed the entity since it was read. Read it again, and do to that what is to be done."""
+    """Another client has changed the entity since it was read. Read it again, and change the new state."""
 
     code = "EntityChanged"
     is_transient = True
 
 
 class SubscriptionGoneError(MessagingEntityNotFoundError):
-    """A subscription is another by now, or it or its topic is being deleted: reading it again says which."""
+    """The subscription was created anew, or it or its topic is being deleted. Reading it again tells which."""
 
 
 _Made = tuple[type[ServiceBusError], str]
@@ -53,13 +53,13 @@ def _missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> str:
     topic, subscription = split_path(entity) if entity else (entity, None)
     if subscription is not None:
         return (
-            f"There is no subscription '{subscription}' of a topic '{topic}' in namespace '{namespace}', or no longer. "
+            f"There is no subscription '{subscription}' of a topic '{topic}' in namespace '{namespace}'. "
             f"Create it with ServiceBusAdministrationClient.create_subscription({topic!r}, {subscription!r}), or look "
             "for it in another namespace."
         )
     if list(kinds) == ["topic"]:
         return (
-            f"There is no topic '{topic}' in namespace '{namespace}', or no longer. "
+            f"There is no topic '{topic}' in namespace '{namespace}'. "
             f"Create it with ServiceBusAdministrationClient.create_topic({topic!r}), or look for the name in another "
             "namespace."
         )
@@ -67,28 +67,28 @@ def _missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> str:
     if list(kinds) != ["queue"]:
         create += f" or ensure_topic({entity!r})"
     return (
-        f"There is no entity '{entity}' in namespace '{namespace}', or no longer. "
-        f"Create it with ServiceBusAdministrationClient.{create}, or ask for the sender or receiver "
+        f"There is no entity '{entity}' in namespace '{namespace}'. "
+        f"Create it with ServiceBusAdministrationClient.{create}, or get the sender or receiver "
         "with create_if_missing=True, or look for the name in another namespace."
     )
 
 
 def _exists(namespace: str, entity: str) -> str:
     return (
-        f"There is an entity '{entity}' in namespace '{namespace}' already; names are compared without regard to case. "
+        f"There is already an entity '{entity}' in namespace '{namespace}'; names are compared without regard to case. "
         "Use it, delete it first, or choose another name."
     )
 
 
 def _exists_as(namespace: str, entity: str, kind: Kind, wanted: Kind) -> str:
     return (
-        f"There is an entity '{entity}' in namespace '{namespace}' already, and it is a {kind}, not a {wanted}; names "
+        f"There is already an entity '{entity}' in namespace '{namespace}', and it is a {kind}, not a {wanted}; names "
         "are compared without regard to case. Delete it first, or choose another name."
     )
 
 
 def _changed(entity: str, now: str) -> str:
-    return f"The entity '{entity}' has been changed since it was read, and {now}. Read it again, and change that."
+    return f"The entity '{entity}' has changed since it was read: {now}. Read it again, and change the new state."
 
 
 def _quota(entity: str, detail: str) -> _Made:
@@ -98,26 +98,26 @@ def _quota(entity: str, detail: str) -> _Made:
         what, "rules with correlation filters"
     )
     return ServiceBusQuotaExceededError, (
-        f"The topic '{topic}' would have more than {most} {name}, which is as many as a topic may have. "
+        f"The topic '{topic}' would have more than {most} {name}, which is the most that a topic may have. "
         "Delete some that are not needed, or divide the messages among several topics."
     )
 
 
 def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
-    """The error that there is no such entity; ``kinds`` are those that were looked for, if not any."""
+    """Return the error that an entity does not exist; ``kinds`` are the wanted kinds, empty for any."""
     return MessagingEntityNotFoundError(_missing(namespace, entity, kinds), outcome=Outcome.REFUSED)
 
 
 def missing_subscription(namespace: str, path: str, owner: Kind | None) -> MessagingEntityNotFoundError:
-    """The error that there is no such subscription; ``owner`` is what has the name of its topic, if anything has."""
+    """Return the error that a subscription does not exist; ``owner`` is the kind of entity with its topic's name."""
     topic, subscription = split_path(path)
     if owner == "topic":
         return missing(namespace, path)
     if owner is None:
-        why = f"for there is no such topic, or no longer. Create it with create_topic({topic!r}), and then the "
+        why = f"because there is no such topic. Create it with create_topic({topic!r}), and then the "
         why += "subscription, or look for the topic in another namespace."
     else:
-        why = f"for '{topic}' is a {owner}, which has no subscriptions. Use it as that, or name a topic."
+        why = f"because '{topic}' is a {owner}, which has no subscriptions. Use it as a {owner}, or name a topic."
     return MessagingEntityNotFoundError(
         f"There is no subscription '{subscription}' of a topic '{topic}' in namespace '{namespace}', {why}",
         outcome=Outcome.REFUSED,
@@ -125,40 +125,40 @@ def missing_subscription(namespace: str, path: str, owner: Kind | None) -> Messa
 
 
 def of_another_kind(namespace: str, entity: str, kind: Kind, kinds: Collection[Kind]) -> MessagingEntityNotFoundError:
-    """The error that the entity is none of the kinds that were looked for."""
+    """Return the error that the entity is of none of the wanted kinds."""
     looked_for = " or ".join(f"a {each}" for each in kinds)
     return MessagingEntityNotFoundError(
-        f"There is a {kind} of the name '{entity}' in namespace '{namespace}', not {looked_for}. "
-        "Use it as what it is, or choose another name.",
+        f"'{entity}' in namespace '{namespace}' is a {kind}, not {looked_for}. "
+        f"Use it as a {kind}, or choose another name.",
         outcome=Outcome.REFUSED,
     )
 
 
 def exists(namespace: str, entity: str, kind: Kind, wanted: Kind) -> MessagingEntityAlreadyExistsError:
-    """The error that the name is taken, by an entity of this kind."""
+    """Return the error that the name is in use by an entity of this kind."""
     text = _exists(namespace, entity) if kind == wanted else _exists_as(namespace, entity, kind, wanted)
     return MessagingEntityAlreadyExistsError(text, outcome=Outcome.REFUSED)
 
 
 def changed(entity: str, now: str) -> EntityChangedError:
-    """The error that somebody else was first."""
+    """Return the error that another client was first."""
     return EntityChangedError(_changed(entity, now), outcome=Outcome.REFUSED)
 
 
 def refusals(namespace: str, entity: str = "") -> Refusals:
-    """The codes of the registry's scripts, in a call about this entity."""
+    """Return the errors for the codes of the registry's scripts, in a call about this entity."""
     return {
         "NAMESPACE": lambda _: (
             NamespaceMissingError,
             (
-                f"There is no namespace '{namespace}', or no longer: the servers may have come back empty. Create the "
-                "entity again, get the sender or receiver with create_if_missing=True, or open a new client: each of "
-                "these makes the namespace."
+                f"There is no namespace '{namespace}'. The servers may have lost their data. Create the entity again, "
+                "get the sender or receiver with create_if_missing=True, or open a new client: each of these creates "
+                "the namespace."
             ),
         ),
         "LAYOUT": lambda form: (
             DataLayoutError,
-            f"Namespace '{namespace}' is laid out in form {form}: install the release of sbredis that can read it.",
+            f"Namespace '{namespace}' has data layout {form}: install a release of sbredis that can read it.",
         ),
         "PARTITIONS": lambda number: (
             NamespacePartitionsError,
@@ -168,7 +168,7 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
         "GONE": lambda _: (MessagingEntityNotFoundError, _missing(namespace, entity)),
         "CHANGED": lambda version: (
             EntityChangedError,
-            _changed(entity, f"its settings are version {version} now"),
+            _changed(entity, f"its settings now have version {version}"),
         ),
         "QUOTA": lambda detail: _quota(entity, detail),
         "BADCALL": lambda detail: (MalformedCallError, f"The call is malformed: {detail}."),
@@ -180,25 +180,25 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
 
 def _missing_rule(subscription: str, rule: str) -> str:
     return (
-        f"The subscription '{subscription}' has no rule '{rule}', or no longer. Create it with "
-        "ServiceBusAdministrationClient.create_rule, or list those that there are."
+        f"The subscription '{subscription}' has no rule '{rule}'. Create it with "
+        "ServiceBusAdministrationClient.create_rule, or list the existing rules."
     )
 
 
 def _exists_rule(subscription: str, rule: str) -> str:
     return (
-        f"The subscription '{subscription}' has a rule '{rule}' already; names are compared without regard to case. "
+        f"The subscription '{subscription}' already has a rule '{rule}'; names are compared without regard to case. "
         "Change it with update_rule, delete it first, or choose another name."
     )
 
 
 def missing_rule(subscription: str, rule: str) -> MessagingEntityNotFoundError:
-    """The error that there is no such rule."""
+    """Return the error that there is no such rule."""
     return MessagingEntityNotFoundError(_missing_rule(subscription, rule), outcome=Outcome.REFUSED)
 
 
 def rule_refusals(namespace: str, subscription: str, rule: str) -> Refusals:
-    """The codes of the registry's scripts, in a call about this rule of a subscription, given by its path."""
+    """Return the errors for the codes of the registry's scripts, in a call about a rule; ``subscription`` is a path."""
     return {
         **refusals(namespace, subscription),
         "EXISTS": lambda _: (
@@ -209,6 +209,6 @@ def rule_refusals(namespace: str, subscription: str, rule: str) -> Refusals:
         "MISSING": lambda _: (MessagingEntityNotFoundError, _missing_rule(subscription, rule)),
         "CHANGED": lambda _: (
             EntityChangedError,
-            _changed(f"{subscription}/rules/{rule}", "it is another rule now"),
+            _changed(f"{subscription}/rules/{rule}", "it is now another rule"),
         ),
     }

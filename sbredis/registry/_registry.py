@@ -1,8 +1,8 @@
 """The registry of a namespace: every operation on its entities as a request, typed, and checked before it is sent.
 
-All of it lies in one slot of its own and is changed by scripts only. A request that is sent again is recognised: a
-creation by the entity's incarnation, a change by the stamp of its record. The names that are compared are small
-letters; the records hold them as they were given. What is asked about rules is in ``_rulebook.py``.
+The whole registry is in one slot of its own, and only scripts change it. A request that is sent again is recognised: a
+creation by the entity's incarnation, a change by the stamp of its record. Names are compared in lower case; the records
+contain them as they were given. The operations on rules are in ``_rulebook.py``.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ __all__ = [
 ]
 
 LONGEST_PAGE = 1000
-"""How many records are read at once, at most."""
+"""The largest number of records in one page."""
 
 _SHARE = 1000
-"""How many rules go with one call that takes a subscription out."""
+"""The number of rules that one call to remove a subscription deletes."""
 
 
 class NamespaceFacts(NamedTuple):
-    """What a namespace is."""
+    """The facts about a namespace."""
 
     partitions: int
     created_at: int
 
 
 class SeenEntity(NamedTuple):
-    """An entity, and what is counted of its topic, if it is one or belongs to one."""
+    """An entity, and the counts of its topic, if it is a topic or a subscription."""
 
     record: EntityRecord
     behind: bool = False
-    """Whether the topic's partitions may not have been told the topic's version."""
+    """Whether some of the topic's partitions may not have been told the topic's version."""
     forsaken: bool = False
     """Whether it is a subscription whose topic is being deleted."""
     subscriptions: int = 0
@@ -58,38 +58,38 @@ class SeenEntity(NamedTuple):
 
 
 class Revised(NamedTuple):
-    """A subscription's record, and its topic's."""
+    """A subscription's record, and its topic's record."""
 
     record: EntityRecord
     topic: EntityRecord | None
 
 
 class Unregistered(NamedTuple):
-    """What became of an entity that was taken out."""
+    """The result of removing an entity."""
 
     there: bool
     more: bool
-    """Whether it still is, because it had more rules than go with one call."""
+    """Whether it still exists, because it may have more rules than one call deletes."""
 
 
 class JudgedRecord(NamedTuple):
-    """A subscription's record, and a mark that is another one after each change of its rules."""
+    """A subscription's record, and a mark that differs after each change of its rules."""
 
     record: EntityRecord
     mark: str
 
 
 class Page(NamedTuple):
-    """Subscriptions of a topic."""
+    """A page of a topic's subscriptions."""
 
     topic: str
-    """Incarnation and version of the topic, or nothing if it is being deleted."""
+    """Incarnation and version of the topic, or an empty text if it is being deleted."""
     more: bool
     subscriptions: tuple[JudgedRecord, ...]
 
 
 def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:
-    """Make a namespace where there is none, and say what it is; ``exact`` refuses another number of partitions."""
+    """Create a namespace if it does not exist, and read its facts; ``exact`` refuses another number of partitions."""
 
     def read(reply: list[Any]) -> NamespaceFacts:
         return NamespaceFacts(*reply)
@@ -99,7 +99,7 @@ def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Reque
 
 
 class Registry:
-    """The registry, as one who knows the number of the namespace's partitions asks it."""
+    """The registry, for a caller that knows the namespace's number of partitions."""
 
     __slots__ = ("keys", "partitions")
 
@@ -108,7 +108,7 @@ class Registry:
         self.partitions = partitions
 
     def register(self, description: EntityDescription, incarnation: str) -> Request[EntityRecord]:
-        """Take in a new queue or topic and give it an id; ``incarnation`` is drawn for this creation."""
+        """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation."""
         topic = int(description.kind == "topic")
         arguments = (self.partitions, name_key(description.path), incarnation, topic, encode(description))
         return Request(load("register_entity"), self.keys, arguments, decode)
@@ -116,7 +116,7 @@ class Registry:
     def register_subscription(
         self, topic: EntityRecord, description: EntityDescription, incarnation: str, rules: Sequence[Rule]
     ) -> Request[EntityRecord]:
-        """Take in a new subscription of a topic with its rules."""
+        """Add a new subscription of a topic with its rules."""
         arguments: list[str | int] = [
             self.partitions,
             name_key(topic.path),
@@ -131,9 +131,9 @@ class Registry:
         return Request(load("register_subscription"), self.keys, tuple(arguments), decode)
 
     def revise(self, record: EntityRecord, stamp: str) -> Request[EntityRecord]:
-        """Replace the record of a queue or topic: what is to be, with the stamp of what was seen.
+        """Replace the record of a queue or topic: ``record`` is the new record, but with the stamp that was read.
 
-        ``stamp`` is drawn for this. The version is as before, or the next if the settings are others.
+        ``stamp`` is chosen at random for this change. The version is the same, or the next one if the settings differ.
         """
         arguments = (
             self.partitions,
@@ -150,8 +150,8 @@ class Registry:
     def revise_subscription(self, record: EntityRecord, stamp: str, *, judging: bool = False) -> Request[Revised]:
         """Replace the record of a subscription as :meth:`revise` does.
 
-        The topic's version rises with it, if the subscription is to be deleted, or ``judging`` says that the topic's
-        messages are judged by something else from then on.
+        The topic's version rises with it if the subscription is to be deleted, or if ``judging`` says that the change
+        affects how the topic's messages are judged.
         """
 
         def read(reply: list[bytes]) -> Revised:
@@ -172,7 +172,7 @@ class Registry:
         return Request(load("revise_subscription"), self.keys, arguments, read)
 
     def unregister(self, record: EntityRecord) -> Request[Unregistered]:
-        """Take an entity out; a subscription with its rules, for which more than one call may be needed."""
+        """Remove an entity, and the rules of a subscription, for which more than one call may be needed."""
 
         def read(reply: list[int]) -> Unregistered:
             return Unregistered(*map(bool, reply))
@@ -181,12 +181,12 @@ class Registry:
         return Request(load("unregister_entity"), self.keys, arguments, read)
 
     def mark_told(self, topic: EntityRecord) -> Request[bool]:
-        """Note that all partitions of a topic have been told its version, as it is in the record given."""
+        """Note that all partitions of a topic have been told the version in this record."""
         arguments = (self.partitions, name_key(topic.path), topic.incarnation, topic.version)
         return Request(load("mark_told"), self.keys, arguments, bool)
 
     def look(self, path: str) -> Request[SeenEntity | None]:
-        """An entity, if there is one, and what is counted of its topic."""
+        """Read an entity, if it exists, and the counts of its topic."""
 
         def read(reply: list[Any] | None) -> SeenEntity | None:
             if reply is None:
@@ -197,7 +197,7 @@ class Registry:
         return Request(load("read_entity"), self.keys, self._read(path), read)
 
     def read(self, path: str) -> Request[EntityRecord | None]:
-        """The record of an entity, if there is one."""
+        """Read the record of an entity, if it exists."""
 
         def read(reply: list[Any] | None) -> EntityRecord | None:
             return None if reply is None else decode(reply[0])
@@ -208,9 +208,9 @@ class Registry:
         return (self.partitions, name_key(path), name_key(split_path(path)[0]))
 
     def listed(self, after: str, limit: int) -> Request[tuple[EntityRecord, ...]]:
-        """Records of queues and topics in the order of their names in small letters, from after ``after`` on.
+        """List records of queues and topics after ``after``, in the order of their names in lower case.
 
-        ``after`` is any text, whether there is an entity of that name or not.
+        ``after`` is any text; an entity of that name need not exist.
         """
         require_bounds("an entity", after, limit)
 
@@ -220,9 +220,9 @@ class Registry:
         return Request(load("list_entities"), self.keys, (self.partitions, name_key(after), limit), read)
 
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:
-        """Subscriptions of a topic in the order of their names in small letters, from after the name ``after`` on.
+        """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
 
-        As many as ``limit`` and as fit into a reply of a MB.
+        A page has up to ``limit`` of them, and no more than fit into a reply of 1 MB.
         """
         require_bounds("a subscription", after, limit)
 
@@ -234,7 +234,7 @@ class Registry:
             )
 
         key = name_key(topic)
-        # Behind the stroke, in the order of bytes, stands the zero.
+        # In the order of bytes, the zero follows the slash.
         arguments = (
             self.partitions,
             key,
@@ -246,11 +246,11 @@ class Registry:
 
 
 def require_bounds(what: str, after: str, limit: int) -> None:
-    """Raise for what cannot be the beginning or the length of a list."""
+    """Raise if a list cannot begin after ``after``, or cannot have the length ``limit``."""
     if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"after is the name of {what}, or '' for the beginning, not {type(after).__name__}")
+        raise TypeError(f"after must be the name of {what}, or '' for the beginning, not {type(after).__name__}")
     if not _expressible(after):
-        raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot express it")
+        raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot encode it")
     if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
         raise ValueError(f"limit must be a whole number from 1 to {LONGEST_PAGE}, not {quoted(limit)}")
 

@@ -1,7 +1,8 @@
-"""What the messages of a topic are judged by, read in pages and yet as it was at one moment.
+"""Reads the rules of a topic's subscriptions in pages, but as they were at one moment.
 
-Every page says which version the topic had when it was read. If all say the same, nothing has changed in between: see
-``_steps.py`` for why. Otherwise the pages are read again, but for the rules that have been read and have not changed.
+Every page contains the version that the topic had when the page was read. If all pages have the same version, nothing
+has changed in between (``_steps.py`` says why). Otherwise the pages are read again, except for rules that have been
+read and have not changed.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ class Routed(NamedTuple):
 
     record: EntityRecord
     rules: tuple[Rule, ...]
-    """In the order of their names in small letters."""
+    """In the order of their names in lower case."""
     mark: str = ""
-    """Another one after each change of the rules."""
+    """A mark that differs after each change of the rules."""
 
 
 class Routes(NamedTuple):
-    """What the messages of a topic are judged by at one version of it."""
+    """The subscriptions and rules by which a topic's messages are judged, at one version of the topic."""
 
     topic: EntityRecord
     subscriptions: tuple[Routed, ...]
-    """Those that are active, in the order of their names in small letters."""
+    """The active subscriptions, in the order of their names in lower case."""
 
 
 async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Routes | None, until: float) -> Routes:
-    """The routes of a topic as they were at one moment after the call began."""
+    """Read the routes of a topic as they were at one moment after the call began."""
     rules: _Known = {}
     for routed in known.subscriptions if known is not None else ():
         rules[routed.record.incarnation, routed.mark] = routed.rules
@@ -51,7 +52,7 @@ async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Route
         try:
             return Routes(record, await reading.subscriptions())
         except (_TornError, MessagingEntityNotFoundError):
-            continue  # it has changed in between; or it is gone, and then reading it again says so
+            continue  # the topic has changed in between; or it is gone, and the next attempt raises that
 
 
 class _TornError(Exception):
@@ -59,7 +60,7 @@ class _TornError(Exception):
 
 
 class _Reading:
-    """One attempt to read all of it. What it reads of rules stays in ``known`` when it fails."""
+    """One attempt to read the routes. If it fails, the rules that it has read stay in ``known``."""
 
     def __init__(self, steps: Steps, rulebook: Rulebook, topic: EntityRecord, known: _Known, until: float) -> None:
         self._steps = steps
@@ -70,7 +71,7 @@ class _Reading:
         self._until = until
 
     async def subscriptions(self) -> tuple[Routed, ...]:
-        """The active subscriptions with their rules."""
+        """Read the active subscriptions with their rules."""
         active = await self._active()
         for stretch in _unknown(active, self._known):
             await self._read(stretch)
@@ -87,7 +88,7 @@ class _Reading:
         return [each for each in found if each.record.state == "active"]
 
     async def _read(self, stretch: Sequence[JudgedRecord]) -> None:
-        """Read the rules of subscriptions that stand one behind the other."""
+        """Read the rules of adjacent subscriptions."""
         by_path: dict[str, list[Rule]] = {name_key(each.record.path): [] for each in stretch}
         left = list(stretch)
         after: str | None = None
@@ -97,7 +98,7 @@ class _Reading:
             page = await self._steps.ask(request, self._until, self._topic.path)
             self._require_untorn(page.topic)
             for path, kept in page.rules:
-                if path in by_path:  # and not of a subscription that is no active one
+                if path in by_path:  # rules of subscriptions that are not active are skipped
                     by_path[path].append(kept.rule)
             after = page.last
             until = None if after is None else after.partition(" ")[0]
@@ -115,7 +116,7 @@ def _key(subscription: JudgedRecord) -> tuple[str, str]:
 
 
 def _unknown(subscriptions: Sequence[JudgedRecord], known: _Known) -> list[list[JudgedRecord]]:
-    """Those whose rules are not known, in stretches of neighbours, so that each can be read in one go."""
+    """Return the subscriptions whose rules are not known, in runs of adjacent ones that can be read together."""
     stretches: list[list[JudgedRecord]] = []
     joined = False
     for each in subscriptions:

@@ -15,24 +15,24 @@ __all__ = ["ChangedRule", "RulePage", "Rulebook"]
 
 
 class ChangedRule(NamedTuple):
-    """The topic, whose version has risen, and when the rule was created."""
+    """The topic with its new version, and the time when the rule was created."""
 
     topic: EntityRecord
     created_at: int
 
 
 class RulePage(NamedTuple):
-    """Rules of a topic, each with the path of its subscription in small letters."""
+    """A page of a topic's rules, each with the path of its subscription in lower case."""
 
     topic: str
-    """Incarnation and version of the topic, or nothing if it is being deleted."""
+    """Incarnation and version of the topic, or an empty text if it is being deleted."""
     last: str | None
-    """Where the last one stands, if there may be more behind it."""
+    """The place of the last rule, if there may be more after it."""
     rules: tuple[tuple[str, KeptRule], ...]
 
 
 class Rulebook:
-    """The rules in a registry. Subscriptions are given as the caller has seen them; each change draws a stamp."""
+    """The rules in a registry. Subscriptions are given as the caller has read them; each change has a random stamp."""
 
     __slots__ = ("keys", "partitions")
 
@@ -41,20 +41,20 @@ class Rulebook:
         self.partitions = partitions
 
     def create(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
-        """Give a subscription another rule."""
+        """Add a rule to a subscription."""
         return self._changed("create_rule", subscription, rule, stamp)
 
     def update(self, subscription: EntityRecord, rule: Rule, stamp: str, seen: str = "") -> Request[ChangedRule]:
-        """Replace the rule of this name; only the one of the stamp ``seen``, if that is not empty."""
+        """Replace the rule of this name. If ``seen`` is not empty, the rule must have this stamp."""
         return self._changed("update_rule", subscription, rule, stamp, seen)
 
     def delete(self, subscription: EntityRecord, name: str, stamp: str) -> Request[EntityRecord]:
-        """Take a rule from a subscription; the result is the topic."""
+        """Delete a rule of a subscription; the result is the topic."""
         arguments = (*self._of(subscription, stamp), place_of(subscription.path, name))
         return Request(load("delete_rule"), self.keys, arguments, decode)
 
     def read(self, subscription: EntityRecord, name: str) -> Request[KeptRule | None]:
-        """A rule, if there is one of this name."""
+        """Read a rule, if there is one of this name."""
 
         def read(reply: bytes | None) -> KeptRule | None:
             return None if reply is None else decode_rule(reply)
@@ -62,17 +62,17 @@ class Rulebook:
         return Request(load("read_rule"), self.keys, (self.partitions, place_of(subscription.path, name)), read)
 
     def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
-        """Rules of a subscription in the order of their names in small letters, from after the name ``after`` on."""
+        """List rules of a subscription after the name ``after``, in the order of their names in lower case."""
         require_bounds("a rule", after, limit)
         path = name_key(subscription.path)
         return self._page(subscription.parent or "", f"{path} {name_key(after)}", f"{path}!", limit)
 
     def between(self, topic: str, first: str, last: str, after: str | None = None) -> Request[RulePage]:
-        """Rules of all subscriptions from one to another, given by their paths; from behind a place on, if given.
+        """List rules of all subscriptions from one to another, given by their paths; after a place, if given.
 
-        They stand in the order of subscriptions, and within one in that of their names.
+        They are in the order of subscriptions, and of a subscription in the order of their names.
         """
-        # Behind the blank, in the order of bytes, stands the exclamation mark.
+        # In the order of bytes, the exclamation mark follows the blank.
         return self._page(topic, after or f"{name_key(first)} ", f"{name_key(last)}!", LONGEST_PAGE)
 
     def _of(self, subscription: EntityRecord, stamp: str) -> tuple[str | int, ...]:

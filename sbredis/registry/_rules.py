@@ -1,7 +1,7 @@
-"""What the registry keeps of a rule, and the text in which it keeps it. Pure.
+"""The registry's record of a rule, and its text. Pure.
 
-It is ``1 <kind> <stamp> <created> <description>``. What stands before the description is the scripts', which count the
-filters of a topic; the description is JSON, as the folder ``rules`` makes it and reads it.
+It is ``1 <kind> <stamp> <created> <description>``. The scripts read the fields before the description, to count the
+filters of a topic. The description is JSON, which the folder ``rules`` writes and reads.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 MAXIMUM_RULE_BYTES = 64 * 1024
-"""What a rule may weigh, as JSON."""
+"""The largest size of a rule, as JSON."""
 
 MAXIMUM_RULES = 1000
-"""How many rules a subscription may be created with, and, as JSON, at most a MB of them. Others may follow."""
+"""The largest number of rules that a subscription is created with, in at most 1 MB of JSON. Others may follow later."""
 
 _MAXIMUM_BYTES = 1024 * 1024
 _SHOWN = 60
@@ -44,60 +44,63 @@ class KeptRule(NamedTuple):
 
     rule: Rule
     created_at: int
-    """In ms since 1970, by the server's clock. A change of the rule leaves it as it is."""
+    """In ms since 1970, by the server's clock. A change of the rule does not change it."""
     stamp: str
-    """Of its last change: who wants to change this rule, and no later one, names it."""
+    """The stamp of its last change. A client names it to change this rule only if nobody has changed it since."""
 
 
 def rule_key(name: str) -> str:
-    """The form in which the names of rules are compared; :class:`ValueError` for what is no name of one."""
+    """Return the form in which the names of rules are compared; raise :class:`ValueError` if the name is not valid."""
     return name_key(rule_name(name))
 
 
 def place_of(path: str, rule: str) -> str:
-    """Where a rule stands among all: behind its subscription's path, which ends before a blank as no name goes on."""
+    """Return the place of a rule in the order of all rules: the path of its subscription, a blank, its name.
+
+    No name contains a blank, so the blank ends the path.
+    """
     return f"{name_key(path)} {rule_key(rule)}"
 
 
 def kind_of(rule: Rule) -> Literal["s", "c", "t"]:
-    """How a rule is counted: by its SQL filter, its correlation filter, or, where it looks at nothing, not at all."""
+    """Return how a rule is counted: as an SQL filter, as a correlation filter, or not (always true or false)."""
     if isinstance(rule.filter, (TrueFilter, FalseFilter)):
         return "t"
     return "c" if isinstance(rule.filter, CorrelationFilter) else "s"
 
 
 def encode_rule(rule: Rule) -> str:
-    """The JSON of a rule, with its fields in order; ASCII. :class:`ValueError` for one that is too large."""
+    """Return the JSON of a rule, with its fields in order, in ASCII; raise :class:`ValueError` if it is too large."""
     if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"a subscription has rules of sbredis.rules, not {type(rule).__name__}")
+        raise TypeError(f"a rule must be a sbredis.rules.Rule, not {type(rule).__name__}")
     rule_key(rule.name)
     text = json.dumps(rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)
     if len(text) > MAXIMUM_RULE_BYTES:
-        raise ValueError(f"the rule {quoted(rule.name)} takes {len(text)} bytes; at most {MAXIMUM_RULE_BYTES} are kept")
+        raise ValueError(f"the rule {quoted(rule.name)} has {len(text)} bytes; at most {MAXIMUM_RULE_BYTES} are stored")
     return text
 
 
 def require_rules(rules: Iterable[Rule]) -> None:
-    """Refuse, before anything is sent, rules that one subscription cannot be created with."""
+    """Refuse, before anything is sent, rules with which a subscription cannot be created."""
     known: set[str] = set()
     size = 0
     for rule in rules:
         size += len(encode_rule(rule))
         if rule_key(rule.name) in known:
-            raise ValueError(f"two rules are called {quoted(rule.name)}; names are compared without regard to case")
+            raise ValueError(f"two rules have the name {quoted(rule.name)}; names are compared without regard to case")
         known.add(rule_key(rule.name))
     if len(known) > MAXIMUM_RULES or size > _MAXIMUM_BYTES:
         raise ValueError(
             f"{len(known)} rules of {size} bytes; a subscription is created with at most {MAXIMUM_RULES} rules of "
-            f"{_MAXIMUM_BYTES} bytes: create the others afterwards"
+            f"{_MAXIMUM_BYTES} bytes: add the others afterwards"
         )
 
 
 def decode_rule(text: bytes) -> KeptRule:
-    """A rule as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none."""
+    """Read a rule's record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     found = _RECORD.fullmatch(text)
     if not found:
-        _unreadable(text, "it does not begin as a rule does")
+        _unreadable(text, "it does not begin like a rule")
     try:
         description: Any = json.loads(found["description"])
         return KeptRule(rule_from_json(description), int(found["created"]), found["stamp"].decode())

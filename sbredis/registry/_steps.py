@@ -1,45 +1,48 @@
-"""The steps in which an entity comes, changes and goes, so made that anybody can go on with them.
+"""The steps in which entities are created, changed and deleted. Any client can continue them.
 
 Theory
 ------
 
-The registry is written first, and says what is to be; the partitions follow::
+The registry is written first, and states the wanted outcome; the partitions follow::
 
     (none) ── register ──► creating ── every partition made ──► active ──┐ change: the version
                               │                                  │  ▲    │ rises, every partition
                               │                                  │  └────┘ is told
                               └──────────► deleting ◄────────────┘
                                               │
-                                              └── every partition taken away, unregister ──► (none)
+                                              └── every partition deleted, unregister ──► (none)
 
-Whoever stops in the middle, for whatever reason, leaves a record that says what is to be, and whoever meets the record
-goes on. Each step may be taken by several at once, and again: partitions are made and taken away by incarnation, and
-of those who replace a record only one is the first. The others read what it is now, and go on from there.
+A client that stops in the middle, for any reason, leaves a record that states the wanted outcome. The next client that
+reads the record continues. Several clients may take a step at once, and may repeat it: partitions are made and deleted
+by incarnation, and only one client succeeds in replacing a record. The others read the new record, and continue from
+there.
 
-One who goes on with a creation may be slower than others who end it and then delete the entity, and so make a partition
-after it was taken away. It learns of that when it would replace the record, and takes away what it has made. So does
-one who makes a partition again that was lost: it reads the record afterwards.
+A client that continues a creation may be slow: meanwhile others may finish it and delete the entity. The slow client
+then makes a partition that was already deleted. It learns this when it tries to replace the record, and deletes the
+partitions that it has made. A client that restores a lost partition does the same: it reads the record afterwards.
 
 Topics
 ------
 
-A message of a topic is judged by the sender, by the rules of the topic's active subscriptions. **Every change of what
-messages are judged by is one script, which raises the version of the topic's record and gives it a new stamp**: that a
-subscription becomes active, or is being deleted, or has other rules, or treats errors in filters otherwise. Then all
-partitions of the topic are told its version, before the call returns. A sender names the version that it has judged by,
-and a partition refuses an older one than its own. So a message is judged by the rules as they were at one version, and
-who has changed them knows that no message is judged by the old ones any more::
+The sender judges each message of a topic, by the rules of the topic's active subscriptions. **Every change that affects
+judging is one script, which also raises the version of the topic's record and gives it a new stamp.** Such changes are:
+a subscription becomes active, is being deleted, gets other rules, or changes its treatment of errors in filters. Then
+all partitions of the topic are told its version, before the call returns. A sender names the version by which it has
+judged, and a partition refuses a version older than its own. So each message is judged by the rules of one version.
+After a change has returned, no message is judged by the old rules any more::
 
     subscription: register, with its rules ─► its partitions made ─► active, topic raised ─► topic's partitions told
-                  deleting, topic raised ─► topic's partitions told ─► its partitions taken away ─► unregister
+                  deleting, topic raised ─► topic's partitions told ─► its partitions deleted ─► unregister
     rule:         changed, topic raised ─► topic's partitions told
 
-What all the topic's partitions have been told is noted (``mark_told``). If somebody stops between raising the topic and
-telling, the topic is *behind*, and whoever meets it, or a subscription of it, tells its partitions: as far as they can
-be reached where it only reads, and all of them where it goes on with a deletion or changes something itself.
+The registry notes the version that all the topic's partitions have been told (``mark_told``). If a client stops between
+raising the topic and telling its partitions, the topic is *behind*. The next client that reads the topic, or one of its
+subscriptions, tells its partitions. If it only reads, it tells the partitions that it can reach. If it continues a
+deletion or makes a change itself, it tells all of them.
 
-A topic that is being deleted takes no subscription any more, and is raised no more. Its own partitions go first, with
-what is stored in them, then its subscriptions, then its record. Who meets one of these subscriptions goes on with that.
+A topic that is being deleted accepts no subscription, and its version does not rise any more. Its own partitions are
+deleted first, with their messages, then its subscriptions, then its record. A client that finds one of these
+subscriptions continues the deletion of the topic.
 """
 
 from __future__ import annotations
@@ -73,14 +76,14 @@ _Step = Callable[[Partition, float], Awaitable[object]]
 TOPIC: tuple[Kind, ...] = ("topic",)
 
 _TOGETHER = 50
-"""How many subscriptions of a topic are taken away at once."""
+"""The number of a topic's subscriptions that are deleted at once."""
 
 _SHARE = 0.25
-"""How much of its time a call may spend on telling what somebody else has left untold, where it only reads."""
+"""The part of its time that a call that only reads may spend on telling partitions for another client."""
 
 
 class Steps:
-    """The steps of one namespace. ``until`` is when to give up, by the clock of the event loop."""
+    """The steps of one namespace. ``until`` is the time to give up, by the clock of the event loop."""
 
     __slots__ = ("_namespace", "_salts", "_told", "_transport", "registry")
 
@@ -98,18 +101,18 @@ class Steps:
         self.registry = Registry(namespace, partitions)
 
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
-        """Ask the registry, about an entity or about all; ``codes`` says what its refusals mean, if something else."""
+        """Send a request to the registry, about an entity or about all; ``codes`` are errors for its refusals."""
         meant = refusals(self._namespace, about) if codes is None else codes
         return await perform(self._transport, request, timeout=until - anyio.current_time(), refusals=meant)
 
     # -- finding --------------------------------------------------------------------------------------------------
 
     async def existing(self, path: str, until: float, kinds: Collection[Kind] = ()) -> EntityRecord:
-        """The entity of this name, all of it there, or the error that there is none; none of these kinds, if given."""
+        """Return the entity of this name when it is complete. Raise if there is none, or none of these kinds."""
         return (await self.seen(path, until, kinds)).record
 
     async def seen(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
-        """The same with what is counted of its topic, whose partitions are told what somebody has left untold."""
+        """Return the same with the counts of its topic. If the topic is behind, tell its partitions first."""
         seen = await self._found(path, until, kinds)
         if seen.behind:
             now = anyio.current_time()
@@ -131,7 +134,7 @@ class Steps:
                 return seen._replace(record=settled)
 
     async def absence(self, path: str, until: float, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
-        """The error that there is no such entity; of a subscription it says whether there is its topic."""
+        """Return the error that an entity does not exist; for a subscription it says whether its topic exists."""
         topic, subscription = split_path(path)
         if subscription is None:
             return missing(self._namespace, path, kinds)
@@ -143,11 +146,11 @@ class Steps:
         if kinds and record.kind not in kinds:
             raise of_another_kind(self._namespace, record.path, record.kind, kinds)
 
-    # -- coming and going -----------------------------------------------------------------------------------------
+    # -- creating and deleting ------------------------------------------------------------------------------------
 
     async def settled(self, record: EntityRecord, until: float) -> EntityRecord | None:
-        """Go on with a record to the end: what it is then, or None if the entity is gone."""
-        with _saying(f"The entity '{record.path}' may be half made or half deleted: the next call about it goes on."):
+        """Finish the creation or deletion of an entity. Return its record, or None if the entity is gone."""
+        with _saying(f"The entity '{record.path}' may be half created or half deleted: the next call continues that."):
             while record.state == "creating":
                 try:
                     await self._everywhere(record, self._make, until)
@@ -166,7 +169,7 @@ class Steps:
             return None
 
     async def _active(self, record: EntityRecord, until: float) -> EntityRecord:
-        """The record of an entity, whose partitions are made, as one that is there."""
+        """Make an entity active whose partitions are made; return its new record."""
         active, stamp = replace(record, state="active"), new_token()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(active, stamp), until, record.path)
@@ -176,20 +179,20 @@ class Steps:
         return revised.record
 
     async def deleting(self, record: EntityRecord, until: float) -> EntityRecord:
-        """Begin to delete an entity that is as the record says; :class:`EntityChangedError` if it is not."""
+        """Begin to delete an entity; raise :class:`EntityChangedError` if its record has changed."""
         ending, stamp = replace(record, state="deleting"), new_token()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(ending, stamp), until, record.path)
         return (await self.ask(self.registry.revise_subscription(ending, stamp), until, record.path)).record
 
     async def _ended(self, record: EntityRecord, until: float) -> None:
-        """Take away all of an entity that is being deleted."""
+        """Finish the deletion of an entity."""
         if record.parent is not None:
-            with suppress(MessagingEntityNotFoundError):  # it is being deleted itself, and takes nothing in
+            with suppress(MessagingEntityNotFoundError):  # the topic is being deleted itself, and accepts no messages
                 await self._catch_up(record.parent, until)
         await self._everywhere(record, self._take_away, until)
         if record.kind == "topic":
-            with suppress(MessagingEntityNotFoundError):  # somebody else has brought it to its end
+            with suppress(MessagingEntityNotFoundError):  # another client has finished the deletion
                 await self._without_subscriptions(record, until)
         await self._out(record, until)
 
@@ -198,7 +201,7 @@ class Steps:
             pass
 
     async def _without_subscriptions(self, topic: EntityRecord, until: float) -> None:
-        """Take away the subscriptions of a topic whose own partitions are gone."""
+        """Delete the subscriptions of a topic whose own partitions are gone."""
         while True:
             page = await self.ask(self.registry.subscriptions(topic.path, "", _TOGETHER), until, topic.path)
             if not page.subscriptions:
@@ -206,7 +209,7 @@ class Steps:
             await _all_of(partial(self._left, each.record, until) for each in page.subscriptions)
 
     async def _left(self, record: EntityRecord, until: float) -> None:
-        """Take away a subscription whose topic is being deleted."""
+        """Delete a subscription whose topic is being deleted."""
         found: EntityRecord | None = record
         while found is not None and found.state != "deleting":
             try:
@@ -218,7 +221,7 @@ class Steps:
             await self._out(found, until)
 
     async def _with_its_topic(self, record: EntityRecord, until: float) -> bool:
-        """Go on with the deletion of a subscription's topic; False if there is no such thing to go on with."""
+        """Continue the deletion of a subscription's topic; return False if the topic is not being deleted."""
         if record.parent is None:
             return False
         topic = await self.ask(self.registry.read(record.parent), until, record.parent)
@@ -231,7 +234,7 @@ class Steps:
 
     async def told(self, record: EntityRecord, until: float) -> None:
         """Give all partitions the settings of a record."""
-        says = f"The registry has version {record.version} of the settings of '{record.path}', but a partition may not."
+        says = f"The registry has version {record.version} of the settings of '{record.path}'; some partition may not."
         try:
             with _saying(says):
                 await self._everywhere(record, self._tell, until)
@@ -241,20 +244,22 @@ class Steps:
             await self.ask(self.registry.mark_told(record), until, record.path)
 
     async def _catch_up(self, topic: str, until: float) -> None:
-        """Tell the partitions of a topic its version, if somebody has left that undone."""
+        """Tell the partitions of a topic its version, if another client has not finished that."""
         seen = await self.ask(self.registry.look(topic), until, topic)
         if seen is not None and seen.behind:
             await self.told(seen.record, until)
 
     async def restored(self, record: EntityRecord, until: float) -> EntityRecord:
-        """Make those partitions of an entity again that are not there, although the registry says so.
+        """Restore the missing partitions of an entity that is still in the registry.
 
-        A failover may have lost them. The others are told the settings. Whoever deletes the entity at the same time is
-        noticed, and what was made is taken away again.
+        A failover may have lost them. The other partitions are told the settings. If another client deletes the entity
+        at the same time, this is noticed, and the restored partitions are deleted again.
         """
         found = (await self._found(record.path, until)).record  # raises, if it has been deleted meanwhile
         if found.incarnation == record.incarnation:
-            with _saying(f"The partitions of '{found.path}' that were lost may still be: the next call goes on."):
+            with _saying(
+                f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."
+            ):
                 await self._everywhere(found, self._make_again, until)
             now = await self.ask(self.registry.read(found.path), until, found.path)
             if now is not None and now.incarnation == found.incarnation:
@@ -268,7 +273,7 @@ class Steps:
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def partition(self, record: EntityRecord, number: int) -> Partition:
-        """One of the partitions of an entity."""
+        """Return one of the partitions of an entity."""
         if number not in record.partitions:
             raise ValueError(f"'{record.path}' is not in partition {number}, but in {record.partitions}")
         return Partition(
@@ -282,22 +287,22 @@ class Steps:
         )
 
     async def _everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
-        """Take a step in all partitions at once. All are tried, and then the first error is raised."""
+        """Take a step in all partitions at once. All are tried; then the first error is raised."""
         await _all_of(partial(step, self.partition(record, number), until) for number in record.partitions)
 
     async def _make(self, partition: Partition, until: float) -> None:
         await self._ask_partition(partition.configure(create=True), until)
 
     async def _make_again(self, partition: Partition, until: float) -> None:
-        with suppress(SettingsStaleError):  # it is there, and has been told more
+        with suppress(SettingsStaleError):  # it exists, and has newer settings
             await self._make(partition, until)
 
     async def _tell(self, partition: Partition, until: float) -> None:
-        with suppress(SettingsStaleError):  # somebody else has told it more
+        with suppress(SettingsStaleError):  # another client has told it newer settings
             await self._ask_partition(partition.configure(now=self._told()), until)
 
     async def _take_away(self, partition: Partition, until: float) -> None:
-        with suppress(MessagingEntityNotFoundError):  # another incarnation is there, and so this one is not
+        with suppress(MessagingEntityNotFoundError):  # another incarnation is there, so this one is gone
             while await self._ask_partition(partition.destroy(), until):
                 pass
 
@@ -306,7 +311,7 @@ class Steps:
 
 
 async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Take steps at once. All are tried, and then the first error is raised."""
+    """Take steps at once. All are tried; then the first error is raised."""
     errors: list[ServiceBusError] = []
 
     async def one(step: Callable[[], Awaitable[object]]) -> None:
@@ -324,7 +329,7 @@ async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
 
 @contextmanager
 def _saying(what: str) -> Generator[None]:
-    """Let an error out of several steps say how far they may have come: what it knows of is the last one only."""
+    """Add to an error the possible state after several steps, because the error itself tells only of the last step."""
     try:
         yield
     except ServiceBusError as error:

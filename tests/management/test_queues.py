@@ -101,7 +101,7 @@ async def test_whether_there_is_a_queue_can_be_asked(admin: Admin) -> None:
 async def test_another_kind_of_entity_is_not_found_as_a_queue(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_subscription("news", "all")
-    text = "There is a topic of the name 'News' in namespace 'ns', not a queue"
+    text = "'News' in namespace 'ns' is a topic, not a queue"
     for done in (
         admin.get_queue("news"),
         admin.get_queue_runtime_properties("news"),
@@ -141,7 +141,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
         admin,
         admin.create_queue("orders", enable_partitioning=True),
         MessagingEntityAlreadyExistsError,
-        "There is an entity 'Orders' in namespace 'ns' already",
+        "There is already an entity 'Orders' in namespace 'ns'",
     )
 
 
@@ -174,7 +174,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"forward_dead_lettered_messages_to": "o"}, ValueError, "forwarding is not available in this release"),
     ({"lock_duration": 30}, TypeError, "lock_duration must be a datetime.timedelta or a str"),
     ({"lock_durration": "PT30S"}, TypeError, "lock_durration"),
-    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are kept"),
+    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are stored"),
 ]
 every_wrong_property = for_each(("properties", "error", "text"), WRONG)
 
@@ -236,7 +236,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
 async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
-        text = "'q' was to be created beside 'nothing', as colocate_with says. There is no entity 'nothing'"
+        text = r"'q' was to be created beside 'nothing' \(colocate_with\)\. There is no entity 'nothing'"
         await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, text)
         await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be put beside 'everywhere'")
         await refused(

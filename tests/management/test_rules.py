@@ -100,7 +100,7 @@ async def test_the_default_rule_may_be_deleted_and_made_again(admin: Admin) -> N
 
 async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await admin.create_rule("news", "all", "Red")
-    text = "has a rule 'red' already; .* update_rule"
+    text = "already has a rule 'red'; .* update_rule"
     await refused(admin, admin.create_rule("news", "all", "red"), MessagingEntityAlreadyExistsError, text)
 
 
@@ -144,7 +144,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"filter": SqlRuleFilter("a = '" + "x" * 1024 + "'")}, ValueError, "may have 1,024 characters"),
     ({"filter": CorrelationRuleFilter()}, ValueError, "needs at least one property"),
     ({"filter": "colour = 'red'"}, TypeError, "filter must be an SqlRuleFilter, .*, not str"),
-    ({"filter": CorrelationRuleFilter(properties={"a": "x" * 70_000})}, ValueError, "at most 65536 are kept"),
+    ({"filter": CorrelationRuleFilter(properties={"a": "x" * 70_000})}, ValueError, "at most 65536 are stored"),
     ({"action": SqlRuleAction("colour = 'red'")}, RuleSyntaxError, "line 1, column 1"),
     ({"action": SqlRuleAction("SET a = 1;" * 33)}, ValueError, "may have 32 statements"),
     ({"action": "SET a = 1"}, TypeError, "action must be an SqlRuleAction, not str"),

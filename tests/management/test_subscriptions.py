@@ -82,7 +82,7 @@ async def test_wrong_rules_create_nothing(admin: Admin) -> None:
         await refused(admin, make("news", "s", rules=[{"name": "r"}]), TypeError, "list of RuleProperties, not of dict")  # type: ignore[list-item]
         await refused(admin, make("news", "s", rules=iter(twice)), TypeError, "rules are a list of RuleProp")  # type: ignore[arg-type]
         await refused(admin, make("news", "s", rules=RuleProperties("r")), TypeError, "not RuleProperties")  # type: ignore[arg-type]
-        await refused(admin, make("news", "s", rules=twice), ValueError, "two rules are called 'R'")
+        await refused(admin, make("news", "s", rules=twice), ValueError, "two rules have the name 'R'")
         await refused(admin, make("news", "s", rules=[RuleProperties("a b")]), ValueError, "rule name 'a b'")
 
 
@@ -151,7 +151,7 @@ async def test_topics_may_have_subscriptions_of_one_name(admin: Admin) -> None:
 
 async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await admin.create_subscription("news", "All")
-    text = "There is an entity '[Nn]ews/subscriptions/All' in namespace 'ns' already"
+    text = "There is already an entity '[Nn]ews/subscriptions/All' in namespace 'ns'"
     await refused(admin, admin.create_subscription("news", "ALL"), MessagingEntityAlreadyExistsError, text)
 
 
@@ -167,9 +167,9 @@ async def test_whether_there_is_a_subscription_can_be_asked(admin: Admin) -> Non
 async def test_a_missing_topic_is_named_in_the_error_of_a_subscription(admin: Admin) -> None:
     await admin.create_queue("Queue")
     for topic, text in (
-        ("nothing", "of a topic 'nothing' in namespace 'ns', for there is no such topic.*create_topic.'nothing'"),
-        ("Queue", "of a topic 'Queue' in namespace 'ns', for 'Queue' is a queue, which has no subscriptions"),
-        ("news", "of a topic 'news' in namespace 'ns', or no longer. Create it with .*create_subscription"),
+        ("nothing", "of a topic 'nothing' in namespace 'ns', because there is no such topic.*create_topic.'nothing'"),
+        ("Queue", "of a topic 'Queue' in namespace 'ns', because 'Queue' is a queue, which has no subscriptions"),
+        ("news", "of a topic 'news' in namespace 'ns'. Create it with .*create_subscription"),
     ):
         for done in (
             admin.get_subscription(topic, "s"),

@@ -90,17 +90,17 @@ async def test_a_topic_can_be_colocated_with_another_entity(admin: Admin) -> Non
 async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_queue("Orders")
-    text = "There is an entity '{}' in namespace 'ns' already"
+    text = "There is already an entity '{}' in namespace 'ns'"
     await refused(admin, admin.create_topic("news"), MessagingEntityAlreadyExistsError, text.format("News"))
     text = f"{text.format('Orders')}, and it is a queue, not a topic; .* Delete it first, or choose another name"
     await refused(admin, admin.create_topic("orders"), MessagingEntityAlreadyExistsError, text)
-    text = "an entity 'News' in namespace 'ns' already, and it is a topic, not a queue"
+    text = "an entity 'News' in namespace 'ns', and it is a topic, not a queue"
     await refused(admin, admin.create_queue("news"), MessagingEntityAlreadyExistsError, text)
 
 
 async def test_another_kind_of_entity_is_not_found_as_a_topic(admin: Admin) -> None:
     await admin.create_queue("Orders")
-    text = "There is a queue of the name 'Orders' in namespace 'ns', not a topic"
+    text = "'Orders' in namespace 'ns' is a queue, not a topic"
     for done in (
         admin.get_topic("orders"),
         admin.get_topic_runtime_properties("orders"),
@@ -147,7 +147,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"support_ordering": "yes"}, TypeError, "support_ordering must be True or False, not str"),
     ({"lock_duration": "PT30S"}, TypeError, "lock_duration"),
     ({"forward_to": "other"}, TypeError, "forward_to"),
-    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are kept"),
+    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are stored"),
 ]
 
 

@@ -147,7 +147,7 @@ async def test_an_error_in_the_middle_names_the_rest_and_how_it_is_finished(tran
         await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))
     assert raised.value.message == (
         "The connection was cut by the test. "
-        "The entity 'Orders' may be half made or half deleted: the next call about it goes on."
+        "The entity 'Orders' may be half created or half deleted: the next call continues that."
     )
     assert [record.state for record in await namespace.list_entities()] == ["creating"]
     assert [record.state for record in await namespace.list_entities()] == ["creating"], "listing leaves it as it is"
@@ -156,7 +156,7 @@ async def test_an_error_in_the_middle_names_the_rest_and_how_it_is_finished(tran
         await Namespace(Cut(transport, 2, before=True), "ns", 3, 0).update_entity(record, CHANGED)
     assert raised.value.message == (
         "The connection was cut by the test. "
-        "The registry has version 2 of the settings of 'Orders', but a partition may not."
+        "The registry has version 2 of the settings of 'Orders'; some partition may not."
     )
 
 
@@ -249,7 +249,7 @@ async def test_a_foreign_partition_stops_a_creation(transport: Transport) -> Non
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
     await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
-    with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half made"):
+    with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half created"):
         await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=5)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
     await namespace.delete_entity("Second")

@@ -188,7 +188,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Tr
     assert await snapshot(transport) == before
     assert raised.value.outcome is Outcome.REFUSED
     assert raised.value.message == (
-        "There is an entity 'Orders' in namespace 'ns' already; names are compared without regard to case. "
+        "There is already an entity 'Orders' in namespace 'ns'; names are compared without regard to case. "
         "Use it, delete it first, or choose another name."
     )
 
@@ -222,9 +222,9 @@ async def test_a_missing_entity_is_not_found(transport: Transport, namespace: Na
         with pytest.raises(MessagingEntityNotFoundError) as raised:
             await missed
         assert raised.value.message == (
-            "There is no entity 'Orders' in namespace 'ns', or no longer. "
-            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders') or ensure_topic('Orders'), or ask "
-            "for the sender or receiver with create_if_missing=True, or look for the name in another namespace."
+            "There is no entity 'Orders' in namespace 'ns'. "
+            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders') or ensure_topic('Orders'), or get "
+            "the sender or receiver with create_if_missing=True, or look for the name in another namespace."
         )
     with pytest.raises(ValueError, match="entity name"):
         await namespace.get_entity("a b")
@@ -248,7 +248,7 @@ async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
 @pytest.mark.parametrize(
     ("after", "error", "text"),
     [
-        (None, TypeError, "after is the name of an entity, or '' for the beginning, not NoneType"),
+        (None, TypeError, "after must be the name of an entity, or '' for the beginning, not NoneType"),
         (b"a", TypeError, "not bytes"),
         ("a\ud800", ValueError, "half a surrogate pair"),
     ],
@@ -274,13 +274,13 @@ async def full_record(namespace: Namespace) -> EntityRecord:
 @for_each(
     ("properties", "error", "text"),
     [
-        pytest.param({"a": "x" * 65_529}, ValueError, "take 65537 bytes; at most 65536 are kept", id="large"),
-        pytest.param({"a": "é" * 20_000}, ValueError, "at most 65536 are kept", id="large in JSON"),
-        pytest.param({1: "a"}, TypeError, "the name of a property of an entity is text, not 1", id="number"),
-        pytest.param({"a": [{"b": {None: 1}}]}, TypeError, "is text, not None", id="none"),
-        pytest.param({"a": {1, 2}}, TypeError, "is what JSON can hold, not set", id="set"),
+        pytest.param({"a": "x" * 65_529}, ValueError, "have 65537 bytes; at most 65536 are stored", id="large"),
+        pytest.param({"a": "é" * 20_000}, ValueError, "at most 65536 are stored", id="large in JSON"),
+        pytest.param({1: "a"}, TypeError, "the name of a property of an entity must be text, not 1", id="number"),
+        pytest.param({"a": [{"b": {None: 1}}]}, TypeError, "must be text, not None", id="none"),
+        pytest.param({"a": {1, 2}}, TypeError, "must be a JSON value, not set", id="set"),
         pytest.param({"a": float("nan")}, ValueError, "not JSON compliant", id="nan"),
-        pytest.param(["a"], TypeError, "the properties of an entity are a mapping, not list", id="list"),
+        pytest.param(["a"], TypeError, "the properties of an entity must be a mapping, not list", id="list"),
         pytest.param(CYCLE, ValueError, "Circular|nested too deeply", id="cycle"),
         pytest.param({"a": DEEP}, ValueError, "nested too deeply", id="deep"),
     ],
@@ -380,9 +380,7 @@ async def test_a_change_based_on_an_old_version_is_refused(transport: Transport,
     record = await namespace.create_entity("q", SETTINGS)
     await namespace.update_entity(record, PartitionSettings(quota=3))
     before = await snapshot(transport)
-    with pytest.raises(
-        EntityChangedError, match="'q' has been changed since it was read, and its settings are version 2"
-    ):
+    with pytest.raises(EntityChangedError, match="'q' has changed since it was read: its settings now have version 2"):
         await namespace.update_entity(record, PartitionSettings(quota=4))
     assert await snapshot(transport) == before
 
@@ -419,7 +417,7 @@ async def test_a_fixed_property_is_refused_before_the_registry_is_written(
 ) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     before = await snapshot(transport)
-    with pytest.raises(ValueError, match=r"'q' cannot be changed so: .* was decided when it was created"):
+    with pytest.raises(ValueError, match=r"'q' cannot be changed so: .* was fixed when it was created"):
         await namespace.update_entity(record, settings)
     assert await snapshot(transport) == before
 
@@ -430,7 +428,7 @@ async def test_a_half_made_or_half_deleted_entity_is_not_changed(
 ) -> None:
     record = replace(await namespace.create_entity("q", SETTINGS), state=state)
     before = await snapshot(transport)
-    with pytest.raises(EntityChangedError, match=f"it was {state} then; get_entity goes on with that"):
+    with pytest.raises(EntityChangedError, match=f"it was {state} when it was read; get_entity finishes that"):
         await namespace.update_entity(record, SETTINGS)
     assert await snapshot(transport) == before
 

@@ -167,7 +167,7 @@ async def test_a_name_is_given_once_whatever_its_case(transport: Transport) -> N
     again = REGISTRY.register(replace(ORDERS, name="BILLING/ORDERS"), new_token())
     text = await refused(transport, again, MessagingEntityAlreadyExistsError)
     assert text == (
-        "There is an entity 'Billing/Orders' in namespace 'ns' already; names are compared without regard to case. "
+        "There is already an entity 'Billing/Orders' in namespace 'ns'; names are compared without regard to case. "
         "Use it, delete it first, or choose another name."
     )
 
@@ -260,8 +260,8 @@ async def test_a_change_based_on_an_older_record_is_refused(transport: Transport
     await ask(transport, REGISTRY.revise(replace(record, state="active", version=2), SECOND))
     text = await refused(transport, REGISTRY.revise(replace(record, state="deleting"), THIRD), EntityChangedError)
     assert text == (
-        "The entity 'Billing/Orders' has been changed since it was read, and its settings are version 2 now. "
-        "Read it again, and change that."
+        "The entity 'Billing/Orders' has changed since it was read: its settings now have version 2. "
+        "Read it again, and change the new state."
     )
     await refused(transport, REGISTRY.unregister(record), EntityChangedError)
 
@@ -271,9 +271,9 @@ async def test_a_deleted_or_replaced_entity_is_not_changed(transport: Transport)
     await ask(transport, REGISTRY.unregister(record))
     text = await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
     assert text == (
-        "There is no entity 'Billing/Orders' in namespace 'ns', or no longer. "
+        "There is no entity 'Billing/Orders' in namespace 'ns'. "
         "Create it with ServiceBusAdministrationClient.ensure_queue('Billing/Orders') or "
-        "ensure_topic('Billing/Orders'), or ask for the sender or "
+        "ensure_topic('Billing/Orders'), or get the sender or "
         "receiver with create_if_missing=True, or look for the name in another namespace."
     )
     await registered(transport)
@@ -370,8 +370,8 @@ async def test_every_call_reports_a_missing_namespace(transport: Transport, requ
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     text = await refused(transport, request_, NamespaceMissingError)
     assert text == (
-        "There is no namespace 'ns', or no longer: the servers may have come back empty. Create the entity again, get "
-        "the sender or receiver with create_if_missing=True, or open a new client: each of these makes the namespace."
+        "There is no namespace 'ns'. The servers may have lost their data. Create the entity again, get the sender or "
+        "receiver with create_if_missing=True, or open a new client: each of these creates the namespace."
     )
 
 
@@ -387,17 +387,17 @@ async def test_a_namespace_remade_with_other_partitions_is_not_the_old_one(
 async def test_a_namespace_of_another_layout_is_left_alone(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
     text = await refused(transport, request_, DataLayoutError)
-    assert text == "Namespace 'ns' is laid out in form 2: install the release of sbredis that can read it."
+    assert text == "Namespace 'ns' has data layout 2: install a release of sbredis that can read it."
 
 
 @pytest.mark.parametrize(
     ("kept", "form"),
     [
-        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "form 2"),
-        ("2 x", "form 2"),
-        ("1 x", "form unreadable"),
-        ("", "form unknown"),
-        ("1 1 1 a b 5 {}", "form unreadable"),
+        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "layout 2"),
+        ("2 x", "layout 2"),
+        ("1 x", "layout unreadable"),
+        ("", "layout unknown"),
+        ("1 1 1 a b 5 {}", "layout unreadable"),
     ],
 )
 @pytest.mark.parametrize("place", [1, 2, 3])

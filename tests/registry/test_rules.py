@@ -95,7 +95,7 @@ async def test_only_the_rule_that_was_seen_is_changed(transport: Transport, name
     seen = await namespace.create_rule("Topic", "Sub", SQL)
     now = await namespace.update_rule("Topic", "Sub", Rule("Sql", CORRELATED.filter), seen=seen)
     change = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=seen)
-    await refused(transport, change, EntityChangedError, "'Topic/subscriptions/Sub/rules/Sql' has been changed since")
+    await refused(transport, change, EntityChangedError, "'Topic/subscriptions/Sub/rules/Sql' has changed since")
     await namespace.delete_rule("Topic", "Sub", "Sql")
     gone = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=now)
     await refused(transport, gone, MessagingEntityNotFoundError, "has no rule 'Sql'")
@@ -140,13 +140,13 @@ async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -
 
 
 async def test_a_name_is_given_once_whatever_its_case(transport: Transport, namespace: Namespace) -> None:
-    text = "The subscription 'Topic/subscriptions/Sub' has a rule '\\$DEFAULT' already; .* Change it with update_rule"
+    text = "The subscription 'Topic/subscriptions/Sub' already has a rule '\\$DEFAULT'; .* Change it with update_rule"
     again = namespace.create_rule("Topic", "sub", Rule("$DEFAULT", SQL.filter))
     await refused(transport, again, MessagingEntityAlreadyExistsError, text)
 
 
 async def test_a_rule_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
-    text = "The subscription 'Topic/subscriptions/Sub' has no rule 'Sql', or no longer. Create it"
+    text = "The subscription 'Topic/subscriptions/Sub' has no rule 'Sql'. Create it"
     for done in (
         namespace.update_rule("Topic", "sub", SQL),
         namespace.delete_rule("Topic", "sub", "Sql"),
@@ -161,10 +161,10 @@ async def test_a_rule_that_is_missing_is_said_to_be(transport: Transport, namesp
         (Rule("a b"), ValueError, "rule name 'a b'"),
         (Rule(""), ValueError, "rule name"),
         (Rule("$other"), ValueError, "rule name"),
-        (Rule(5), TypeError, "rule name is text"),  # type: ignore[arg-type]
-        ("Sql", TypeError, "rules of sbredis.rules, not str"),
+        (Rule(5), TypeError, "rule name must be text"),  # type: ignore[arg-type]
+        ("Sql", TypeError, "must be a sbredis.rules.Rule, not str"),
         (Rule("r", 5), TypeError, "int"),  # type: ignore[arg-type]
-        (Rule("r", CorrelationFilter(to="x" * MAXIMUM_RULE_BYTES)), ValueError, "are kept|characters"),
+        (Rule("r", CorrelationFilter(to="x" * MAXIMUM_RULE_BYTES)), ValueError, "are stored|characters"),
     ],
 )
 async def test_an_invalid_rule_is_refused_before_sending(

@@ -84,7 +84,7 @@ async def test_a_topic_lives_where_a_queue_would(
         ("t", "topic", PartitionSettings(), "the settings of the topic 't' are those of a queue"),
         ("t", "queue", OF_TOPIC, "the settings of the queue 't' are those of a topic"),
         ("t", "topic", OF_SUBSCRIPTION, "stores its messages itself"),
-        ("t", "subscription", OF_SUBSCRIPTION, "is to be a queue or a topic, not 'subscription'"),
+        ("t", "subscription", OF_SUBSCRIPTION, "must be a queue or a topic, not 'subscription'"),
         ("t/subscriptions/s", "topic", OF_TOPIC, "reserved"),
         ("t/Subscriptions/s", "queue", PartitionSettings(), "reserved"),
     ],
@@ -99,7 +99,7 @@ async def test_a_topic_and_a_queue_cannot_share_a_name(transport: Transport, nam
     await make_topic(namespace)
     await namespace.create_entity("q", PartitionSettings())
     for again in (namespace.create_entity("topic", PartitionSettings()), make_topic(namespace, "Q")):
-        await refused(transport, again, MessagingEntityAlreadyExistsError, "There is an entity '[Tq].*already")
+        await refused(transport, again, MessagingEntityAlreadyExistsError, "There is already an entity '[Tq]")
 
 
 async def test_an_entity_of_another_kind_is_not_taken_for_one(transport: Transport, namespace: Namespace) -> None:
@@ -109,25 +109,25 @@ async def test_an_entity_of_another_kind_is_not_taken_for_one(transport: Transpo
     wrong = [
         (
             namespace.get_entity("topic", kind="queue"),
-            "There is a topic of the name 'Topic' in namespace 'ns', not a q",
+            "'Topic' in namespace 'ns' is a topic, not a q",
         ),
-        (namespace.delete_entity("topic", kind="queue"), "There is a topic of the name 'Topic'.*, not a queue"),
+        (namespace.delete_entity("topic", kind="queue"), "'Topic' in namespace .* is a topic, not a queue"),
         (
             namespace.delete_entity("Q", kind=("topic", "subscription")),
-            "a queue .*'q'.*, not a topic or a subscription",
+            "'q' in namespace .* is a queue, not a topic or a subscription",
         ),
         (
             namespace.delete_entity(SUB, kind=["queue", "topic"]),
-            "There is a subscription of .*, not a queue or a topic",
+            "is a subscription, not a queue or a topic",
         ),
-        (subscribe(namespace, topic="q"), "There is a queue of the name 'q' in namespace 'ns', not a topic"),
-        (namespace.routes("q"), "There is a queue of the name 'q'"),
-        (namespace.topic_facts("q"), "There is a queue of the name 'q'"),
-        (namespace.list_subscriptions("q"), "There is a queue of the name 'q'"),
+        (subscribe(namespace, topic="q"), "'q' in namespace 'ns' is a queue, not a topic"),
+        (namespace.routes("q"), "'q' in namespace 'ns' is a queue"),
+        (namespace.topic_facts("q"), "'q' in namespace 'ns' is a queue"),
+        (namespace.list_subscriptions("q"), "'q' in namespace 'ns' is a queue"),
     ]
     for done, text in wrong:
         await refused(transport, done, MessagingEntityNotFoundError, text)
-    with pytest.raises(ValueError, match="kind is one of queue, topic, subscription"):
+    with pytest.raises(ValueError, match="kind must be one or several of queue, topic, subscription"):
         await namespace.get_entity("q", kind="stream")  # type: ignore[arg-type]
     await namespace.delete_entity("q", kind="queue")
     await namespace.delete_entity(SUB, kind="subscription")
@@ -209,7 +209,7 @@ async def test_a_list_with_an_invalid_start_is_refused(namespace: Namespace, aft
     await make_topic(namespace)
     await subscribe(namespace)
     for done in (namespace.list_subscriptions("Topic", after), namespace.list_rules("Topic", "Sub", after)):
-        with pytest.raises((TypeError, ValueError), match="after is"):
+        with pytest.raises((TypeError, ValueError), match=r"after (must be|is)"):
             await done
     for done in (namespace.list_subscriptions("Topic", limit=0), namespace.list_rules("Topic", "Sub", limit=1001)):
         with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
@@ -219,12 +219,12 @@ async def test_a_list_with_an_invalid_start_is_refused(namespace: Namespace, aft
 async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
-    text = "There is an entity 'Topic/subscriptions/Sub' in namespace 'ns' already"
+    text = "There is already an entity 'Topic/subscriptions/Sub' in namespace 'ns'"
     await refused(transport, subscribe(namespace, "SUB"), MessagingEntityAlreadyExistsError, text)
 
 
 async def test_a_topic_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
-    text = "There is no topic 'Topic' in namespace 'ns', or no longer. Create it with .*create_topic"
+    text = "There is no topic 'Topic' in namespace 'ns'. Create it with .*create_topic"
     of_the_topic: list[Awaitable[object]] = [
         subscribe(namespace),
         namespace.routes("Topic"),
@@ -234,7 +234,7 @@ async def test_a_topic_that_is_missing_is_said_to_be(transport: Transport, names
     for done in of_the_topic:
         await refused(transport, done, MessagingEntityNotFoundError, text)
     await make_topic(namespace)
-    text = "There is no subscription 'Sub' of a topic 'Topic' in namespace 'ns', or no longer. .*create_subscription"
+    text = "There is no subscription 'Sub' of a topic 'Topic' in namespace 'ns'. .*create_subscription"
     for done in (
         namespace.get_entity(SUB),
         namespace.delete_entity(SUB),
@@ -270,7 +270,7 @@ async def test_an_invalid_subscription_is_not_created(  # noqa: PLR0917 -- what 
     before = await snapshot(transport)
     with pytest.raises(error):
         await namespace.create_subscription(topic, name, settings, rules=rules)
-    with pytest.raises(ValueError, match="are kept"):
+    with pytest.raises(ValueError, match="are stored"):
         await namespace.create_subscription("Topic", "s", OF_SUBSCRIPTION, rules=[], properties={"a": "x" * 70_000})
     assert await snapshot(transport) == before
 

@@ -151,7 +151,7 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
         ServiceBusAuthorizationError,
         (
             "The server{where} does not hold {subject}, and the user may not load it. Permit SCRIPT LOAD, or have the "
-            "scripts loaded on every node, replicas included, by a user who may."
+            "scripts loaded on every node, replicas included, by a user with that right."
         ),
     ),
     FailureKind.NOT_READY: _BUSY,
@@ -166,18 +166,18 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     ),
     FailureKind.OUT_OF_MEMORY: (
         ServiceBusServerBusyError,
-        "The server{where} is at its memory limit and takes nothing more until something is consumed: {said}",
+        "The server{where} is at its memory limit and takes no more data until messages are received or deleted: {said}",
     ),
     FailureKind.BROKE: (
         ServiceBusError,
-        "{subject} broke off inside the server{where}; what it had written stays: {said}",
+        "{subject} broke off inside the server{where}; the writes before that remain: {said}",
     ),
     FailureKind.UNREACHABLE: _NOT_SENT,
     FailureKind.UNSUITABLE: (ServerUnsuitableError, "{detail}"),
     FailureKind.UNSERVED: _BUSY,
     FailureKind.LOST: (
         ServiceBusCommunicationError,
-        "The connection{where} was lost under {subject}{tried}: {detail}",
+        "The connection{where} was lost during {subject}{tried}: {detail}",
     ),
     FailureKind.TIMED_OUT: _LATE,
     FailureKind.UNCONFIRMED: _LATE,

@@ -1,4 +1,4 @@
-"""Check the documents against the repository: their links, their Python, the make targets they name, and the version.
+"""Check the documents against the repository: links, Python, the make targets and files they name, and the version.
 
 Each check yields problems as lines of text. No line means no problem.
 """
@@ -20,6 +20,9 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.MULTILINE)
 MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
 LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+FILE = re.compile(r"`(?P<name>[\w./-]+\.(?:lua|py|toml|txt))`")
+INTERNAL = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
+"""The documents in which a file in code style is a file of this repository, and not of the reader."""
 VERSION = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?", re.MULTILINE)
 
 
@@ -73,6 +76,13 @@ def check_targets(text: str, targets: set[str]) -> Iterator[str]:
         yield f"`make {named}` is no target of the Makefile"
 
 
+def check_files(text: str, paths: set[str]) -> Iterator[str]:
+    """Check that each file that is named, by its name or the end of its path, exists. ``NAME`` stands for any name."""
+    for name in sorted({file["name"] for file in FILE.finditer(FENCE.sub("", text))}):
+        if "NAME" not in name and not any(f"/{path}".endswith(f"/{name}") for path in paths):
+            yield f"there is no file `{name}`"
+
+
 def check_leftovers(text: str) -> Iterator[str]:
     for leftover in LEFTOVER.finditer(text):
         yield f"line {text.count(chr(10), 0, leftover.start()) + 1} is not finished: {leftover[0]}"
@@ -95,6 +105,7 @@ def code_version() -> str:
 def problems() -> Iterator[str]:
     """Yield all problems of the documents of this repository."""
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    paths = {path.relative_to(ROOT).as_posix() for path in files()}
     for document in files(".md"):
         text = document.read_text("utf-8")
         found = [
@@ -103,6 +114,8 @@ def problems() -> Iterator[str]:
             *check_targets(text, targets),
             *check_leftovers(text),
         ]
+        if document.name in INTERNAL:
+            found += check_files(text, paths)
         if document == ROOT / "CHANGELOG.md":
             found += check_version(text, code_version())
         yield from (f"{document.relative_to(ROOT)}: {problem}" for problem in found)

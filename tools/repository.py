@@ -17,7 +17,7 @@ def files(*suffixes: str) -> list[Path]:
 
 
 def candidates() -> Iterator[Path]:
-    """Return the files that git lists; outside a clone, as in an unpacked sdist, all files that no build has made."""
+    """Yield the files that git lists; outside a clone, as in an unpacked sdist, all files that no build has made."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git is where PATH says
         cwd=ROOT,

@@ -166,7 +166,7 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     ),
     FailureKind.OUT_OF_MEMORY: (
         ServiceBusServerBusyError,
-        "The server{where} is at its memory limit and takes no more data until messages are received or deleted: {said}",
+        "The server{where} is at its memory limit and takes no more data until messages are consumed: {said}",
     ),
     FailureKind.BROKE: (
         ServiceBusError,

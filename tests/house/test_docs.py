@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tools.check_docs import anchors, check_leftovers, check_links, check_python, check_targets, check_version, problems
+from tools.check_docs import (
+    anchors,
+    check_files,
+    check_leftovers,
+    check_links,
+    check_python,
+    check_targets,
+    check_version,
+    problems,
+)
 from tools.repository import ROOT
 
 README = ROOT / "README.md"
@@ -51,6 +60,12 @@ def test_python_that_does_not_compile_is_found_at_its_line() -> None:
 def test_a_target_that_the_makefile_lacks_is_found() -> None:
     text = "Say `make tea`, and make haste.\n```sh\nmake test\n```\n"
     assert list(check_targets(text, {"test"})) == ["`make tea` is no target of the Makefile"]
+
+
+def test_a_file_that_does_not_exist_is_found() -> None:
+    text = "`a/_one.py` `_one.py` `lua/NAME.lua` `_other.py` `b/_one.py`\n```\n`none.py`\n```\n"
+    found = list(check_files(text, {"src/a/_one.py"}))
+    assert found == ["there is no file `_other.py`", "there is no file `b/_one.py`"]
 
 
 def test_leftover_notes_are_found() -> None:

@@ -340,6 +340,6 @@ def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
         str(path.relative_to(ROOT))
         for folder in ("sbredis", "workers")
         for path in (ROOT / folder).rglob("*.py")
-        if "warnings.warn" in path.read_text("utf-8") and path.name != "_callers.py"
+        if "warnings.warn" in path.read_text("utf-8") and path.name != "_call_site.py"
     ]
     assert direct == []

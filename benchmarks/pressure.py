@@ -128,7 +128,7 @@ class Pressure:
             report.started += 1
             try:
                 await self._call(key, operation)
-            except Exception as error:  # noqa: BLE001  # what kind of error reaches a caller is the question
+            except Exception as error:  # noqa: BLE001  # the kinds of errors are what is counted
                 report.failed[operation] = error
             else:
                 report.succeeded.add(operation)

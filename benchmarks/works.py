@@ -274,7 +274,7 @@ async def times_of(trip: Callable[[], Awaitable[float]], trips: int, pause: floa
 
 
 def spread(taken: Sequence[float]) -> Idle:
-    """Return the median and the slow end of times in ms."""
+    """Return the median and the 99th percentile of times in ms."""
     ordered = sorted(taken)
     return Idle(statistics.median(ordered), ordered[math.ceil(0.99 * len(ordered)) - 1])
 

@@ -340,5 +340,5 @@ class _Ear:
 def _tell(listen: Callable[..., None], *arguments: Any) -> None:
     try:
         listen(*arguments)
-    except Exception:  # noqa: BLE001  # one listener's defect must not deafen the others
+    except Exception:  # noqa: BLE001  # a defect of one listener must not stop the others
         _log.exception("a listener failed")

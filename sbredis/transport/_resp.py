@@ -154,7 +154,7 @@ def as_mapping(reply: Any) -> dict[Any, Any]:
     Any other reply has no pairs.
     """
     if isinstance(reply, dict):
-        return reply  # pyright: ignore[reportUnknownVariableType]  # a reply's content is known to who asked
+        return reply  # pyright: ignore[reportUnknownVariableType]  # the caller knows the content of its reply
     if isinstance(reply, list):
         items: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]  # as above
         return dict(zip(items[::2], items[1::2], strict=False))

@@ -46,7 +46,7 @@ class WireLimits:
     give_up_after: float = 5.0
     """After this many seconds without an answer, the server is given up."""
     quiet_after: float = 0.001
-    """When the last answer is this many seconds old and none is owed, a call is written at once."""
+    """A call is written at once if no answer is owed and the last one came at least this many seconds ago."""
 
 
 class _Place:
@@ -158,7 +158,7 @@ class Wire:
                 tasks.start(self._stay_alive())
                 await self._ended.wait()
                 tasks.cancel()
-        except Exception:  # noqa: BLE001  # a defect here must end as a lost connection, not as callers who wait for ever
+        except Exception:  # noqa: BLE001  # a defect here must end as a lost connection, or callers would wait for ever
             _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
         finally:
             self.fail("the connection was closed")

@@ -224,7 +224,7 @@ async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, par
         for error in ended:
             assert isinstance(error, MessagingEntityNotFoundError)
             assert (error.is_transient, error.outcome) == (True, Outcome.REFUSED)
-            assert "must be sent again" in str(error)
+            assert "Send the messages for it again" in str(error)
         await send_to_all(sender)
         found = await stored_bodies(queue)
         assert len(found) == (1 if partitioned else PARTITIONS)
@@ -581,5 +581,5 @@ async def test_lane_names_of_a_client_are_unique(url: str) -> None:
             for pipeline in lane._pipelines:
                 for _ in range(120):
                     names.append(pipeline._name)
-                    pipeline._begin_anew()
+                    pipeline._start_lane()
         assert len(set(names)) == len(names)

@@ -347,7 +347,7 @@ async def test_messages_behind_many_unpublishable_ones_are_published(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There are more of them than a call requests, and more bytes than a call returns."""
-    monkeypatch.setattr(publishing, "_RIPE", 3)
+    monkeypatch.setattr(publishing, "_MOST_READ", 3)
     Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         await schedule_at(subject, *(f"odd {number}" for number in range(7)), odd=True, size=900_000)
@@ -402,7 +402,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
             assert sum("behind too many" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
-            offer_of(holder)._look_anew()
+            offer_of(holder)._look_again()
             watcher.publisher._unpublishable = Unpublishable()
             await subject.wait_for_count("one", 8)
 

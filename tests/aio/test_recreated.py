@@ -25,7 +25,7 @@ async def test_a_receiver_continues_with_the_recreated_queue(url: str, partition
         await namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         with pytest.raises(
-            ServiceBusError, match="sent again"
+            ServiceBusError, match="for it again"
         ) as raised:  # the message is on its way to the deleted partitions
             await sender.send_messages(ServiceBusMessage("old"))
         assert raised.value.is_transient

@@ -164,7 +164,7 @@ class Connection(Runtime):
                 told=self.clock.told,
             )
             ready: asyncio.Future[None] = loop.create_future()
-            self._root = loop.create_task(self._live(ready), name=f"sbredis client {self.target}")
+            self._root = loop.create_task(self._run_background(ready), name=f"sbredis client {self.target}")
             await ready
         except BaseException:
             await to_the_end(transport.aclose())
@@ -175,10 +175,10 @@ class Connection(Runtime):
         if self._dropped:
             self.see_off(self.aclose())
 
-    async def _live(self, ready: asyncio.Future[None]) -> None:
+    async def _run_background(self, ready: asyncio.Future[None]) -> None:
         """Run the background tasks. When this task ends, they end too."""
         try:
-            async with TaskScope() as self._beside:
+            async with TaskScope() as self._background:
                 if not ready.done():
                     ready.set_result(None)
                 await asyncio.sleep(math.inf)  # the loop keeps only sleeping tasks alive, not those that wait

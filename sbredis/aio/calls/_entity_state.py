@@ -85,10 +85,10 @@ class EntityState:
         async with self._lock:
             if self.record is not seen:
                 return
-            found, routing = await self._found(until)
+            found, routing = await self._read_or_create(until)
             learnt = self.routing is None and routing is not None  # a topic has replaced a queue
             if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
-                if routing is not None and await self._mended(routing, until):
+                if routing is not None and await self._recreate_lost(routing, until):
                     self.adopt(found, routing)
                     return
                 raise SettingsStaleError(
@@ -106,12 +106,12 @@ class EntityState:
         async with self._lock:
             if self.record is not seen:
                 return
-            found, routing = await self._found(until)
+            found, routing = await self._read_or_create(until)
             if found.incarnation == seen.incarnation:
                 _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
                 found = await self.runtime.namespace.restore_entity(found, timeout=until - self._loop.time())
                 if routing is not None:
-                    found, routing = await self._found(until)
+                    found, routing = await self._read_or_create(until)
             self.adopt(found, routing)
 
     async def load_routing(self, until: float) -> None:
@@ -119,9 +119,9 @@ class EntityState:
         async with self._lock:
             if self.routing is None:
                 self._routed = True
-                self.adopt(*await self._found(until))
+                self.adopt(*await self._read_or_create(until))
 
-    async def _found(self, until: float) -> tuple[EntityRecord, Routing | None]:
+    async def _read_or_create(self, until: float) -> tuple[EntityRecord, Routing | None]:
         try:
             return await self._read(until)
         except NamespaceMissingError:
@@ -135,7 +135,7 @@ class EntityState:
     async def _read(self, until: float) -> tuple[EntityRecord, Routing | None]:
         try:
             if not self._routed:
-                record = await self._record(until)
+                record = await self._read_record(until)
                 if record.kind != "topic":
                     return record, None
             namespace, known = self.runtime.namespace, self.routing
@@ -144,7 +144,7 @@ class EntityState:
                     self.name, None if known is None else known.judge.routes, timeout=until - self._loop.time()
                 )
             except MessagingEntityNotFoundError:
-                record = await self._record(until)
+                record = await self._read_record(until)
                 if record.kind == "topic":
                     raise
                 self._routed = False  # a queue has replaced the topic
@@ -155,7 +155,7 @@ class EntityState:
             self.gone = True
             raise
 
-    async def _record(self, until: float) -> EntityRecord:
+    async def _read_record(self, until: float) -> EntityRecord:
         self.runtime.check_open()
         try:
             return await self.runtime.namespace.get_entity(self.name, timeout=until - self._loop.time())
@@ -163,10 +163,10 @@ class EntityState:
             error.entity = self.name
             raise
 
-    async def _mended(self, routing: Routing, until: float) -> bool:
+    async def _recreate_lost(self, routing: Routing, until: float) -> bool:
         """Make the subscriptions' partitions that a failover has lost again, empty. Returns whether any were lost."""
         namespace, transport = self.runtime.namespace, self.runtime.transport
-        call_id, mended = CallId("", 0, self.runtime.clock.told()), False
+        call_id, recreated = CallId("", 0, self.runtime.clock.told()), False
         for number in self.numbers:
             for record, partition in routing.partitions(number):
                 try:
@@ -174,7 +174,7 @@ class EntityState:
                 except MessagingEntityNotFoundError:
                     _log.warning("%s: a failover has lost a partition; it is made again, empty", record.path)
                     await namespace.restore_entity(record, timeout=until - self._loop.time())
-                    mended = True
+                    recreated = True
                 except (SettingsBehindError, SettingsStaleError):
                     continue  # the partition is there
-        return mended
+        return recreated

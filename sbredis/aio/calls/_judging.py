@@ -14,9 +14,9 @@ from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 
 __all__ = ["Judge"]
 
-_FEW = 32
+_SMALL_BOOK = 32
 """Up to this number, changed subscriptions are always put in a small book."""
-_PART = 4
+_SMALL_PART = 4
 """The small book may also grow by this part (one in four) of all subscriptions."""
 
 
@@ -30,12 +30,12 @@ class Judge:
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
         """The subscriptions by their places."""
         self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
-        self._book = _book(routes.subscriptions, self._complaints)
+        self._large_book = _book(routes.subscriptions, self._complaints)
         self._outdated: frozenset[int] = frozenset()
         """The places for which the large book is out of date."""
         self._changed: dict[int, Routed] = {}
-        self._beside: RuleBook | None = None
-        self._of_beside: list[int] = []
+        self._small_book: RuleBook | None = None
+        self._small_places: list[int] = []
 
     def after(self, routes: Routes) -> Judge:
         """Return the judge for newer routes of the same topic. This judge keeps to the older ones."""
@@ -59,26 +59,26 @@ class Judge:
         for place in lost:
             changed.pop(place, None)
         outdated = self._outdated | changed.keys() | lost
-        if len(outdated) > _FEW + len(routes.subscriptions) // _PART:
+        if len(outdated) > _SMALL_BOOK + len(routes.subscriptions) // _SMALL_PART:
             return Judge(routes, self._complaints)
         next_one = Judge.__new__(Judge)
         next_one.routes, next_one.records, next_one._places = routes, records, places
-        next_one._book, next_one._outdated, next_one._changed = self._book, frozenset(outdated), changed
+        next_one._large_book, next_one._outdated, next_one._changed = self._large_book, frozenset(outdated), changed
         next_one._complaints = self._complaints
-        next_one._beside = _book([*changed.values()], self._complaints) if changed else None
-        next_one._of_beside = list(changed)
+        next_one._small_book = _book([*changed.values()], self._complaints) if changed else None
+        next_one._small_places = list(changed)
         return next_one
 
     def judge(self, facts: MessageView) -> Sequence[JudgedCopy]:
         """Return the copies that a message becomes, in the order of places."""
-        copies = self._book.judge(facts)
+        copies = self._large_book.judge(facts)
         outdated = self._outdated
         if not outdated:
             return copies
         found = [copy for copy in copies if copy.subscription not in outdated]
-        if self._beside is not None:
-            of = self._of_beside
-            beside = [copy._replace(subscription=of[copy.subscription]) for copy in self._beside.judge(facts)]
+        if self._small_book is not None:
+            of = self._small_places
+            beside = [copy._replace(subscription=of[copy.subscription]) for copy in self._small_book.judge(facts)]
             if beside:
                 found = sorted(found + beside, key=_place)
         return found

@@ -44,10 +44,10 @@ __all__ = ["OTHER_LOOP", "Lane"]
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
-_MUCH = 16
+_MANY_JOBS = 16
 """From this number of jobs on, it is worth making two calls."""
 _deadline = attrgetter("deadline")
-_MENDING = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
+_OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
@@ -130,7 +130,7 @@ class Lane(ABC, Generic[J, R]):
             raise RuntimeError(OTHER_LOOP)
         if self._closed or self.runtime.closed:
             if not future.done():
-                future.set_exception(self._closing(sent=False))
+                future.set_exception(self._closed_error(sent=False))
             job.end()
             return future
         self._queue.append(job)
@@ -162,7 +162,7 @@ class Lane(ABC, Generic[J, R]):
         for jobs, sent in self._all():
             for job in jobs:
                 if not job.future.done():
-                    job.future.set_exception(self._closing(sent=sent))
+                    job.future.set_exception(self._closed_error(sent=sent))
                     job.future.exception()  # if the loop ends now, no caller reads it, and asyncio must not report it
                 job.end()
             jobs.clear()
@@ -177,7 +177,7 @@ class Lane(ABC, Generic[J, R]):
         """Return the jobs for a pipeline's next call. If there are many, leave half of them to a free pipeline."""
         self._woken = False
         most = waiting = len(self._queue)
-        if waiting >= _MUCH:
+        if waiting >= _MANY_JOBS:
             free = next((other for other in self._pipelines if other is not pipeline and not other.busy), None)
             if free is not None:
                 most = (waiting + 1) // 2
@@ -201,7 +201,7 @@ class Lane(ABC, Generic[J, R]):
             job.end()
         jobs.clear()
 
-    def displaced(self) -> ServiceBusError:
+    def fail_displaced(self) -> ServiceBusError:
         """Fail the waiting jobs: a new entity of this name is in other partitions. Return the error for other jobs."""
         entity = self.entity
         error = DisplacedError(
@@ -235,19 +235,19 @@ class Lane(ABC, Generic[J, R]):
                 # A call that ends at the same moment says whether it was sent, so give it a moment more.
                 end = job.deadline + _GRACE if sent else job.deadline
                 if end <= now:
-                    job.future.set_exception(self._late(sent=sent))
+                    job.future.set_exception(self._late_error(sent=sent))
                 elif end < earliest:
                     earliest = end
         if some:
             self._watch(earliest)
 
-    def _closing(self, *, sent: bool) -> ServiceBusError:
+    def _closed_error(self, *, sent: bool) -> ServiceBusError:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
         error.entity = self.entity.name
         return error
 
-    def _late(self, *, sent: bool) -> ServiceBusError:
+    def _late_error(self, *, sent: bool) -> ServiceBusError:
         what = "no answer came" if sent else "the calls before it took all the time"
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
@@ -272,9 +272,9 @@ class _Pipeline(Generic[J, R]):
         """Whether the partition has answered a call of this lane, and so has recorded the lane."""
         self._generation = 0
         self._name = ""
-        self._told = False
+        self._defect_logged = False
         """Whether the defect in the jobs under way is in the log already."""
-        self._begin_anew()
+        self._start_lane()
 
     def wake(self) -> None:
         """Start to work: there are jobs."""
@@ -303,7 +303,7 @@ class _Pipeline(Generic[J, R]):
                 await self._wanted
                 self._wanted = None
                 continue
-            self._told = False
+            self._defect_logged = False
             try:
                 error = await self._call(jobs)
                 if error is not None:
@@ -340,8 +340,8 @@ class _Pipeline(Generic[J, R]):
             try:
                 if request is None:
                     if lane.link.number not in entity.numbers:
-                        raise lane.displaced()
-                    request = self._made(jobs)
+                        raise lane.fail_displaced()
+                    request = self._make_request(jobs)
                 if delivery is None or not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(lane.runtime.transport, request, timeout=seconds)
@@ -351,7 +351,7 @@ class _Pipeline(Generic[J, R]):
                 time_is_left = ran_out and begun + seconds < until
                 delivery = delivery or Delivery(lane_is_known=self._known)
                 step = delivery.failed(error, time_is_left=time_is_left)
-                step = await self._carried_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
+                step = await self._carry_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
                 if step is NextStep.ANEW:
                     delivery = request = None
                 elif step is not NextStep.AGAIN:
@@ -367,7 +367,7 @@ class _Pipeline(Generic[J, R]):
                 return None
         return None
 
-    async def _carried_out(
+    async def _carry_out(
         self,
         step: NextStep,
         delivery: Delivery,
@@ -382,12 +382,12 @@ class _Pipeline(Generic[J, R]):
             self._lane.unreachable()
         if step is NextStep.MOVE:
             step = delivery.moved(some=self._move(jobs), time_is_left=time_is_left)
-        elif step in _MENDING:
+        elif step in _OBSTACLE_STEPS:
             assert delivery.error is not None
-            step = delivery.mended(await self._mend(step, delivery.error, record, until))
+            step = delivery.obstacle_removed(await self._remove_obstacle(step, delivery.error, record, until))
         self._known = delivery.lane_is_known
         if delivery.leaves_lane:
-            self._begin_anew()
+            self._start_lane()
         return step
 
     def _move(self, jobs: list[J]) -> bool:
@@ -400,7 +400,7 @@ class _Pipeline(Generic[J, R]):
         jobs[:] = stay
         return True
 
-    async def _mend(
+    async def _remove_obstacle(
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
         """Remove the obstacle to a call that was made from ``record``. Returns the error if that fails."""
@@ -417,13 +417,13 @@ class _Pipeline(Generic[J, R]):
         except Exception as broken:
             if lane.runtime.closed:
                 raise
-            self._tell(broken)
+            self._log_defect(broken)
             return DefectError(broken, error.outcome)
         now = entity.record
         elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
-        return lane.displaced() if elsewhere else None
+        return lane.fail_displaced() if elsewhere else None
 
-    def _made(self, jobs: Sequence[J]) -> Request[R]:
+    def _make_request(self, jobs: Sequence[J]) -> Request[R]:
         """Return the call for these jobs, with the lane's next number. A call that cannot be made uses up no number."""
         lane = self._lane
         try:
@@ -447,17 +447,17 @@ class _Pipeline(Generic[J, R]):
         with suppress(ServiceBusError):
             own = lane.own_error(lane.link.partition, job)
         if own is None:
-            self._tell(error.__cause__)
+            self._log_defect(error.__cause__)
         elif not job.future.done():
             job.future.set_exception(own)
 
-    def _tell(self, defect: BaseException | None) -> None:
+    def _log_defect(self, defect: BaseException | None) -> None:
         """Log a defect, once for all jobs that are delivered together."""
-        if not self._told:
-            self._told = True
+        if not self._defect_logged:
+            self._defect_logged = True
             _log.error("%s: a call broke on a defect", self._lane.link, exc_info=defect)
 
-    def _begin_anew(self) -> None:
+    def _start_lane(self) -> None:
         """Start a new lane at this partition.
 
         A partition records a lane with the first call that it answers with a result. It runs calls with later numbers

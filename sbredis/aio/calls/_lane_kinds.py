@@ -40,7 +40,7 @@ __all__ = [
     "RenewLane",
     "SettleJob",
     "SettleLane",
-    "Way",
+    "SettleMethod",
     "lock_lost",
 ]
 
@@ -70,7 +70,7 @@ class SettleJob(Job):
             hold.let_go()
 
 
-Way = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
+SettleMethod = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
 
 
 class SettleLane(Lane[SettleJob, Settled]):
@@ -78,9 +78,9 @@ class SettleLane(Lane[SettleJob, Settled]):
 
     depth: ClassVar[int] = 2
 
-    def __init__(self, link: PartitionLink, letter: str, way: Way) -> None:
+    def __init__(self, link: PartitionLink, letter: str, method: SettleMethod) -> None:
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
-        self._way = way
+        self._method = method
         super().__init__(link)
 
     def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
@@ -103,7 +103,7 @@ class SettleLane(Lane[SettleJob, Settled]):
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:
         """Return one call for all jobs."""
-        return self._way(partition, call_id, [job.lock for job in jobs])
+        return self._method(partition, call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
         """Tell each job whether its message was settled."""
@@ -113,7 +113,7 @@ class SettleLane(Lane[SettleJob, Settled]):
             failed = {
                 job.lock.name: lock_lost(self.link, job.lock.name, job.session) for job in jobs if job.lock.name in lost
             }
-            failed |= {name: _unfit(self.link, name) for name in result.unfit}
+            failed |= {name: _dead_already(self.link, name) for name in result.unfit}
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
             if error is None:
@@ -170,7 +170,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
         return super().submit(job)
 
-    def of(self, hold: Held) -> asyncio.Future[None] | None:
+    def last_renewal(self, hold: Held) -> asyncio.Future[None] | None:
         """Return a future for the end of the message's last renewal, if one is waiting or under way."""
         if not self._last:
             return None
@@ -316,7 +316,7 @@ def lock_lost(link: PartitionLink, name: str, session: str | None = None) -> Ser
     return error
 
 
-def _unfit(link: PartitionLink, name: str) -> ServiceBusError:
+def _dead_already(link: PartitionLink, name: str) -> ServiceBusError:
     error = MessageNotFoundError(
         f"The {_sequence_number(link, name)} is on the dead-letter queue already, and stays locked. "
         "Complete it, abandon it or defer it.",

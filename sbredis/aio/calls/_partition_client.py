@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.aio.calls._catching_up import Shown, read_after_due
 from sbredis.aio.calls._lane import Lane
-from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewLane, SettleJob, SettleLane, Way
+from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewLane, SettleJob, SettleLane, SettleMethod
 from sbredis.aio.calls._partition_link import PartitionLink
 from sbredis.aio.calls._send_lane import SendLane
 from sbredis.engine import CallId, Lock, Partition, Request, Settled
@@ -29,7 +29,7 @@ def _released(partition: Partition, call_id: CallId, locks: Sequence[Lock]) -> R
     return partition.abandon(call_id, locks, counted=False)
 
 
-_WAYS: dict[str, tuple[str, Way]] = {
+_SETTLEMENTS: dict[str, tuple[str, SettleMethod]] = {
     "complete": ("c", Partition.complete),
     "abandon": ("a", Partition.abandon),
     "defer": ("d", Partition.defer),
@@ -56,8 +56,8 @@ class PartitionClient(PartitionLink):
         """Return the lane for settlements of a kind: complete, abandon, release, defer or dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
-            letter, way = _WAYS[kind]
-            lane = self._settling[kind] = SettleLane(self, letter, way)
+            letter, method = _SETTLEMENTS[kind]
+            lane = self._settling[kind] = SettleLane(self, letter, method)
         return lane
 
     def calling(self, letter: str) -> CallLane:
@@ -67,7 +67,7 @@ class PartitionClient(PartitionLink):
             lane = self._calling[letter] = CallLane(self, letter)
         return lane
 
-    def borrow(self) -> str:
+    def borrow_lane(self) -> str:
         """Return the letter of a free lane for a receiver, which must hand it in later.
 
         Lanes are used again because receivers may come and go fast, and the partition remembers each lane for a quarter
@@ -78,7 +78,7 @@ class PartitionClient(PartitionLink):
         self._borrowed += 1
         return f"i{self._borrowed}"
 
-    def hand_in(self, letter: str) -> None:
+    def return_lane(self, letter: str) -> None:
         """Return a lane that was borrowed. If a call is still under way in it, drop it: others would wait behind."""
         lane = self._calling.get(letter)
         if lane is not None and lane.busy:

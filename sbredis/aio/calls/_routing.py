@@ -47,7 +47,7 @@ __all__ = ["Routing", "facts_of", "routing_for"]
 _MOST_COPIES = 4000
 """The number of copies that one call should make at most, as far as the client can tell before."""
 _MANY_RULES = 200
-_MUCH = 4 * 1024 * 1024
+_LONG_JUDGING = 4 * 1024 * 1024
 """From this product of message bytes and subscriptions on, judging may take a hundredth of a second or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
 """The bytes that actions may add to one message, in all its copies. Several messages have the limit of payloads."""
@@ -153,7 +153,7 @@ class Routing:
 
     def takes_long(self, size: int) -> bool:
         """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""
-        return size * len(self.judge.routes.subscriptions) > _MUCH
+        return size * len(self.judge.routes.subscriptions) > _LONG_JUDGING
 
     def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> Routed:
         """Judge messages. A thread may call this."""
@@ -196,9 +196,9 @@ class Routing:
             if rule is None:
                 return Copy(place)
             properties = None if user is None else dict(user)
-            encoded = encode_changes(Changes(properties=properties, system=_as_kept(system) if system else None))
-            error = _too_much(rule, encoded, user)
-            if error is not None and not self._is_told(judged.subscription):
+            encoded = encode_changes(Changes(properties=properties, system=_stored_system(system) if system else None))
+            error = _size_problem(rule, encoded, user)
+            if error is not None and not self._keeps_failures(judged.subscription):
                 return None
         if error is not None:
             return Copy(place, encode_changes(Changes(reason=_FAILED, description=error)), dead=True)
@@ -207,7 +207,7 @@ class Routing:
         lives = system["timetolive"]
         return Copy(place, encoded, time_to_live=_milliseconds(lives) if isinstance(lives, timedelta) else NEVER)
 
-    def _is_told(self, place: int) -> bool:
+    def _keeps_failures(self, place: int) -> bool:
         return self.judge.records[place].properties.get(JUDGING_PROPERTY, True) is not False
 
     def _too_large(self, text: str) -> MessageSizeExceededError:
@@ -243,7 +243,7 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
     return Routing(namespace, make(routes))
 
 
-def _too_much(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
+def _size_problem(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
     """Return an error text if the properties that an action made are too large."""
     if len(encoded) > MAXIMUM_CHANGES_BYTES:
         return f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
@@ -255,7 +255,7 @@ def _too_much(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str 
     return None
 
 
-def _as_kept(system: Mapping[str, Constant]) -> dict[str, Value]:
+def _stored_system(system: Mapping[str, Constant]) -> dict[str, Value]:
     kept: dict[str, Value] = {}
     for name, value in system.items():
         if isinstance(value, timedelta):

@@ -42,7 +42,7 @@ class Runtime:
         """Called with an entity and the number of messages that it has dropped as duplicates."""
         self.closed = False
         """Whether the client is closed or being closed."""
-        self._beside: TaskScope
+        self._background: TaskScope
         self._seen_off: set[asyncio.Task[None]] = set()
 
     def check_open(self) -> None:
@@ -52,7 +52,7 @@ class Runtime:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background, until it ends or the client is closed."""
-        self._beside.start(work)
+        self._background.start(work)
 
     def see_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that no caller waits for. Closing the client waits for it, but only for a short time."""

@@ -14,7 +14,7 @@ __all__ = ["Throttle"]
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _Waiter:
     """A caller that waits for its share, and the size of that share."""
 
     messages: int
@@ -28,7 +28,7 @@ class Throttle:
     A share larger than the whole limit is admitted when nothing else is under way.
     """
 
-    __slots__ = ("_bytes", "_idle", "_line", "_messages", "_most_bytes", "_most_messages")
+    __slots__ = ("_bytes", "_idle", "_messages", "_most_bytes", "_most_messages", "_waiters")
 
     def __init__(self, messages: int, size: int) -> None:
         for name, value in (("max_in_flight", messages), ("max_in_flight_bytes", size)):
@@ -38,7 +38,7 @@ class Throttle:
         self._most_bytes = size
         self._messages = 0
         self._bytes = 0
-        self._line: deque[_Place] = deque()
+        self._waiters: deque[_Waiter] = deque()
         self._idle: asyncio.Future[None] | None = None
 
     @property
@@ -48,7 +48,7 @@ class Throttle:
 
     def try_take(self, messages: int, size: int) -> bool:
         """Take a share if this is possible without waiting. Returns whether it was."""
-        if self._line or not self._fits(messages, size):
+        if self._waiters or not self._fits(messages, size):
             return False
         self._messages += messages
         self._bytes += size
@@ -58,17 +58,17 @@ class Throttle:
         """Take a share, after the callers that came before."""
         if self.try_take(messages, size):
             return
-        place = _Place(messages, size, asyncio.get_running_loop().create_future())
-        self._line.append(place)
+        waiter = _Waiter(messages, size, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
         try:
             async with asyncio.timeout_at(deadline):
-                await place.admitted
+                await waiter.admitted
         except BaseException as error:
-            if place.admitted.done() and not place.admitted.cancelled():
+            if waiter.admitted.done() and not waiter.admitted.cancelled():
                 self.release(messages, size)
             else:
                 with suppress(ValueError):  # it has left the line already
-                    self._line.remove(place)
+                    self._waiters.remove(waiter)
                 self._admit()
             if isinstance(error, TimeoutError):
                 raise OperationTimeoutError(
@@ -82,7 +82,7 @@ class Throttle:
         """Return a share."""
         self._messages -= messages
         self._bytes -= size
-        if self._line:
+        if self._waiters:
             self._admit()
         if self._idle is not None and not self._messages and not self._idle.done():
             self._idle.set_result(None)
@@ -100,10 +100,10 @@ class Throttle:
         return self._messages + messages <= self._most_messages and self._bytes + size <= self._most_bytes
 
     def _admit(self) -> None:
-        while self._line and self._fits(self._line[0].messages, self._line[0].size):
-            place = self._line.popleft()
-            if place.admitted.done():
+        while self._waiters and self._fits(self._waiters[0].messages, self._waiters[0].size):
+            waiter = self._waiters.popleft()
+            if waiter.admitted.done():
                 continue  # its caller was cancelled
-            self._messages += place.messages
-            self._bytes += place.size
-            place.admitted.set_result(None)
+            self._messages += waiter.messages
+            self._bytes += waiter.size
+            waiter.admitted.set_result(None)

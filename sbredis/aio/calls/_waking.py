@@ -29,7 +29,7 @@ class OpenChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ear:
+class _Listener:
     """Passes on what comes on a channel. The channel belongs to one waiter, so the content of a message is ignored."""
 
     woken: Callable[[], None]
@@ -49,7 +49,7 @@ async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
 ) -> OpenChannel:
     """Listen to a channel. In the event loop, call ``woken`` for each message, and ``missed`` if one may be lost."""
-    return await transport.subscribe(channel, _Ear(woken, missed))
+    return await transport.subscribe(channel, _Listener(woken, missed))
 
 
 class WakeChannel:
@@ -67,7 +67,7 @@ class WakeChannel:
     ) -> None:
         self._link = link
         self._identity = identity
-        self._told = woken, missed, heard, failed
+        self._callbacks = woken, missed, heard, failed
         self._listening: OpenChannel | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -85,7 +85,7 @@ class WakeChannel:
             self._task = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
-        woken, missed, heard, failed = self._told
+        woken, missed, heard, failed = self._callbacks
         name = self._link.channel(self._identity)
         try:
             listening = await listen(self._link.transport, name, woken=woken, missed=missed)
@@ -214,7 +214,7 @@ class LiveWatch:
         """Stop opening the channel."""
         await self._channel.stop_opening()
 
-    async def be_forgotten(self, tell: Callable[[], Awaitable[object]]) -> None:
+    async def unregister(self, tell: Callable[[], Awaitable[object]]) -> None:
         """End the watch. First call ``tell`` if the partition may have the owner registered."""
         if self.waiter and self.watch.may_be_registered and self._link.connected:
             try:

@@ -145,25 +145,25 @@ class Delivery:
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
             error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)
-        return self._then(next_step(error, time_is_left=time_is_left), error)
+        return self._take_step(next_step(error, time_is_left=time_is_left), error)
 
     def moved(self, *, some: bool, time_is_left: bool) -> NextStep:
         """Return the step after MOVE. ``some`` says whether any job was moved."""
         assert self.error is not None
         if some:
-            return self._then(NextStep.ANEW, self.error)
-        return self._then(_step_without_moving(self.error, time_is_left=time_is_left), self.error)
+            return self._take_step(NextStep.ANEW, self.error)
+        return self._take_step(_step_without_moving(self.error, time_is_left=time_is_left), self.error)
 
-    def mended(self, worse: ServiceBusError | None = None) -> NextStep:
+    def obstacle_removed(self, worse: ServiceBusError | None = None) -> NextStep:
         """Return the step after TELL, RELOAD or RECOVER, which succeeded or ended with the error ``worse``."""
         assert self.error is not None
         if worse is not None:
             if not isinstance(worse, DisplacedError):
                 worse.outcome = self.error.outcome  # the outcome of the call, not of the question about it
-            return self._then(NextStep.END, worse)
-        return self._then(NextStep.ANEW, self.error)
+            return self._take_step(NextStep.END, worse)
+        return self._take_step(NextStep.ANEW, self.error)
 
-    def _then(self, step: NextStep, error: ServiceBusError) -> NextStep:
+    def _take_step(self, step: NextStep, error: ServiceBusError) -> NextStep:
         self.error = error
         if isinstance(error, LaneUnknownError):
             self.lane_is_known = False

@@ -146,7 +146,7 @@ class Counter:
                 return await self._tally(record, until)
             except (MessagingEntityNotFoundError, SettingsStaleError, SettingsBehindError) as error:
                 lost = isinstance(error, MessagingEntityNotFoundError)
-                record = await self._again(record, until, lost=lost)
+                record = await self._read_again(record, until, lost=lost)
         return await self._tally(record, until)
 
     async def _tally(self, record: EntityRecord, until: float) -> Tally:
@@ -191,7 +191,7 @@ class Counter:
 
             return await read_after_due(f"{record.path}, partition {number}", count, due)
 
-    async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
+    async def _read_again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
         """Return the current record of the entity. Partitions that a failover has lost are made again."""
         record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
         if lost and record.incarnation == seen.incarnation:

@@ -67,7 +67,7 @@ P = TypeVar("P", bound=Described)
 
 _TRIES = 10
 _LONGEST_LIST = 300
-_TOLD = ("name", "availability_status")
+_NO_OPTIONS = ("name", "availability_status")
 _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
 
 
@@ -140,7 +140,7 @@ class Definition(Generic[P]):
 
     def described(self, record: EntityRecord, *, reachable: bool) -> P:
         """Return an entity as users get it."""
-        values = entity_values(self.properties, _kept(record))
+        values = entity_values(self.properties, _stored(record))
         if not reachable:
             values["availability_status"] = EntityAvailabilityStatus.LIMITED
         if record.state in _STATES:
@@ -214,8 +214,8 @@ class Definition(Generic[P]):
                     if self.word == "subscription":
                         await TOPICS.find(namespace, _parts(path)[0], until - anyio.current_time())
             else:
-                return self._as_wanted(record, given)
-        return self._as_wanted(await namespace.get_entity(path, timeout=until - anyio.current_time()), given)
+                return self._require_same(record, given)
+        return self._require_same(await namespace.get_entity(path, timeout=until - anyio.current_time()), given)
 
     async def revise(
         self, namespace: Namespace, path: str, timeout: float, given: Mapping[str, object]
@@ -224,7 +224,7 @@ class Definition(Generic[P]):
         until = anyio.current_time() + timeout
         while True:
             record = await self.find(namespace, path, until - anyio.current_time())
-            kept = entity_revised(self.properties, given, _kept(record))
+            kept = entity_revised(self.properties, given, _stored(record))
             try:
                 return await namespace.update_entity(
                     record, kept.settings, properties=kept.properties, timeout=until - anyio.current_time()
@@ -233,21 +233,21 @@ class Definition(Generic[P]):
                 continue  # another client was first: do the same to the new record
 
     def _given(self, function: str, name: str, options: Mapping[str, object]) -> Mapping[str, object]:
-        _require_known(function, self.properties, options, _TOLD)
+        _require_known(function, self.properties, options, _NO_OPTIONS)
         found = self.properties.shown(name, {})
         for option, value in options.items():
             if value is not None:
                 setattr(found, option, value)
         return found.given
 
-    def _as_wanted(self, record: EntityRecord, given: Mapping[str, object]) -> EntityRecord:
+    def _require_same(self, record: EntityRecord, given: Mapping[str, object]) -> EntityRecord:
         if record.kind != self.word:
             raise MessagingEntityAlreadyExistsError(
                 f"'{record.path}' already exists, and is a {record.kind}, not a {self.word}. "
                 "Use it as it is, delete it first, or choose another name.",
                 outcome=Outcome.REFUSED,
             )
-        differences = entity_differences(self.properties, given, _kept(record))
+        differences = entity_differences(self.properties, given, _stored(record))
         if differences:
             raise ValueError(
                 f"The {self.word} '{record.path}' already exists, and differs in what cannot be changed: "
@@ -318,7 +318,7 @@ def _require_known(
         raise TypeError(f"{function} does not know {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
 
 
-def _kept(record: EntityRecord) -> StoredEntity:
+def _stored(record: EntityRecord) -> StoredEntity:
     return StoredEntity(
         settings=record.settings,
         properties=record.properties,

@@ -49,7 +49,7 @@ _LISTING_SOON = 1.0
 """The same, if an entity that is not known yet has made an announcement."""
 _CALLING = 30.0
 _PAUSE = 1.0
-_TOGETHER = 16
+_AT_ONCE = 16
 
 
 def routing_channel(namespace: str) -> bytes:
@@ -87,18 +87,18 @@ class Maintenance:
         if self._runtime.test_hooks is None:
             role = Role(self._runtime.transport, self._runtime.namespace.name, ROUTING)
         loop = asyncio.get_running_loop()
-        ended_moving = self._runtime.clock.when_moved(self._look_anew)
+        ended_moving = self._runtime.clock.when_moved(self._look_again)
         try:
             while True:
                 try:
-                    await self._be_heard()
+                    await self._listen()
                     self._news.clear()
                     if role is not None:
                         self._claim_at = loop.time() + _CLAIM / 3  # counted from before the call: it may take long
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
                         _log.debug("%s: this client maintains the namespace", self._runtime.target)
-                        await self._hold(role)
+                        await self._maintain(role)
                         continue
                     wait = min(self.standing.seconds, _CLAIM)
                 except ServiceBusError as error:
@@ -109,7 +109,7 @@ class Maintenance:
                         await self._news.wait()
         finally:
             ended_moving()
-            self._let_go()
+            self._stop_work()
             if self._calls is not None:
                 self._calls.close()
             if role is not None and self.standing.held:
@@ -121,7 +121,7 @@ class Maintenance:
                 await role.give_up()
                 await call_routing(self._runtime)  # a client that waits for the role gets it at once
 
-    async def _be_heard(self) -> None:
+    async def _listen(self) -> None:
         if self._calls is None:
             channel = routing_channel(self._runtime.namespace.name)
             transport = self._runtime.transport
@@ -137,11 +137,11 @@ class Maintenance:
         self._list_at = min(self._list_at, self._listed_at + _LISTING_SOON * max(1, self._census.pages))
         self._news.set()
 
-    def _let_go(self) -> None:
+    def _stop_work(self) -> None:
         self._drop(list(self._watchers))
         self.visitor.close()
 
-    def _look_anew(self) -> None:
+    def _look_again(self) -> None:
         for watcher in self._watchers.values():
             watcher.watch.missed()
         if self._runtime.test_hooks is not None:
@@ -149,7 +149,7 @@ class Maintenance:
             self._list_at = 0.0
         self._news.set()
 
-    async def _hold(self, role: Role | None) -> None:
+    async def _maintain(self, role: Role | None) -> None:
         """Maintain the namespace as long as this client has the role; without a ``role``, for ever."""
         loop = asyncio.get_running_loop()
         self._list_at = 0.0
@@ -161,7 +161,7 @@ class Maintenance:
             if now >= self._claim_at and role is not None:
                 self.standing = await role.claim(_CLAIM)
                 if not self.standing.held:
-                    self._let_go()
+                    self._stop_work()
                     return
                 self._claim_at = now + _CLAIM / 3
             if now >= self._list_at:
@@ -187,7 +187,7 @@ class Maintenance:
         for watch in watches:
             if watch.look_at is not None and watch.look_at <= now:  # cheap: there may be many, mostly with nothing due
                 watch.time_passed(now)
-        for place in to_ask(watches, _TOGETHER):
+        for place in to_ask(watches, _AT_ONCE):
             watchers[place].begin(fence)
         return min((watch.look_at for watch in watches if watch.look_at is not None), default=math.inf)
 

@@ -40,7 +40,7 @@ _FULL_PAUSE = 10_000
 _CALLING = 30.0
 _PAUSE = 1000
 """The shortest pause in ms for a partition with an unpublishable message."""
-_RIPE = 500
+_MOST_READ = 500
 _OVERHEAD = 256
 """The largest number of bytes that a stored message has beside what its sender gave."""
 
@@ -87,7 +87,7 @@ class TopicPublisher:
         if self.entity.routing is None:
             await self.entity.load_routing(loop.time() + _CALLING)
         while True:
-            ripe = await self._ripe()
+            ripe = await self._read_due()
             wanted = self._unpublishable.without(ripe, loop.time(), self.entity.routing)
             if not wanted:
                 self._unpublishable.only(ripe)
@@ -112,11 +112,11 @@ class TopicPublisher:
                 room = self._set_aside(each, error) and room
             routing = self.entity.routing
             if routing is not None and len(part) >= routing.most:
-                room = await self._together(part, fence) and room
+                room = await self._publish_part(part, fence) and room
                 part = []
-        return (not part or await self._together(part, fence)) and room
+        return (not part or await self._publish_part(part, fence)) and room
 
-    async def _together(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
+    async def _publish_part(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
         """Publish messages with one call. If one of them prevents this, split them to find it."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]
         facts = [seen for _, seen in part]
@@ -142,8 +142,8 @@ class TopicPublisher:
                     raise  # all messages wait until there is room
                 return self._set_aside(part[0][0], error)
             middle = len(part) // 2
-            room = await self._together(part[:middle], fence)
-            return await self._together(part[middle:], fence) and room
+            room = await self._publish_part(part[:middle], fence)
+            return await self._publish_part(part[middle:], fence) and room
         self._unpublishable.published(each for each, _ in part)
         return True
 
@@ -177,8 +177,8 @@ class TopicPublisher:
         )
         return kept
 
-    async def _ripe(self) -> tuple[Delivery, ...]:
-        wanted, room = _RIPE, MAXIMUM_CALL_BYTES
+    async def _read_due(self) -> tuple[Delivery, ...]:
+        wanted, room = _MOST_READ, MAXIMUM_CALL_BYTES
         if self._unpublishable:  # these may come before all others
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size

@@ -44,7 +44,7 @@ _ROUNDING = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class _Ear:
+class _Listener:
     """Passes on the announcements of the partitions in one slot."""
 
     number: int
@@ -63,16 +63,16 @@ class _Ear:
 class Visitor:
     """The visits of one client to partitions of queues and subscriptions, while it maintains the namespace."""
 
-    def __init__(self, runtime: Runtime, news: asyncio.Event, strange: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, news: asyncio.Event, unknown_entity: Callable[[], None]) -> None:
         """``news`` is set when there may be something to do.
 
-        ``strange`` is called when an unknown entity has made an announcement, or may have made one unheard.
+        ``unknown_entity`` is called when an unknown entity has made an announcement, or may have made one unheard.
         """
         self._pace = Pace() if runtime.test_hooks is None else Pace(between_reads=0.0)
         self.agenda = Agenda(self._pace)
         self._runtime = runtime
         self._news = news
-        self._strange = strange
+        self._unknown_entity = unknown_entity
         self._records: dict[str, EntityRecord] = {}
         self._listening: dict[int, OpenChannel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,8 +144,10 @@ class Visitor:
         pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                ear = _Ear(number, self._heard, self._missed)
-                self._listening[number] = await self._runtime.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
+                listener = _Listener(number, self._heard, self._missed)
+                self._listening[number] = await self._runtime.transport.subscribe(
+                    channel, listener, timeout=_SUBSCRIBING
+                )
             except ServiceBusError as error:
                 _log.info("partition %d of each entity cannot be listened to yet: %s", number, error)
                 await asyncio.sleep(pauses.next())
@@ -165,11 +167,11 @@ class Visitor:
         if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
             self._news.set()
         else:
-            self._strange()
+            self._unknown_entity()
 
     def _missed(self, number: int) -> None:
         self.agenda.missed(number)
-        self._strange()
+        self._unknown_entity()
         self._news.set()
 
     # -- reading and visiting ------------------------------------------------------------------------------------------
@@ -245,4 +247,4 @@ class Visitor:
                 self.agenda.visit_done(place, None)  # the next user of the partition has it made again, empty
             else:
                 self.agenda.remove_entity(place.entity)
-                self._strange()
+                self._unknown_entity()

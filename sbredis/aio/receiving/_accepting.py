@@ -83,7 +83,7 @@ class _Acceptance:
             lock = SessionLock(found.session, self._token)
             self._partition_client.runtime.see_off(_give_back(self._partition_client, lock))
 
-    async def wanted_no_more(self) -> None:
+    async def discard(self) -> None:
         """Wait for the answer, and give back the session that it brings."""
         await asyncio.wait((self.future,))
         if not self.future.cancelled() and self.future.exception() is None:
@@ -106,7 +106,7 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
         try:
             found = await asyncio.shield(acceptance.future)
         except asyncio.CancelledError:
-            entity.runtime.see_off(acceptance.wanted_no_more())
+            entity.runtime.see_off(acceptance.discard())
             raise
         if found.outcome == "taken":
             return acceptance.session(found)
@@ -161,18 +161,18 @@ class _SessionSearch:
     async def run(self, seconds: float, deadline: float) -> HeldSession:
         """Return the session. Raises :class:`TimeoutError` if there was none within ``seconds``."""
         self._entity.watchers.add(self._entity_changed)
-        self._ended_moving = self._entity.runtime.clock.when_moved(self._look_anew)
+        self._ended_moving = self._entity.runtime.clock.when_moved(self._look_again)
         self.pump()
         await asyncio.wait((self._won,), timeout=seconds or ANSWERING)
         if seconds:
-            await self._hear_out(deadline)
+            await self._wait_for_answers(deadline)
         if not self._won.done():
             raise TimeoutError
         session = self._won.result()
         self._handed_over = True
         return session
 
-    async def _hear_out(self, deadline: float) -> None:
+    async def _wait_for_answers(self, deadline: float) -> None:
         """Wait for the answers of the calls under way: without them it is not known whether there is a session."""
         self._waits = False
         self.pump()
@@ -243,7 +243,7 @@ class _SessionSearch:
             watcher.live.on_time(now)
         self.pump()
 
-    def _look_anew(self) -> None:
+    def _look_again(self) -> None:
         for watcher in self._watchers:
             watcher.live.watch.missed()
         self.pump()
@@ -253,7 +253,7 @@ class _SessionSearch:
         if self._numbers != self._entity.numbers:
             self._leave()
             self._begin(straight=False)
-        self._loop.call_soon(self._look_anew)  # after the others that were told of the change
+        self._loop.call_soon(self._look_again)  # after the others that were told of the change
 
     def end(self) -> None:
         """End the search. Give back a session that came and was not handed over."""
@@ -347,7 +347,7 @@ class _SessionWatcher:
         if (answer := self._answer) is not None:
             await asyncio.wait((answer,), timeout=_FORGETTING)
             answer.cancel()
-        await self.live.be_forgotten(self._stop_waiting)
+        await self.live.unregister(self._stop_waiting)
         self.partition_client.dismiss(self._lane)
 
     async def _stop_waiting(self) -> None:

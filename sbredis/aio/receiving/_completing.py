@@ -23,18 +23,18 @@ class _Completion(CallJob[Settled]):
     __slots__ = ("holds",)
 
     def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
-        super().__init__(self._made, deadline)
+        super().__init__(self._make, deadline)
         self.holds = holds
 
-    def _made(self, partition: Partition, call_id: CallId) -> Request[Settled]:
+    def _make(self, partition: Partition, call_id: CallId) -> Request[Settled]:
         request = partition.complete(call_id, [hold.lock() for hold in self.holds if hold.lease is not None])
 
         def read(reply: Any) -> Settled:
-            return self._noted(request.read(reply))
+            return self._note(request.read(reply))
 
         return request._replace(read=read)
 
-    def _noted(self, settled: Settled) -> Settled:
+    def _note(self, settled: Settled) -> Settled:
         self.done = True
         lost = set(settled.lost)
         for hold in self.holds:
@@ -63,7 +63,10 @@ async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> li
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
     ]
     renewals = [
-        future for partition_client, job in jobs for each in job.holds if (future := partition_client.renewing.of(each))
+        future
+        for partition_client, job in jobs
+        for each in job.holds
+        if (future := partition_client.renewing.last_renewal(each))
     ]
     if renewals:
         try:

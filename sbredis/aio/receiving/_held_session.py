@@ -184,7 +184,7 @@ class HeldSession:
             return
         self._given_back = self.locked
         self.settled = True
-        self._tell_waiting()
+        self._wake_waiting()
         self.let_go()
         if not self.lock_expired(self._runtime.clock.now()):
             try:
@@ -207,7 +207,7 @@ class HeldSession:
     def lose(self) -> None:
         """Note that a call was told that the lock is lost."""
         self.lease.until = min(self.lease.until, self._runtime.clock.now())
-        self._tell_waiting()
+        self._wake_waiting()
 
     async def wait_lost(self, seconds: float | None) -> bool:
         """Wait until the lock is lost. Returns ``False`` if the session is given back, or the time passes, first."""
@@ -230,6 +230,6 @@ class HeldSession:
             unwatch()
             self._waiting.discard(changed)
 
-    def _tell_waiting(self) -> None:
+    def _wake_waiting(self) -> None:
         for changed in self._waiting:
             changed.set()

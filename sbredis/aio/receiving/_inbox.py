@@ -80,7 +80,7 @@ class Inbox:
         self._callers: deque[ReceiveCall] = deque()
         self.session = session
         """The session that the messages belong to, if the receiver has one."""
-        self._holds = 0
+        self._recalls = 0
         """The number of open contexts in which nothing is fetched (:meth:`recalled`)."""
         self._returning: set[asyncio.Future[None]] = set()
         """The messages that are being given back to a session, in which their order matters."""
@@ -149,11 +149,11 @@ class Inbox:
                 watcher.wanted()
             self.pump()
             if at_once:
-                await self._answers(caller)
+                await self._wait_for_all(caller)
             else:
                 await self._gather(caller, deadline)
                 if caller.waits and not caller.got:
-                    await self._hear_out(caller)
+                    await self._wait_for_answers(caller)
         except BaseException:
             self._callers.remove(caller)
             self._take_back(caller.got, first=True)
@@ -199,14 +199,14 @@ class Inbox:
         for watcher in self._watchers:
             watcher.watch.wanted_now()
 
-    async def _answers(self, caller: ReceiveCall) -> None:
+    async def _wait_for_all(self, caller: ReceiveCall) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it wants."""
         until = self._loop.time() + ANSWERING
         while caller.waits and caller.unanswered and not caller.content:
             if not await self._news_for(caller, until):
                 return
 
-    async def _hear_out(self, caller: ReceiveCall) -> None:
+    async def _wait_for_answers(self, caller: ReceiveCall) -> None:
         """Wait for the answers of the calls under way: without them, an empty list would mean nothing."""
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
@@ -268,10 +268,10 @@ class Inbox:
 
     def pump(self) -> None:
         """Make the calls that are wanted now."""
-        if self._closed or self._holds or self._returning:
+        if self._closed or self._recalls or self._returning:
             return  # this is called again when that is over
         watches = [watcher.watch for watcher in self._watchers]
-        missing = self._missing(_coming(watches))
+        missing = self._missing(_asked_for(watches))
         if missing:
             only: set[int] | None = None
             if self.only_wants_what_is_there:
@@ -285,7 +285,7 @@ class Inbox:
         elif not self._missing(0):  # nothing is wanted, even without the messages on their way
             for call in passing_looks(watches):
                 self._watchers[call.place].make(call)
-        self._coming = _coming(watches)
+        self._coming = _asked_for(watches)
         self._set_timer()
 
     def _missing(self, coming: int) -> int:
@@ -372,7 +372,7 @@ class Inbox:
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
-            self._lose(left)
+            self._log_lost(left)
         else:
             self.buffer.put(left, first=first)  # they were deleted, so they cannot be given back
 
@@ -400,7 +400,7 @@ class Inbox:
 
         It is used when an earlier message of the session is about to come again, or when all are about to leave.
         """
-        self._holds += 1
+        self._recalls += 1
         try:
             for watcher in self._watchers:
                 await watcher.answered(deadline)
@@ -409,7 +409,7 @@ class Inbox:
                 await asyncio.wait(self._returning, timeout=max(0.0, deadline - self._loop.time()))
             yield
         finally:
-            self._holds -= 1
+            self._recalls -= 1
             self.pump()
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ class Inbox:
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
-    def _lose(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def _log_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         _log.warning(
             "%s: %d messages are lost: they were received and deleted, but no caller asked for them before the "
             "receiver was closed",
@@ -494,6 +494,6 @@ class Inbox:
         )
 
 
-def _coming(watches: Sequence[Watch]) -> int:
+def _asked_for(watches: Sequence[Watch]) -> int:
     """Return for how many messages calls under way ask, without late calls."""
     return sum(watch.wanted for watch in watches if not watch.late)

@@ -263,7 +263,7 @@ class Settler:
         if future is None:
             partition_client = entity.partition_client_of(hold)
             hold.settled = True
-            renewal = partition_client.renewing.of(hold)
+            renewal = partition_client.renewing.last_renewal(hold)
             assert renewal is not None  # only a renewal can prevent settling at once
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
@@ -283,7 +283,7 @@ class Settler:
         if entity is None or hold.source.owner is not entity:
             return None
         partition_client = entity.partition_client_of(hold)
-        if partition_client.renewing.of(hold) is not None:
+        if partition_client.renewing.last_renewal(hold) is not None:
             return None
         hold.settled = True
         return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))

@@ -115,7 +115,7 @@ class PartitionWatcher:
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
         self._job = job
         if self._receive_lane is None:
-            self._receive_lane = self.partition_client.borrow()
+            self._receive_lane = self.partition_client.borrow_lane()
         _ = self.partition_client.calling(self._receive_lane).submit(job)  # `_when_done` handles its end
         self._when_done(job, lambda: self._received(job, token))
 
@@ -238,7 +238,7 @@ class PartitionWatcher:
 
     def _leave_lanes(self) -> None:
         if self._receive_lane is not None:
-            self.partition_client.hand_in(self._receive_lane)
+            self.partition_client.return_lane(self._receive_lane)
             self._receive_lane = None
         self.partition_client.dismiss(self._look_lane)
 
@@ -253,7 +253,7 @@ class PartitionWatcher:
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
             job.future.cancel()  # if no answer has come: messages that it brings later are given back
-        await self._live.be_forgotten(self._stop_waiting)
+        await self._live.unregister(self._stop_waiting)
         self._leave_lanes()
 
     async def _stop_waiting(self) -> None:

@@ -150,7 +150,7 @@ class Outbox:
         try:
             return job, await job.future
         except asyncio.CancelledError:
-            _untaken(job.future)
+            _log_unread_error(job.future)
             raise
 
     async def begin(
@@ -191,7 +191,7 @@ class Outbox:
                 self.check_open()
             facts: Sequence[MessageView | None] = ()
             if entity.routing is not None:
-                facts = self._for_a_topic(entity, messages, made)
+                facts = self._views_for_rules(entity, messages, made)
             if pinned is not None:
                 sending = pinned.sending
                 job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
@@ -209,7 +209,7 @@ class Outbox:
         _ = sending.submit(job)  # the job has the future
         return job
 
-    def _for_a_topic(
+    def _views_for_rules(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
     ) -> list[MessageView | None]:
         """Return the view that rules have of each message, or ``None`` for one that is scheduled and judged later.
@@ -227,7 +227,7 @@ class Outbox:
         ]
 
 
-def _untaken(future: asyncio.Future[Any]) -> None:
+def _log_unread_error(future: asyncio.Future[Any]) -> None:
     """Log the error of a send whose caller was cancelled at the moment when it failed."""
     if not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("a send failed, and its caller no longer waits for the error: %s", error)

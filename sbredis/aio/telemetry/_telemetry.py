@@ -130,7 +130,7 @@ class Operation:
         """Report how many messages the operation concerned, if this was not known at its beginning."""
 
 
-_UNWATCHED: Final = Operation()
+_UNOBSERVED: Final = Operation()
 
 
 class Telemetry:
@@ -212,11 +212,11 @@ class Telemetry:
         already.
         """
         if not self.watching:
-            return _UNWATCHED
+            return _UNOBSERVED
         injects = _TYPES.get(name) == "send" and not encoded
         if injects and len(messages) > 1:
             self.create(destination, messages)
-        return _Watched(self, name, destination, messages, count=count, injects=injects)
+        return _Observed(self, name, destination, messages, count=count, injects=injects)
 
     def processing(
         self, destination: str, message: TelemetryMessage, *, continues_trace: bool = False
@@ -227,8 +227,8 @@ class Telemetry:
         it is a child of the creation context, and links to both.
         """
         if not self.watching:
-            return _UNWATCHED
-        return _Watched(self, "process", destination, [message], continues_trace=continues_trace)
+            return _UNOBSERVED
+        return _Observed(self, "process", destination, [message], continues_trace=continues_trace)
 
     def failed(
         self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
@@ -270,7 +270,7 @@ class Telemetry:
         self._active = self.tracing is not None or self.metrics is not None
 
 
-class _Watched(Operation):
+class _Observed(Operation):
     """An operation that tracing, metrics or the log observe."""
 
     __slots__ = (
@@ -330,7 +330,7 @@ class _Watched(Operation):
                     attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
             if self._logs:  # likewise, for a handler that reads the current span
-                self._tell(elapsed, error)
+                self._write_line(elapsed, error)
         finally:
             span, tracing = self._span, self._tracing
             if span is not None and tracing is not None:
@@ -382,7 +382,7 @@ class _Watched(Operation):
             return span
         return tracing.start(self._name, "CLIENT", attributes, tracing.links(seen))
 
-    def _tell(self, elapsed: float, error: BaseException | None) -> None:
+    def _write_line(self, elapsed: float, error: BaseException | None) -> None:
         """Write the line in the log."""
         operation = " ".join(filter(None, (str(self._attributes[_NAME]), self._destination)))
         what = ""

@@ -141,7 +141,7 @@ def look_at(message: TelemetryMessage) -> TracedMessage:
     """Read what to record of a message, and the context that it carries. An unreadable message yields nothing."""
     facts: Attributes = {}
     try:
-        context = _carried(message.application_properties or {})
+        context = _context_in(message.application_properties or {})
         for attribute, name in (
             ("messaging.message.id", "message_id"),
             ("messaging.message.conversation_id", "correlation_id"),
@@ -185,7 +185,7 @@ def _event(error: Exception) -> dict[str, str]:
     return {"exception.type": name, "exception.stacktrace": "\n".join([*frames[-_FRAMES:], name])}
 
 
-def _carried(properties: Mapping[Any, Any]) -> dict[str, str]:
+def _context_in(properties: Mapping[Any, Any]) -> dict[str, str]:
     """Return the creation context in application properties. AMQP clients may send names and values as bytes."""
     found: dict[str, str] = {}
     for name in (_TRACEPARENT, _DIAGNOSTIC_ID, _TRACESTATE):

@@ -75,7 +75,7 @@ def test_a_call_that_ends_without_a_result_leaves_an_unknown_lane(
         step = delivery.moved(some=False, time_is_left=True)
     if step in {S.TELL, S.RELOAD, S.RECOVER}:
         assert not delivery.leaves_lane
-        step = delivery.mended()
+        step = delivery.obstacle_removed()
     forgotten = isinstance(row[0], LaneUnknownError)
     assert delivery.leaves_lane == (step is not S.AGAIN and (forgotten or not lane_is_known))
 
@@ -124,7 +124,7 @@ def test_a_failed_mend_keeps_the_outcome_of_the_call(obstacle: type[ServiceBusEr
     delivery = Delivery(lane_is_known=True)
     delivery.failed(obstacle("in the way", outcome=REFUSED), time_is_left=True)
     worse = ServiceBusConnectionError("no way to the registry", outcome=UNKNOWN)
-    assert delivery.mended(worse) is S.END
+    assert delivery.obstacle_removed(worse) is S.END
     assert delivery.error is worse
     assert worse.outcome is REFUSED
     assert not delivery.unreachable

@@ -423,7 +423,7 @@ class Transport:
         return [node.endpoint for node in nodes]
 
     def _masters(self) -> list[Node]:
-        return list(dict.fromkeys(node for node in self._routes if node is not None))
+        return [node for node in dict.fromkeys(self._routes) if node is not None]
 
     def _node(self, endpoint: Endpoint) -> Node:
         node = self._nodes.get(endpoint)

@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -343,3 +344,17 @@ def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
         if "warnings.warn" in path.read_text("utf-8") and path.name != "_call_site.py"
     ]
     assert direct == []
+
+
+@pytest.mark.anyio
+async def test_a_closed_client_is_freed_though_its_last_frames_lead_back_to_its_user(url: str) -> None:
+    """The error that ended its tasks holds the frames of the event loop, and these hold whatever its caller holds."""
+    client = ServiceBusClient(url)
+    await client.ensure_queue("q")
+    connection = client._connection
+    connection.user = client  # type: ignore[attr-defined]
+    await client.close()
+    freed = weakref.ref(connection)
+    del client, connection
+    gc.collect()
+    assert freed() is None

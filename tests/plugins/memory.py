@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from hypothesis import strategies
+
+EVERY = 50
+"""The number of tests after which garbage is collected. An in-memory server ends in a reference cycle, and Lua holds most
+of its memory. Python counts objects, so it does not see how large such a server is."""
 
 LIMIT = 400
 """A process that used more megabytes fails the run: some test, or sbredis, keeps objects that are no longer used."""
@@ -45,19 +50,34 @@ class Memory:
 
     def __init__(self) -> None:
         self.peaks: dict[str, int] = {}
+        self.finished = 0
 
     @property
     def exceeded(self) -> dict[str, int]:
         return {name: peak for name, peak in self.peaks.items() if peak > LIMIT}
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Let Hypothesis list the characters of UTF-8 in the main process, before there are workers: it takes 200 MB.
+
+        It does so once in a checkout, and keeps the list in ``.hypothesis``.
+        """
+        if not hasattr(session.config, "workerinput"):
+            strategies.characters(codec="utf-8").validate()
+
     def pytest_collection_finish(self) -> None:
         """Take the modules and the thousands of items out of the garbage collector's sight.
 
-        Python collects old objects when their number has grown by a quarter. If it counted the items, garbage would
-        stay for long.
+        Otherwise every full collection would look at them, and Python would do one only when their number has grown by
+        a quarter.
         """
         gc.collect()
         gc.freeze()
+
+    def pytest_runtest_logfinish(self) -> None:
+        self.finished += 1
+        if self.finished % EVERY == 0:
+            gc.collect()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Node) -> None:

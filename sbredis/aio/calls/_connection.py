@@ -82,6 +82,7 @@ class Connection(Runtime):
         """Whether its last user disappeared while it was being opened."""
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
+        self._finalizer: weakref.finalize[Any, Share] | None = None
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -113,7 +114,8 @@ class Connection(Runtime):
         if share is None:
             share = Share()
             self._share = weakref.ref(share)
-            weakref.finalize(share, self._forgotten).atexit = False
+            self._finalizer = weakref.finalize(share, self._forgotten)
+            self._finalizer.atexit = False
         return share
 
     def _forgotten(self) -> None:
@@ -196,6 +198,8 @@ class Connection(Runtime):
         """
         self.check_loop()
         self.closed = True
+        if self._finalizer is not None:
+            self._finalizer.detach()  # it holds this connection, whose last error may lead back to the user
         if self.orphaned:
             if self._opened:
                 self._opened = False

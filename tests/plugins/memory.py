@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies
 
 EVERY = 50
-"""The number of tests after which garbage is collected. An in-memory server ends in a reference cycle, and Lua holds most
-of its memory. Python counts objects, so it does not see how large such a server is."""
+"""The number of tests after which garbage is collected. An in-memory server ends in a reference cycle, and Lua holds
+most of its memory. Python counts objects, so it does not see how large such a server is."""
 
 LIMIT = 400
 """A process that used more megabytes fails the run: some test, or sbredis, keeps objects that are no longer used."""

@@ -9,7 +9,7 @@ export HOME := $(CURDIR)/.cache/home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due prove-engine prove-time prove-sessions release environment clean
+.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due prove-engine prove-time prove-sessions release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -24,6 +24,12 @@ ifeq ($(TESTS),tests)
 else
 	$(PY) -m pytest $(ARGS) $(TESTS)
 endif
+
+quick: environment-test ## run the tests that need no server, to have an answer soon (ARGS=… for pytest)
+	$(PY) -m pytest -q -p no:cacheprovider --quick --dist worksteal -n auto $(ARGS) $(TESTS)
+
+test-pythons: environment-test ## run the tests that need no server on every Python from 3.11 on that is found
+	$(PY) -m tools.pythons $(ARGS)
 
 check: environment ## lint, formatting, types, the import rule, the documentation and its spelling
 	$(PY) -m tools.check

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.offenders import for_each
+from tools import check
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -40,8 +41,29 @@ def test_make_alone_lists_every_target_with_its_purpose() -> None:
     assert set(listed) == set(phony)
 
 
-def test_continuous_integration_runs_the_tests() -> None:
-    assert "exec make test" in (ROOT / ".ci/run").read_text("utf-8")
+@pytest.mark.parametrize("failing", ["", "check", "test", "test-pythons"])
+def test_continuous_integration_runs_checks_and_tests_and_fails_if_one_fails(failing: str, tmp_path: Path) -> None:
+    """What fails keeps nothing else from running."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").write_bytes((ROOT / ".ci/run").read_bytes())
+    made = tmp_path / "make"
+    made.write_text(f'#!/bin/sh\necho "making $1"\n[ "$1" != "{failing}" ]\n', "utf-8")
+    made.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["bash", str(tmp_path / ".ci/run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["check", "test", "test-pythons"]
+    assert done.returncode == (1 if failing else 0)
+    assert re.findall(r"make ([a-z-]+);", done.stdout) == ([failing] if failing else [])
+
+
+@pytest.mark.parametrize(("status", "missing"), [(0, None), (1, "npm error network")])
+def test_a_pyright_that_cannot_be_fetched_is_told_from_one_that_can(
+    status: int, missing: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = subprocess.CompletedProcess([], status, "", "npm error code\nnpm error network\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    assert check.pyright_is_missing() == missing
 
 
 @for_each("script", SCRIPTS)

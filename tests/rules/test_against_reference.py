@@ -6,6 +6,7 @@ from dataclasses import is_dataclass
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from tests.rules.drawing import (
     written_action,
 )
 from tests.rules.reference import Failure, judged, like, pattern_of
+
+pytestmark = pytest.mark.exhaustive
 
 THOROUGH = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -1,0 +1,71 @@
+"""``--in-process`` finds out which tests need nothing but this process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from sbredis.servers import LocalServer
+from tests.plugins.selection import Guard, Reach
+
+
+def pure() -> int:
+    return len("a")
+
+
+def starts_a_server() -> object:
+    return LocalServer()
+
+
+def starts_one_by_a_helper() -> object:
+    return [starts_a_server() for _ in range(2)]
+
+
+def only_names_it_as_a_type(server: LocalServer) -> LocalServer:
+    return server
+
+
+def embeds() -> str:
+    return "embedded:///folder"
+
+
+class Helper:
+    """Starts a process in a method."""
+
+    def ask(self) -> object:
+        return subprocess.run(["/bin/true"], check=True)
+
+
+def uses_the_helper() -> object:
+    return Helper().ask()
+
+
+def made_by(helper: Callable[[], object]) -> Callable[[], object]:
+    return lambda: [helper()]
+
+
+@pytest.mark.parametrize(
+    ("function", "starts"),
+    [
+        (pure, False),
+        (only_names_it_as_a_type, False),
+        (starts_a_server, True),
+        (starts_one_by_a_helper, True),
+        (made_by(starts_one_by_a_helper), True),
+        (uses_the_helper, True),
+        (embeds, True),
+    ],
+)
+def test_a_function_that_names_a_starter_of_processes_is_known(function: Callable[..., object], starts: bool) -> None:
+    assert Reach().starts(function) is starts
+
+
+def test_a_selected_test_that_starts_a_process_fails_with_the_reason() -> None:
+    guard = Guard.__new__(Guard)  # without listening for good
+    guard.running = "tests/x.py::test_it"
+    with pytest.raises(RuntimeError, match="was selected by --in-process and starts a process"):
+        guard.hear("subprocess.Popen", ("true", ["true"]))
+    guard.running = ""
+    guard.hear("subprocess.Popen", ("true", ["true"]))

@@ -1,0 +1,171 @@
+"""A pytest plugin that selects the tests that need nothing but this process: ``--in-process`` and ``--quick``.
+
+It finds them by itself. It leaves out a test whose target is a server or a cluster. It also leaves out a test that
+names something that starts a process: in its code, in its fixtures, in its parameters, or in a helper that they call.
+A test that is selected and starts a process all the same fails with the reason.
+
+``--quick`` also leaves out the tests marked ``exhaustive``, and lets Hypothesis try few examples.
+
+It is loaded through ``addopts`` in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+SERVED = ("server", "cluster")
+"""The targets that are not in this process."""
+
+STARTERS = ("multiprocessing.", "subprocess.", "sbredis.servers.")
+"""The modules that start processes. Code that names one of them, or something from one, needs processes."""
+
+STARTER = object()
+"""Stands for something from one of these modules."""
+
+OURS = ("tests.", "tools.", "benchmarks.")
+"""The modules whose functions are looked into."""
+
+EMBEDDED = "embedded:"
+"""Code with such a connection string starts a server."""
+
+EXAMPLES = 10
+"""The number of examples of a property in a quick run, unless the property sets its own."""
+
+EVENTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
+"""The audit events of Python before a process starts."""
+
+
+class Reach:
+    """Finds out which functions may start a process, and remembers it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, bool]] = {}
+
+    def starts(self, thing: object) -> bool:
+        """Whether a function, a class or a module starts processes, or names code of ours that does."""
+        if id(thing) not in self._known:
+            self._known[id(thing)] = (thing, _reaches_starter(thing))
+        return self._known[id(thing)][1]
+
+
+def _reaches_starter(root: object) -> bool:
+    ahead, seen = [root], {id(root): root}
+    while ahead:
+        thing = ahead.pop()
+        if _is_starter(thing):
+            return True
+        for named in _named_by(thing):
+            if id(named) not in seen:
+                seen[id(named)] = named
+                ahead.append(named)
+    return False
+
+
+def _is_starter(thing: object) -> bool:
+    name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
+    return thing is STARTER or (isinstance(name, str) and f"{name}.".startswith(STARTERS))
+
+
+def _named_by(thing: object) -> Iterator[object]:
+    """What code of ours names: globals, modules that it imports, the contents of a closure, the methods of a class."""
+    if isinstance(thing, type):
+        if thing.__module__.startswith(OURS):
+            yield from thing.__mro__[1:]
+            yield from (getattr(member, "__func__", member) for member in vars(thing).values())
+    elif isinstance(thing, property):
+        yield from (thing.fget, thing.fset)
+    elif isinstance(thing, FunctionType):
+        yield inspect.unwrap(thing)
+        yield getattr(getattr(thing, "hypothesis", None), "inner_test", None)
+        if (thing.__module__ or "").startswith(OURS):
+            for name in _names_in(thing.__code__):
+                yield STARTER if f"{name}.".startswith(STARTERS) else thing.__globals__.get(name)
+            for cell in thing.__closure__ or ():
+                with suppress(ValueError):  # not filled yet
+                    yield cell.cell_contents
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """The names in a function and in those inside it; what starts a process by another name shows as its module."""
+    yield from code.co_names
+    if "fork" in code.co_names:
+        yield "multiprocessing"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+        elif isinstance(constant, str) and constant.startswith(EMBEDDED):
+            yield "sbredis.servers"
+
+
+def needs_processes(item: pytest.Item, reach: Reach) -> bool:
+    """Whether a test has a server as its target, or names what starts a process."""
+    if not isinstance(item, pytest.Function):
+        return True
+    given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    if any(isinstance(value, str) and value in SERVED for value in given.values()):
+        return True
+    fixtures = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    return any(map(reach.starts, [item.obj, *fixtures, *given.values()]))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Called by pytest for the options of the command line."""
+    parser.addoption(
+        "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
+    )
+    parser.addoption("--quick", action="store_true", help="as --in-process, without the exhaustive ones")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Called by pytest when it has found the tests."""
+    quick = config.getoption("quick")
+    if not quick and not config.getoption("in_process"):
+        return
+    reach = Reach()
+    left_out = [
+        item
+        for item in items
+        if needs_processes(item, reach) or (quick and item.get_closest_marker("exhaustive") is not None)
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
+
+
+class Guard:
+    """Refuses processes while a test runs."""
+
+    def __init__(self) -> None:
+        self.running = ""
+        sys.addaudithook(self.hear)
+
+    def hear(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.running and event in EVENTS:
+            raise RuntimeError(f"{self.running} was selected by --in-process and starts a process: {arguments[:2]}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.running = item.nodeid
+        try:
+            return (yield)
+        finally:
+            self.running = ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called by pytest when it starts."""
+    config.addinivalue_line("markers", "exhaustive: tries every case one by one; make quick leaves it out")
+    if config.getoption("quick"):
+        settings.register_profile("quick", max_examples=EXAMPLES)
+        settings.load_profile("quick")
+    if config.getoption("quick") or config.getoption("in_process"):
+        config.pluginmanager.register(Guard(), "sbredis-in-process")

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Does the work that is due, in a larger share than other calls do first. A repetition reads the next due time again.
+-- Does a share of the due work, which is larger than the share that other calls do before their operation. A repetition
+-- reads the next due time again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -18,7 +18,7 @@ end
 local now = tonumber(server_time())
 local before, till, fence = string.match(redis.call('HGET', KEYS[1], role) or '', '^(%w+) (%d+) (%d+)$')
 till, fence = tonumber(till or 0), tonumber(fence or 0)
--- If the clock went back, nobody keeps a role for longer than the maximum.
+-- If the clock went back, no holder keeps a role for longer than the maximum.
 local free = before == nil or till <= now or till > now + 3600000
 if before ~= holder and (not free or duration == 0) then
   return { 0, fence, before and math.max(0, till - now) or 0 }

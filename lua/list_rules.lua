@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Reads rules of one or several subscriptions of a topic whose rules are adjacent in the order of places. It reads up
--- to the limit, and no more than fit into a reply.
+-- Reads the rules of a topic's subscriptions between two places, in the order of places. It reads up to the limit, and
+-- no more than fit into a reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the number of partitions of the namespace that the caller knows

@@ -20,8 +20,7 @@
 --   length follow if the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of
 --   all copies, one after the other
 --
--- Result: { more, the first number, the number of messages that were dropped, the numbers of scheduled messages as runs
---   }
+-- Result: { more, the first number, the number of dropped messages, the numbers of scheduled messages as runs }
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
 --   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
 --   TARGET (a subscription is not here, or no longer; its place), FENCED (another client has the role now)

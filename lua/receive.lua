@@ -5,9 +5,9 @@
 -- time to register. A repetition gives out the messages that the token holds. If messages are deleted at once, a
 -- repetition gives out none, so each message is given out at most once.
 --
--- With `wanted` 0 this is a look: it says whether a message can be received, but gives none out. In all other respects
--- a look is a receive; if there is no message, it is a receive that found none. An expired message that is still stored
--- counts as present. A look has no place in a lane, so a repeated look simply looks again.
+-- With `wanted` 0 this is a look: it says whether a message can be received, but gives none out. If there is none, the
+-- receiver is registered as after a receive that found none. An expired message that is still stored counts as present.
+-- A look has no place in a lane, so a repeated look simply looks again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -2,7 +2,7 @@
 -- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. A message of the
 -- main side whose time to live has passed is not there: this call expires it, even if the call then gives out nothing.
 --
--- The messages given out weigh no more than `room`: the first ones in the order of the names, at least one. The others
+-- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The others
 -- stay deferred and are counted in the result, so that the caller asks for them again. If messages are deleted, the
 -- call gives out all of them or none, because the first ones could not be brought back if another one is missing later.
 --

@@ -7,8 +7,8 @@
 -- ARGV[1]    now        the time for partitions with a test clock, or nothing
 --
 -- Result: for each partition the time in ms until something is due at the earliest, 0 if it is due now; nothing if
---   nothing will be due, or if the partition is not here, belongs to a topic, or has a test clock and
---   the caller gave no time
+--   nothing will be due, or if the partition is not here, belongs to a topic, or has a test clock and the caller gave
+--   no time
 -- Refusals: BADCALL
 -- @use never refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)

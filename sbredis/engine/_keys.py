@@ -52,7 +52,7 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     prefix = _prefix(namespace, salt)
     for word in (entity, store or entity):
         if not _WORD.fullmatch(word):
-            raise ValueError(f"{quoted(word)} is no entity id")
+            raise ValueError(f"{quoted(word)} is not an entity id")
     return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
 
 
@@ -83,7 +83,7 @@ def due_channel(namespace: str, salt: str) -> bytes:
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
     """Return the key that identifies an entity's partition in the slot of ``salt``."""
     if not _WORD.fullmatch(entity):
-        raise ValueError(f"{quoted(entity)} is no entity id")
+        raise ValueError(f"{quoted(entity)} is not an entity id")
     return f"{_prefix(namespace, salt)}:{entity}:state".encode()
 
 

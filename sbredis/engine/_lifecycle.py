@@ -109,7 +109,7 @@ __all__ = [
 ]
 
 BAND_WIDTH: Final = 2**48
-"""The number of message numbers in a band."""
+"""The number of scores in a band: one for each message number."""
 
 EPOCH_LEAP: Final = 2**24
 """How far both counters jump at a new epoch, so that numbers lost in a failover are never given twice."""

@@ -12,7 +12,7 @@ class Limits(NamedTuple):
 
     subscriptions: int
     sql_filters: int
-    """The number of SQL filters; a filter that is always true or always false is not counted."""
+    """The largest number of SQL filters; a filter that is always true or always false is not counted."""
     correlation_filters: int
 
 

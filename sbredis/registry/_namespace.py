@@ -426,7 +426,7 @@ class Namespace:
             raise
 
     async def _require_free(self, path: str, kind: Kind, until: float) -> None:
-        """Raise that the name is in use, where an entity of this kind was to be created; unless it is free by now."""
+        """Raise the error that the name is in use, unless it is free by now; ``kind`` is the kind to be created."""
         with suppress(MessagingEntityNotFoundError):
             found = await self._steps.existing(path, until)
             raise exists(self.name, found.path, found.kind, kind) from None

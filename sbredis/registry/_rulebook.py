@@ -70,7 +70,7 @@ class Rulebook:
     def between(self, topic: str, first: str, last: str, after: str | None = None) -> Request[RulePage]:
         """List rules of all subscriptions from one to another, given by their paths; after a place, if given.
 
-        They are in the order of subscriptions, and of a subscription in the order of their names.
+        They are in the order of subscriptions, and then of their own names.
         """
         # In the order of bytes, the exclamation mark follows the blank.
         return self._page(topic, after or f"{name_key(first)} ", f"{name_key(last)}!", LONGEST_PAGE)

@@ -38,12 +38,12 @@ class _Piece:
         self._pattern = re.compile(_expression(characters), re.DOTALL)
         given = [at for at, one in enumerate(characters) if one is not None]
         self._before = given[0] if given else self.size
-        """The number of any-characters before the first given character; ``_after`` is the number after the last."""
+        """The number of ``_`` before the first given character; ``_after`` is the number after the last one."""
         self._after = self.size - given[-1] - 1 if given else 0
         core = characters[self._before : self.size - self._after]
         first_any = core.index(None) if None in core else len(core)
         self._start = "".join(filter(None, core[:first_any]))
-        """The given characters up to the first any-character."""
+        """The given characters up to the first ``_``."""
         self._whole = first_any == len(core)
         short = 0 < len(core) <= _SHORT
         self._short = re.compile(_expression(core), re.DOTALL) if short and not self._whole else None

@@ -69,7 +69,7 @@ class Memory(dict[Callable[[Any], object], object]):
 
 
 class _Part:
-    """A condition or an expression of filters, anywhere in them."""
+    """A condition or an expression that occurs in one or several filters."""
 
     __slots__ = ("answer", "can_fail", "keys", "last", "parts", "shared")
 

@@ -1,5 +1,5 @@
--- Ends the lock on a session that has no held messages left. Its holder stops waiting for the session. The caller
--- decides what the session does next.
+-- Ends the lock on a session that has no held messages left. Its holder stops waiting for the next message. The calling
+-- code decides what the session does next.
 local function unlock_session(p, session, token)
   redis.call('HDEL', p.leases, token)
   redis.call('ZREM', p.locks, token)

@@ -1,9 +1,13 @@
 -- Parses the entry of a message: the data that are stored beside its record. Settlement reads the entry and never the
 -- body.
 --
---   1-12 token of the lease that holds it, or blanks   13 level   14 home: a active, f deferred   15 reason of its
---   death 16-20 deliveries that failed   21-33 when it expires   34- size;number of its record, or empty;changed
---   properties
+--   1-12   the token of the lease that holds it, or blanks
+--   13     level
+--   14     home: a active, f deferred
+--   15     the reason why it is a dead letter
+--   16-20  the number of failed deliveries
+--   21-33  when it expires
+--   34-    size;number of its record, or empty;changed properties
 local function entry(text)
   local size, record, at = string.match(text, '^(%d+);(%d*);()', 34)
   return {

@@ -1,8 +1,8 @@
 -- Computes what has become due in the partition since the last call, without writing anything. The due events are taken
 -- in the order of their times, at most `share` of them, and until 2 MB of records are read. They are: locks that have
--- ended, scheduled messages, delays, blocked sessions, and expiry. Events of one instant come in this order, and then
--- by token or number. Each event happens as of its own time, and new events that it makes due are taken in the same
--- pass. `apply_due` writes the result; `count` and `peek` only show it.
+-- ended, scheduled messages, blocked sessions, delays, and expiry. Events of one instant come in this order, and then
+-- by token, number or name. Each event happens as of its own time, and new events that it makes due are taken in the
+-- same pass. `apply_due` writes the result; `count` and `peek` only show it.
 --
 -- An event other than a lock has a name in `due`. Messages whose expiry is not indexed (see index_expiry) are found at
 -- the beginning of each level of priority.

@@ -1,10 +1,10 @@
 -- Wakes as many waiting receivers as there is work for, in the order in which they came. Wakes one more if something
 -- will be due before it would look again by itself. If the entity requires sessions, the work is the free sessions.
 --
--- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 +
--- until (in 10 ms) * 128 + the number of messages that it wants. A woken receiver moves to the room eight higher, where
--- its score has the time of its waking. If it has not come within a second, the next call removes it and wakes the next
--- receiver.
+-- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
+-- end of its wait (in 10 ms) * 128 + the number of messages that it wants. A woken receiver moves to the room eight
+-- higher, where its score has the time of its waking. If it has not come within a second, the next call removes it and
+-- wakes the next receiver.
 --
 -- A receiver that leaves may have been the only one that knew when something will be due. So one of the others is woken
 -- to learn it, unless this call has just told another receiver.

@@ -239,7 +239,7 @@ async def test_an_invalid_or_foreign_message_handle_is_refused(url: str, way: st
             assert error.__context__ is None
         await refused(queue, other, WAYS[way](settler, foreign), "made for another entity")
         await refused(queue, other, WAYS[way](settler, parts._replace(partition=99).text()), "made for another entity")
-        await refused(queue, other, WAYS[way](settler, parts._replace(name="d1").text()), "it is of a dead letter")
+        await refused(queue, other, WAYS[way](settler, parts._replace(name="d1").text()), "it belongs to a dead letter")
         letters = other.get_settler("q/$DeadLetterQueue")
         await refused(queue, other, WAYS[way](letters, handle), "that is no dead letter")
         of_session = parts._replace(name="", session="s").text()

@@ -292,7 +292,7 @@ async def test_a_message_of_a_session_has_no_lock_of_its_own(url: str, partition
             message = await anext(receiver)
             assert message.locked_until_utc is None
             assert message.lock_token is not None
-            with pytest.raises(TypeError, match="renew the lock of the session"):
+            with pytest.raises(TypeError, match="Renew the lock of the session"):
                 await receiver.renew_message_lock(message)
             with pytest.raises(ValueError, match="register its session"):
                 renewer.register(receiver, message)

@@ -110,7 +110,7 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
         if size > largest:
             which = f"Of {len(messages)} messages message {place}" if len(messages) > 1 else "The message"
             raise MessageSizeExceededError(
-                f"{which} has {size} bytes; the entity allows messages of up to {largest} bytes, properties "
+                f"{which} has {size} bytes; the entity takes messages of up to {largest} bytes, properties "
                 "included. Make it smaller, or raise max_message_size_in_kilobytes.",
                 outcome=Outcome.NEVER_SENT,
             )

@@ -150,7 +150,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> Non
         lambda: small.publish(TURN, [Outgoing(b""), Outgoing(b"x" * 11)], [(), ()], []),
     ]
     for build in builds:
-        with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity allows"):
+        with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity takes"):
             await perform(Nobody(), build())
 
 

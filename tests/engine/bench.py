@@ -1,4 +1,4 @@
-"""A partition on a bench: it goes by the clock of the test, and everything that it holds lies open."""
+"""A partition for tests: a test sets its clock, and can read everything that its keys hold."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = [
 
 T = TypeVar("T")
 Everything = dict[str, tuple[str, Any]]
-"""What keys hold, of those that exist: the type of each, and its fields or its members with their scores."""
+"""The content of the keys that exist: the type of each, and its fields, or its members with their scores."""
 
 NAMESPACE, SALT, ENTITY, INCARNATION = "bench", "abc", "e1", "first"
 KEYS = partition_keys(NAMESPACE, SALT, ENTITY)
@@ -66,7 +66,7 @@ SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_co
 
 @dataclass(frozen=True)
 class Held:
-    """A message as a receiver has it."""
+    """A message as a receiver holds it."""
 
     token: str
     delivery: Delivery
@@ -81,7 +81,7 @@ class Held:
 
     @property
     def deliveries(self) -> int:
-        """How often it was given out, this time included."""
+        """The number of times it was given out, this time included."""
         return self.delivery.failures + 1
 
     @property
@@ -118,11 +118,11 @@ end
 return all
 """,
 )
-"""All keys in one reply: the type of each, and its fields with their values or its members with their scores."""
+"""Reads all keys in one reply: the type of each, and its fields with values, or its members with scores."""
 
 
 async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
-    """What these keys hold, byte for byte; what is no hash and no sorted set is an error."""
+    """Return the content of these keys, byte for byte; a key that is neither a hash nor a sorted set is an error."""
     found: Everything = {}
     for key, (kind, flat) in zip(keys, await transport.call(_READ, keys), strict=True):
         if kind == b"none":
@@ -135,26 +135,26 @@ async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
 
 
 def set_to(**changes: Any) -> pytest.MarkDecorator:
-    """For a test whose partition is set so from the beginning."""
+    """Set the partition of a test like this from the beginning."""
     return pytest.mark.parametrize("settings", [replace(SETTINGS, **changes)], ids=["-"])
 
 
 class Bench:
-    """A partition, who calls it, and the time."""
+    """A partition, its caller, and the time."""
 
     def __init__(self, transport: Transport, partition: Partition, *, strips_shebang: bool = False) -> None:
         self.transport = transport
         self.partition = partition
         self.now = START
         self.run_id: str | None = None
-        """Of another server process than the one that runs, for calls from now on."""
+        """The run id of another server process than the one that runs; calls from now on carry it."""
         self._numbers: dict[str, int] = {}
         self._strips_shebang = strips_shebang
 
     # -- calling
 
     def call_id(self, lane: str = "bench") -> CallId:
-        """The next call of a lane, now."""
+        """Return the next call of a lane, at the present time."""
         self._numbers[lane] = self._numbers.get(lane, 0) + 1
         return CallId(lane, self._numbers[lane], self.now)
 
@@ -162,13 +162,13 @@ class Bench:
         self.now += milliseconds
 
     async def tell(self, request: Request[T]) -> T:
-        """The result of a request, or the error that stands for its refusal."""
+        """Return the result of a request, or raise the error for its refusal."""
         if self.run_id is None:
             return await perform(self.transport, request)
         return request.read(await self.raw(request.script.name, self.run_id, *request.arguments))
 
     async def raw(self, script: str, *arguments: Argument, keys: Sequence[bytes] | None = None) -> Any:
-        """The reply of a script to exactly these arguments, the run id among them."""
+        """Return the reply of a script to exactly these arguments, which include the run id."""
         loaded = load(script).without_shebang() if self._strips_shebang else load(script)
         keys = self.partition.keys if keys is None else keys
         return await self.transport.command("EVALSHA", loaded.sha, len(keys), *keys, *arguments, key=keys[0])
@@ -183,7 +183,7 @@ class Bench:
         message_id: bytes = b"",
         due: int | None = None,
     ) -> list[str]:
-        """The names of messages that were sent together and are alike but for their payloads."""
+        """Send messages that differ only in their payloads in one call, and return their names."""
         sent = await self.send_all(*(Outgoing(payload, time_to_live, level, message_id, due) for payload in payloads))
         return [str(sent.first + place) for place in range(len(payloads))]
 
@@ -198,7 +198,7 @@ class Bench:
     async def receive_more(
         self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
     ) -> tuple[list[Held], Received]:
-        """What was received, and what else was said."""
+        """Return the received messages, and the rest of the answer."""
         token = new_token()
         request = self.partition.receive(
             self.call_id(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
@@ -207,7 +207,7 @@ class Bench:
         return [Held(token, delivery) for delivery in received.messages], received
 
     async def one(self, *, side: SidePrefix = "") -> Held:
-        """The oldest message, of which there is one at least."""
+        """Return the oldest message; there must be one."""
         (message,) = await self.receive(1, side=side)
         return message
 
@@ -216,11 +216,11 @@ class Bench:
         return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
     async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
-        """What a receiver gets now, locked like anything that is received."""
+        """Return the payloads a receiver gets now; the messages are locked like any received messages."""
         return [message.payload for message in await self.receive(1000, side=side)]
 
     async def receive_deferred(self, *names: str, mode: Mode = "lock") -> tuple[list[Held], tuple[str, ...]]:
-        """Messages received by number, and which are missing."""
+        """Return messages received by number, and the numbers that are missing."""
         token = new_token()
         received = await self.tell(self.partition.receive_deferred(self.call_id(), token, names, mode=mode))
         return [Held(token, delivery) for delivery in received.messages], received.missing
@@ -243,10 +243,10 @@ class Bench:
     async def renew(self, *held: Held, token: str = "") -> Renewed:
         return await self.tell(self.partition.renew(self.call_id(), token or new_token(), [one.lock() for one in held]))
 
-    # -- looking after
+    # -- administration
 
     async def cancel(self, *names: str) -> tuple[str, ...]:
-        """Which were not scheduled; none if all were cancelled."""
+        """Return the messages that were not scheduled; none if all were cancelled."""
         return (await self.tell(self.partition.cancel(self.call_id(), names))).missing
 
     async def peek(
@@ -257,7 +257,7 @@ class Bench:
         return shown.messages
 
     async def states(self, *, side: SidePrefix = "") -> dict[str, str]:
-        """The letter of the state of each message, by name."""
+        """Return the letter of each message's state, by message name."""
         return {message.name: message.state for message in await self.peek(side=side)}
 
     async def count(self) -> Counts:
@@ -271,7 +271,7 @@ class Bench:
         return await self.tell(self.partition.due(self.call_id()))
 
     async def change(self, **settings: Any) -> None:
-        """Give the entity other settings, in the next version."""
+        """Give the entity other settings, under the next version."""
         before = self.partition
         self.partition = Partition(
             NAMESPACE,
@@ -284,7 +284,7 @@ class Bench:
         await self.tell(self.partition.configure(now=self.now if before.settings.clock == "test" else None))
 
     async def stored(self, state: State, side: LifeSide = LifeSide.MAIN) -> int:
-        """How many messages stand in a state, whether or not something is due that would change it."""
+        """Return how many messages are in a state, whether or not due work would change that."""
         of = BANDS[side, state]
         key = self.partition.keys[1]
         first, last = of.start * BAND_WIDTH, of.stop * BAND_WIDTH - 1

@@ -1,8 +1,8 @@
-"""What the tests of a partition share: one partition on a bench, on each target.
+"""Fixtures for the tests of a partition: one partition on a bench, on each target.
 
-On a server and on a cluster the caller is a user who may touch the 30 keys of that partition and use the commands that
-stand in the scripts, and nothing else. So whatever a test does is at the same time a proof that the scripts need no
-more: a key that was not given to a script would end it in an error.
+On a server and on a cluster the caller is a confined user.
+That user may touch only the 30 keys of the partition, and may use only the commands that the scripts name.
+So each test also proves that the scripts need no more: a key that was not given to a script would make it fail.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from tests.engine.receivers import Receiver, Receivers
 from tests.engine.rights import Rights, commands_of, confined, nodes_of
 
 READING = ("type", "hgetall", "zrange")
-"""What the bench itself does beside calling scripts, on the keys of its partition."""
+"""The commands that the bench itself uses on the keys of its partition, besides calling scripts."""
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Asyncio, not in debug mode: that is for tests of what waits, and costs as much as all the rest here."""
+    """Use asyncio without debug mode: debug mode is for tests that wait, and costs as much as all other work here."""
     return "asyncio"
 
 
 @pytest.fixture
 def settings() -> PartitionSettings:
-    """How the partition on the bench is set; a test that needs it otherwise parametrizes this."""
+    """Return the settings of the partition on the bench; a test that needs others parametrizes this fixture."""
     return SETTINGS
 
 
 @pytest.fixture
 def running(target: str, request: pytest.FixtureRequest) -> LocalServer | LocalCluster | None:
-    """The server or cluster of the target, empty; None in memory."""
+    """Return the server or cluster of the target, empty; None in memory."""
     if target == "memory":
         return None
     found: LocalServer | LocalCluster = request.getfixturevalue(target)
@@ -49,27 +49,27 @@ def _rights() -> Rights:
 
 @pytest.fixture(scope="session")
 def confined_at_server(shared_server: LocalServer) -> Iterator[str]:
-    """The server as a user who is confined to the partition on the bench."""
+    """Return the URL of the server for a user who is confined to the partition on the bench."""
     with confined(shared_server, "bench", _rights()) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def confined_at_cluster(shared_cluster: LocalCluster) -> Iterator[str]:
-    """The cluster as a user who is confined to the partition on the bench."""
+    """Return the URL of the cluster for a user who is confined to the partition on the bench."""
     with confined(shared_cluster, "bench", _rights()) as url:
         yield url
 
 
 @pytest.fixture
 def confined_url(url: str, target: str, request: pytest.FixtureRequest) -> str:
-    """The empty target as a user who is confined to the partition on the bench, where there are users."""
+    """Return the URL of the empty target, for the confined user if the target has users."""
     return url if target == "memory" else str(request.getfixturevalue(f"confined_at_{target}"))
 
 
 @pytest.fixture
 def all_keys(running: LocalServer | LocalCluster | None) -> Callable[[], set[str]] | None:
-    """Tells every key there is; None in memory, where only the transport can be asked."""
+    """Return a function that lists every key; None in memory, where only the transport can be asked."""
     if running is None:
         return None
     servers = nodes_of(running)
@@ -85,7 +85,7 @@ def all_keys(running: LocalServer | LocalCluster | None) -> Callable[[], set[str
 async def bench(
     confined_url: str, all_keys: Callable[[], set[str]] | None, settings: PartitionSettings
 ) -> AsyncIterator[Bench]:
-    """A partition that has just been made. At the end, nothing may be left outside of its keys."""
+    """A new partition. At the end, no key outside its own keys may be left."""
     async with await open_transport(confined_url, scripts=[load(name) for name in operations()]) as transport:
         partition = Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, settings)
         made = Bench(transport, partition, strips_shebang=all_keys is None)
@@ -97,7 +97,7 @@ async def bench(
 
 @pytest.fixture
 def listening(bench: Bench) -> Receivers:
-    """Makes receivers that listen already."""
+    """Return a function that makes receivers; each listens as soon as it is made."""
 
     async def made(name: str) -> Receiver:
         receiver = Receiver(bench, name)

@@ -1,4 +1,4 @@
-"""What the headers of the Lua files promise, for the tests that hold something against it."""
+"""The promises in the headers of the Lua files, for the tests that check something against them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", 
 
 
 def source_of(name: str) -> str:
-    """A Lua file as it stands in the checkout, header and all."""
+    """Return a Lua file as it is in the checkout, including its header."""
     source = read_source(name)
     assert source is not None, name
     return source
@@ -27,10 +27,10 @@ def contract_of(name: str) -> Contract:
 
 
 OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 30))
-"""The operations of a partition; the others are those of a namespace's registry, and the probe."""
+"""The operations of a partition; the other scripts are those of a namespace's registry, and the probe."""
 
 COMMON_REFUSALS = refusals(fragment("begin"))
-"""What `call` stands for among the refusals of an operation."""
+"""The codes that `call` means among the refusals of an operation."""
 
 OF_EVERY_CALL = tuple(name for name in OF_A_PARTITION if "call" in contract_of(name).refusals)
-"""Those that begin as includes/calls/begin.lua says."""
+"""The operations that begin as includes/calls/begin.lua says."""

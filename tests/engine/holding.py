@@ -1,4 +1,4 @@
-"""Sessions on the bench: who has one locked, and what it does with it."""
+"""Sessions on the bench: the holder of a session's lock, and its calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def of_session(session: str, text: bytes = b"m") -> bytes:
-    """The payload of a message of a session."""
+    """Return the payload of a message of a session."""
     return encode(Content(text, session_id=session))
 
 
@@ -56,7 +56,7 @@ def body(message: Delivery) -> bytes:
 async def put(
     bench: Bench, session: str, *bodies: bytes, time_to_live: int | None = None, due: int | None = None
 ) -> list[str]:
-    """Send messages of a session; answers their names."""
+    """Send messages of a session; return their names."""
     messages = [Outgoing(of_session(session, text), time_to_live, due=due) for text in bodies]
     first = (await bench.send_all(*messages)).first
     return [str(first + place) for place in range(len(bodies))]
@@ -77,7 +77,7 @@ async def look_for(bench: Bench, *, waiter: bytes = b"", waiting_for: int = 1) -
 
 
 async def holder(bench: Bench, name: str | None = None) -> Holder:
-    """Who has just accepted a session, which is free."""
+    """Accept a free session and return its holder."""
     token = new_token()
     accepted = await accept(bench, name, token)
     assert accepted.outcome == "taken", accepted
@@ -93,7 +93,7 @@ async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int =
 
 
 async def traces(bench: Bench) -> dict[str, object]:
-    """What the keys hold beside the partition's own settings, its last calls, and its sentinel."""
+    """Return what the keys hold besides the partition's own settings, its last calls, and its sentinel."""
     whole = await bench.whole()
     kinds = (
         "leases",
@@ -112,7 +112,7 @@ async def traces(bench: Bench) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Holder:
-    """One who has the lock on a session."""
+    """The holder of the lock on a session."""
 
     bench: Bench
     lock: SessionLock
@@ -148,7 +148,7 @@ class Holder:
         return [Lock(self.lock.token, name, changes, delay) for name in names]
 
     async def complete(self, *messages: Delivery | str) -> tuple[str, ...]:
-        """Whose lock was lost."""
+        """Complete messages; return those whose lock was lost."""
         return (await self.bench.tell(self.bench.partition.complete(self.bench.call_id(), self.locks(*messages)))).lost
 
     async def abandon(self, *messages: Delivery | str, delay: int = 0, counted: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Arguments that no release sends, for each script: well formed ones, and all the ways in which they can be wrong."""
+"""Arguments that no release sends: for each script well-formed ones, and all the ways in which they can be wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malfo
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 2)}
-"""Where each setting stands among the arguments of `configure`."""
+"""The place of each setting among the arguments of `configure`."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "accept_session": ("", 1, OTHER_TOKEN, "", 1),
@@ -47,11 +47,13 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
 }
-"""Each script's own arguments, behind the six of every call. They are accepted, whatever they then come to, where the
-session "s" is locked under TOKEN if they are about one."""
+"""Each script's own arguments, behind the six arguments that every call has.
+
+A script accepts them, whatever its answer then is; if they are about a session, "s" must be locked under TOKEN.
+"""
 
 NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1, "renew": 0}
-"""Where a token stands that nobody must have yet."""
+"""The place of a token that must not be in use yet."""
 
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "abandon": {5: (0, NEVER)},
@@ -70,7 +72,7 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
     "receive_deferred": {3: (1, 1 << 30)},
 }
-"""Which of them are numbers, and between which bounds."""
+"""The arguments that are numbers, and the bounds of each."""
 
 _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "abandon": {0: ("", "2", "01", "true", "-1")},
@@ -78,8 +80,8 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "list_sessions": {
         1: ("s", "0"),
         2: ("x", "-1", "1.5", NEVER + 1, 5),
-    },  # where there is a time, a number comes first
-    "set_state": {2: ("", "2", "yes", "0")},  # none is not kept with bytes
+    },  # where a time is possible, a number comes first
+    "set_state": {2: ("", "2", "yes", "0")},  # "none" is not stored together with bytes
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
@@ -105,7 +107,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     },
     "receive_deferred": {0: ("", "Lock", "peek", "deleted")},
 }
-"""Which of them are words out of a few, and words that are none of those."""
+"""The arguments that must be one of a few words, with words that are none of those."""
 
 _TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
     ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
@@ -118,7 +120,7 @@ _SESSIONS: dict[str, int] = {
     "receive": 7,
     "receive_deferred": 2,
 }
-"""Where a session may be named; elsewhere it is the first argument, and must be."""
+"""The place of an optional session name; elsewhere it is the first argument, and required."""
 _NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
 _NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
 NOT_NAMES = (
@@ -144,14 +146,14 @@ NOT_NAMES = (
 
 
 class Malformed(NamedTuple):
-    """Arguments in the place of well formed ones, and what is wrong with them."""
+    """Arguments to use instead of well-formed ones, and what is wrong with them."""
 
     what: str
     own: tuple[Argument, ...]
 
 
 def not_numbers(least: int, most: int) -> Iterator[Argument]:
-    """What is no whole number between two bounds, though some of it looks like one."""
+    """Yield values that are no whole number between two bounds, though some look like one."""
     yield from (
         "",
         "x",
@@ -176,7 +178,7 @@ def not_numbers(least: int, most: int) -> Iterator[Argument]:
 
 
 def malformed(script: str) -> Iterator[Malformed]:
-    """Every wrong set of its own arguments for a script, as far as this can be written without a partition."""
+    """Yield every wrong set of a script's own arguments, as far as this is possible without a partition."""
     good = WELL_FORMED[script]
 
     def with_(place: int, value: Argument) -> Malformed:
@@ -200,7 +202,7 @@ def malformed(script: str) -> Iterator[Malformed]:
 
 
 _STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 1}
-"""How many arguments there are of each message in a group."""
+"""The number of arguments for each message of a group."""
 
 
 def _groups(before: Sequence[Argument], stride: int) -> Iterator[Malformed]:

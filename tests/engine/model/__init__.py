@@ -1,12 +1,15 @@
 """The executable model of a partition: what the scripts must do, written to be obviously right rather than quick.
 
-Whatever can be derived is derived: the bytes are the sum of what is there, what is due is read off the messages, and
-the messages that a lease holds are those that carry its token. Every change of a message goes through ``Model._move``
-and so through the table of :mod:`sbredis.engine._lifecycle`, which decides where it leads; ``Model.taken`` counts how
-often each way was taken, and a way that is not in the table raises.
+The model derives everything that can be derived.
+The stored bytes are the sum over all messages, due work is read from the messages,
+and the messages that a lease holds are those that carry its token.
+Every change of a message goes through ``Model._move``, and so through the table of :mod:`sbredis.engine._lifecycle`,
+which decides the next state.
+``Model.taken`` counts how often each transition was taken; a transition that is not in the table raises.
 
-A call has the arguments of its request in ``sbredis.engine._partition`` and answers the same content, or raises
-:class:`Refused`. Not modelled: more lanes than are looked at when a new one comes, and a destruction in steps.
+A call takes the arguments of its request in ``sbredis.engine._partition``.
+It returns the same content, or raises :class:`Refused`.
+The model leaves out two things: having more lanes than a call looks at when a new one begins, and destroying in steps.
 """
 
 from __future__ import annotations

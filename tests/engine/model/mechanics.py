@@ -1,4 +1,4 @@
-"""What all operations of the model rest on: the checks of a call, the clocks, what is due, and how a message moves."""
+"""The base of all operations of the model: the checks of a call, the clocks, due work, and the moves of a message."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ _TAKING = {
     *(Event.RECEIVE, Event.RECEIVE_AND_DELETE, Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE),
     *(Event.RENEW, Event.CANCEL, Event.SCHEDULE),
 }
-"""What happens to a message without bringing its session anything."""
+"""Events of a message that make nothing available in its session."""
 
 IDLE = 900_000
-WOKEN = 100  # for so many hundredths of a second one who was woken may take to come
-SESSIONS, HOLDERS = "s", "h"  # where one waits for a session, and in one
+WOKEN = 100  # a woken waiter may take this long to come, in hundredths of a second
+SESSIONS, HOLDERS = "s", "h"  # the sides for waiting for a session, and for waiting in one
 SEATS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
 
 
 @dataclass(eq=False)
 class Store:
-    """What the partitions of a topic and of its subscriptions have in common."""
+    """The data that the partitions of a topic and of its subscriptions share."""
 
     seq: int = 0
     carriers: list[Mechanics] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        """What is stored: each record once, changed properties and states of sessions."""
+        """The stored bytes: each record once, changed properties, and session states."""
         records: dict[int, int] = {}
         beside = 0
         for carrier in self.carriers:
@@ -91,18 +91,19 @@ class Mechanics:
     store: Store = field(default_factory=Store)
     dead_seq: int = 0
     horizon: int = 0
-    # Bounds, which may be too early and never too late: of the expiry of what is active and not indexed, of the end of
-    # a lease, and of what goes by the clock. Whoever waits was told of them.
+    # Lower bounds: each may be too early but is never too late. They bound the expiry of active messages that are not
+    # indexed, the end of a lease, and the next event by the plain clock. Waiters were told of them.
     head: int = NEVER
     next_lock: int = NEVER
     next_due: int = NEVER
-    sooner: int | None = None  # the earliest time to which the call that runs has put one of them forward
-    epoch: bool = False  # whether the call that runs begins one
-    passing: bool = False  # whether that call is doing what is due
-    left: bool = False  # whether somebody waits no longer since the call that runs
-    own: bool = False  # whether that call is its own, and not one that publishes to it and knows less of it
-    told: bool = False  # whether somebody was told in it when something will be due, and waits
-    more: bool = False  # whether the call that runs has used up its share
+    sooner: int | None = None  # the earliest time to which the running call has moved one of these bounds forward
+    epoch: bool = False  # whether the running call begins an epoch
+    passing: bool = False  # whether the running call is doing due work
+    left: bool = False  # whether a waiter has left since the running call began
+    # whether the running call is the partition's own, and not one that publishes to it and knows less of it
+    own: bool = False
+    told: bool = False  # whether a waiter was told in the running call when something will be due
+    more: bool = False  # whether the running call has used up its share
     waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
     leases: dict[str, MessageLease] = field(default_factory=dict)
@@ -110,9 +111,9 @@ class Mechanics:
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiters: dict[str, Waiter] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    touched: set[str] = field(default_factory=set)  # sessions of which the call that runs has moved something
+    touched: set[str] = field(default_factory=set)  # the sessions in which the running call has moved a message
     fence: int = 0
-    announced: int = NEVER  # when something will be due, as was said last
+    announced: int = NEVER  # the due time that was announced last
 
     taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -171,11 +172,11 @@ class Mechanics:
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
     ) -> R:
-        """Check the call, do what is due, then the operation, then wake. What is refused ``early`` is refused before it
-        is asked whether the arguments are sound.
+        """Check the call, do what is due, then the operation, then wake waiters.
 
-        Where something due is left over and the answer is ``undecided`` because of it, the call is put off. What is due
-        may make room: ``full`` refuses it again if there is none once all of that has happened.
+        A refusal given as ``early`` comes before the check whether the arguments are sound.
+        If due work is left over and makes the answer ``undecided``, the call is put off.
+        Due work may make room: ``full`` refuses the call again if there is still no room after all of it was done.
         """
         known = self._admit(call)
         if known:
@@ -201,12 +202,12 @@ class Mechanics:
         return result
 
     def _overdue(self, call: Call) -> bool:
-        """Whether something may be due."""
+        """Return whether something may be due."""
         logical, epoch = self._clock(call)
         return epoch or self.next_lock <= logical or self.next_due <= call.now or self.head <= call.now
 
     def _foreseen(self, call: Call) -> Self:
-        """The partition as it is once what is due has happened."""
+        """Return the partition as it will be after all due work."""
         if not self._overdue(call):
             self.more = False
             return self
@@ -216,7 +217,7 @@ class Mechanics:
         return there
 
     def _put_off(self, call: Call, still: Callable[[], bool] = lambda: False) -> None:
-        """Do more of what is due, and nothing of the call; unless nothing is left and the answer is ``still`` so."""
+        """Do more due work and nothing of the call, unless no due work is left and the answer is ``still`` the same."""
         self._begin(call)
         more = self._do_due(call.now, 5 * self.bounds.share)
         self._end(call.now)
@@ -224,7 +225,7 @@ class Mechanics:
             self._refuse("DUE", "more")
 
     def _end(self, now: int) -> None:
-        """See what sessions do, announce what will be due, and wake who waits."""
+        """Update the sessions, announce the next due time, and wake waiters."""
         self._take_turns(now)
         self._announce(now)
         if self.waiting and self.waiters:
@@ -232,11 +233,11 @@ class Mechanics:
                 self._hand_on(now)
             self._wake(now // 10)
         else:
-            self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
+            self.waiting = bool(self.waiters)  # a new waiter is looked at from the next call on
         self.left = self.told = self.own = False
 
     def _announce(self, now: int) -> None:
-        """Say when something will be due, if that is sooner than was said last, or if that time has passed."""
+        """Announce the next due time if it is sooner than the announced one, or if that one has passed."""
         if self.settings.topic:
             return
         first = min(self.head, self.next_due)
@@ -253,14 +254,14 @@ class Mechanics:
         early: tuple[str, str] | None = None,
         refusal: tuple[str, str] | None = None,
     ) -> None:
-        """The checks of a call that has no place in a lane."""
+        """Check a call that has no place in a lane."""
         self._admit(call)
         self._check_knowledge(call, sound=bool(early) or (sound and not call.lane))
         if early or refusal:
             self._refuse(*(early or refusal or ("", "")))
 
     def _admit(self, call: Call) -> Lane | None:
-        """Whether the partition is there and takes a call of this place; its lane, if this is its last call again."""
+        """Check that the partition exists and takes this call; return its lane if this repeats the lane's last call."""
         self._check_existence(call)
         lane = self.lanes.get(call.lane)
         if lane and call.number < lane.number:
@@ -288,7 +289,7 @@ class Mechanics:
         raise Refused(code, detail)
 
     def _note(self, call: Call, again: Callable[[Call], Any]) -> None:
-        """Remember the call in its lane. When a lane begins, those that are idle go."""
+        """Remember the call in its lane. A new lane removes idle ones."""
         new = call.lane not in self.lanes
         self.lanes[call.lane] = Lane(call.number, call.now, again)
         if new:
@@ -304,7 +305,7 @@ class Mechanics:
         return 1 <= len(told) <= MOST and len(set(told)) == len(told)
 
     def _clock(self, call: Call) -> tuple[int, bool]:
-        """The logical time of a call, and whether it begins an epoch."""
+        """Return the logical time of a call, and whether it begins an epoch."""
         epoch = "?" not in (call.run_id, self.run_id) and call.run_id != self.run_id
         grace = self.settings.lock_duration if epoch else 0
         return max(self.clk, call.now + self.offset - grace), epoch
@@ -320,15 +321,15 @@ class Mechanics:
         self.clk, self.offset, self.sooner = logical, logical - call.now, None
         self.own = True
 
-    # -- what time does ------------------------------------------------------------------------------------------------
+    # -- due work ------------------------------------------------------------------------------------------------------
 
     def _do_due(self, now: int, share: int) -> bool:
-        """Let what is due happen, each event as of its time and in their order, as far as the share goes.
+        """Do due work, as far as the share allows: each event as of its own time, in the order of the times.
 
-        Answers whether some of it is left.
+        Return whether due work is left.
         """
         if self.settings.topic:
-            # What is scheduled there waits for somebody who knows the rules.
+            # A message scheduled on a topic waits for a client that knows the rules.
             if self.next_due <= now:
                 self.next_due = min((time for time in self._due().values() if time > now), default=NEVER)
             return False
@@ -353,7 +354,7 @@ class Mechanics:
         self.next_due = min(self._due().values(), default=NEVER)
         ready = self._ready(Side.MAIN)
         if event is None and unindexed:
-            # What has been there first, of each level, bounds what comes behind it.
+            # Of the messages of a level that were there before, the first bounds those behind it.
             left = [next((m for m in ready if m.level == level and m in before), None) for level in range(LEVELS)]
             self.head = min((message.expires for message in left if message), default=NEVER)
         fresh = [message.expires for message in begun if message in ready and not message.indexed]
@@ -364,7 +365,7 @@ class Mechanics:
         return self.epoch or self.next_lock <= self.clk or self.next_due <= now or self.head <= now
 
     def _first_event(self, now: int) -> tuple[int, str] | None:
-        """What is due first: when, and what, as the keys call it; `L` and its token for a lock."""
+        """Return the first due event: its time, and its name as in the keys (`L` and the token for a lock)."""
         events = [(time, name) for name, time in self._due().items() if time <= now]
         events += [
             (min(now, lease.until - self.offset), "L" + token)
@@ -376,7 +377,7 @@ class Mechanics:
         return min(events, key=lambda event: (event[0], event[1].encode()), default=None)
 
     def _happen(self, text: str, time: int, share: int) -> tuple[int, int]:
-        """Let an event happen. Answers what it takes of the share, and how many bytes were read for it."""
+        """Do an event. Return how much of the share it uses, and how many bytes were read for it."""
         if text[0] == "L":
             lease = self.leases[text[1:]]
             if lease.session is not None:
@@ -406,7 +407,9 @@ class Mechanics:
         return 1, len(message.record) if text[0] == "e" else 0
 
     def _lapse_session(self, name: str, share: int, now: int) -> int:
-        """A lock on a session weighs what it holds, and one at least. While some of that is left it is nobody's."""
+        """Lapse a lock on a session; it weighs what it holds, at least one. Until all is released nobody has the
+        session.
+        """
         held = sorted(self._held(self.sessions[name].token), key=lambda message: message.number)
         for message in held[:share]:
             self._move(message, Event.LAPSE, now)
@@ -415,7 +418,7 @@ class Mechanics:
         return max(1, len(held[:share]))
 
     def _unlock(self, name: str, now: int) -> None:
-        """End the lock on a session, of which nothing is held any more."""
+        """End the lock on a session of which no message is held any more."""
         session = self.sessions[name]
         del self.leases[session.token]
         self._wait_no_longer(HOLDERS, session.waiter)
@@ -423,8 +426,9 @@ class Mechanics:
         session.barred = session.blocked is not None and session.blocked > now
 
     def _wake(self, now: int) -> None:
-        """Wake as many of those who wait, the longest waiting first, as there is something for; and one of them, if
-        something will happen before it comes again by itself. Times are in hundredths of a second.
+        """Wake waiters, the longest waiting first, as many as there are messages or sessions for.
+
+        Also wake one waiter if something will be due before it returns by itself. Times are in hundredths of a second.
         """
         sides = (SESSIONS if self.settings.sessions else Side.MAIN, Side.DEAD)
         for side in sides:
@@ -446,7 +450,7 @@ class Mechanics:
         self.left = self.waiters.pop(f"{waiter} {side}", None) is not None or self.left
 
     def _hand_on(self, now: int) -> None:
-        """Who has left may have been the only one that knew when something will be due: let another one hear of it."""
+        """Let another waiter learn the next due time: the waiter that left may have been the only one that knew it."""
         if not self.own:
             self._put_forward(min(self.head, self.next_due, self.next_lock - self.offset))
             return
@@ -456,18 +460,18 @@ class Mechanics:
             self._put_forward(max(now + 1, first))
 
     def _work(self, side: str) -> int:
-        """What there is for those who wait there."""
+        """Return how many messages or sessions there are for the waiters of a side."""
         if side == SESSIONS:
             return sum(session.free is not None for session in self.sessions.values())
         return len(self._ready(Side(side)))
 
     def _asleep(self, side: str) -> list[str]:
-        """Those who wait and have not been woken, the longest waiting first."""
+        """Return the waiters that have not been woken, the longest waiting first."""
         asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side == side and not waiter.woken]
         return [name for _, name in sorted(asleep)]
 
     def _wake_first(self, side: str, now: int, till: int) -> int:
-        """Wake the first who has not gone, if it waits for longer than until then; answers how many it wants."""
+        """Wake the first waiter that is not gone, if it waits longer than ``till``; return how much it wants."""
         for name in self._asleep(side):
             waiter = self.waiters[name]
             if waiter.until >= now:
@@ -481,7 +485,7 @@ class Mechanics:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def _take_turns(self, now: int) -> None:
-        """See which sessions can be accepted, and wake who waits in one for which there is something now."""
+        """Update which sessions can be accepted, and wake waiters in sessions that now have something for them."""
         ready = self._see_free(now)
         for name, session in self.sessions.items():
             waits = session.token and session.waiter
@@ -493,7 +497,7 @@ class Mechanics:
         self.touched.clear()
 
     def _see_free(self, now: int) -> set[str]:
-        """See which sessions are free, and since when. Answers those that have something to be received."""
+        """Update which sessions are free, and since when. Return those that have something to receive."""
         ready = {one.session for one in self._ready(Side.MAIN) if one.session is not None}
         for name in ready:
             self.sessions.setdefault(name, Session())
@@ -503,18 +507,18 @@ class Mechanics:
         return ready
 
     def _gives(self, name: str, now: int) -> bool:
-        """Whether a session that is locked gives something out, if there is something."""
+        """Return whether a locked session gives out a message, if it has one."""
         session = self.sessions[name]
         full = len(self._held(session.token)) >= self.bounds.held
         return not full and (session.blocked is None or session.blocked <= now)
 
     def _has_lock(self, name: str | None, token: str, call: Call) -> bool:
-        """Whether a token has the lock on a session when a call begins."""
+        """Return whether a token has the lock on a session when a call begins."""
         lease = self.leases.get(token)
         return lease is not None and lease.session == name is not None and lease.until > self._clock(call)[0]
 
     def _block(self, name: str, till: int) -> None:
-        """Keep a session back until then, or for longer if it is already."""
+        """Block a session until then; a longer block stays."""
         session = self.sessions[name]
         if session.blocked is None or session.blocked < till:
             session.blocked = till
@@ -534,7 +538,7 @@ class Mechanics:
         duplicate: bool = False,
         faulty: bool = False,
     ) -> None:
-        """Let an event happen to a message: the table says where it leads."""
+        """Apply an event to a message; the table decides the next state."""
         message.failures += (message.side, event) in COUNTED
         expired = message.expires <= now
         facts = {
@@ -567,7 +571,7 @@ class Mechanics:
         self._arrive(message, event, now, delay)
 
     def _arrive(self, message: Message, event: Event, now: int, delay: int) -> None:
-        """What being in its new state means for a message."""
+        """Apply to a message the effects of entering its new state."""
         if message.state not in (State.LOCKED, State.HELD):
             message.token = ""
         if message.state is not State.SCHEDULED:
@@ -605,13 +609,15 @@ class Mechanics:
         return sorted(active, key=lambda message: (message.level, message.number))
 
     def _find(self, names: Iterable[str], state: State) -> tuple[list[Message], tuple[str, ...]]:
-        """The messages of these names that are in a state, and the names of the others."""
+        """Return the messages of these names that are in a state, and the names of the others."""
         there = {message.name: message for side in Side for message in self.messages[side].values()}
         found = {name: there[name] for name in names if name in there and there[name].state is state}
         return list(found.values()), tuple(name for name in names if name not in found)
 
     def _locked(self, lock: Lock) -> Message | None:
-        """The message, if it is held under this token; a lease that has ended holds nothing, lapsed already or not."""
+        """Return the message if this token holds it; a lease that has ended holds nothing, whether or not it has
+        lapsed.
+        """
         try:
             side, number = split_member(lock.name)
         except ValueError:
@@ -622,7 +628,7 @@ class Mechanics:
         return message if self.leases[lock.token].until > self.clk else None
 
     def _held(self, token: str) -> list[Message]:
-        """What a lease still holds, in the order in which it was locked."""
+        """Return the messages that a lease still holds, in the order in which they were locked."""
         lease = self.leases[token]
         return [
             one for one in (self.everything() if lease.session is not None else lease.messages) if one.token == token
@@ -634,7 +640,7 @@ class Mechanics:
         }
 
     def _due(self) -> dict[str, int]:
-        """What is to happen by the plain clock, by its entry in ``due``."""
+        """Return the events that are set by the plain clock, by their entry in ``due``."""
         due = {"b" + name: session.blocked for name, session in self.sessions.items() if session.blocked is not None}
         for message in (message for side in Side for message in self.messages[side].values()):
             if message.due is not None:
@@ -644,16 +650,16 @@ class Mechanics:
         return due
 
     def _next_due(self, now: int, offset: int) -> int:
-        """In how many ms the next thing really happens by itself, on the plain clock; 0 for never."""
+        """Return in how many ms the next event really happens by itself, on the plain clock; 0 for never."""
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*self._due().values(), *expiries, *leases], default=NEVER)
         return max(1, first - now) if first < NEVER else 0
 
-    # -- to be looked at -----------------------------------------------------------------------------------------------
+    # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Everything, in a form that can be compared."""
+        """Return everything, in a form that can be compared."""
         return Snapshot(
             exists=self.exists,
             version=self.version,
@@ -690,14 +696,14 @@ class Mechanics:
         )
 
     def _told_settings(self) -> Settings:
-        """With the bounds of the store, which are those of whoever it belongs to."""
+        """Return the settings with the bounds of the store, which come from the store's owner."""
         owner = self.store.carriers[0].settings
         if not self.exists:
             return self.settings
         return replace(self.settings, quota=owner.quota, largest_message=owner.largest_message)
 
     def describe(self) -> str:
-        """The same for a reader."""
+        """Return the same as text for a reader."""
         lines = [
             f"clk {self.clk} offset {self.offset} seq {self.seq} dead {self.dead_seq} bytes {self.bytes}"
             f" horizon {self.horizon} head {self.head} version {self.version}" + ("" if self.exists else " GONE")

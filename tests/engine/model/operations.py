@@ -33,11 +33,11 @@ from tests.engine.model.values import (
     Waiter,
 )
 
-WAITING = 3_000  # hundredths of a second
+WAITING = 3_000  # how long a waiter is remembered, in hundredths of a second
 
 
 def session_of(payload: bytes) -> str | None:
-    """The session that a sender has named; what is no message has none."""
+    """Return the session that a sender has named; None if the payload is no message."""
     try:
         return decode(payload).session_id
     except CodecError:
@@ -45,14 +45,14 @@ def session_of(payload: bytes) -> str | None:
 
 
 class Model(Mechanics):
-    """One partition. Every operation is a method that takes the call first."""
+    """One partition. Every operation is a method with the call as its first argument."""
 
-    # -- taking in -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def send(self, call: Call, messages: Sequence[Outgoing], *, columns: str = "tlid") -> Sent:
-        """All active at once or scheduled; a duplicate uses up its number and is dropped.
+        """Send messages, all active at once or all scheduled; a duplicate uses up its number and is dropped.
 
-        ``columns`` are those that the request has: only one with message ids clears away old ones.
+        ``columns`` are the columns of the request: only a request with message ids removes old ids.
         """
         now, window = call.now, self.settings.duplicate_window
         made = [self._made(out, now) for out in messages]
@@ -83,7 +83,7 @@ class Model(Mechanics):
 
     @property
     def _takes_nothing(self) -> bool:
-        """Whether messages come here in another way."""
+        """Return whether messages come here in another way than by ``send``."""
         return self.settings.shared or self.settings.topic
 
     @staticmethod
@@ -93,14 +93,15 @@ class Model(Mechanics):
         )
 
     def _made(self, out: Outgoing, now: int) -> Message:
-        """In a session there are no levels: one comes after the other."""
+        """Make a message. In a session there are no levels: one message comes after the other."""
         ttl = NEVER if out.time_to_live is None else min(out.time_to_live, NEVER)
         session = session_of(out.payload) if self.settings.sessions else None
         level = 0 if session is not None else out.level
         message = Message(0, 0, level, out.payload, ttl, b"s%d%013d%b" % (level, ttl, out.payload))
         message.session = session
         if out.due is not None and (out.due > now or self.settings.topic):
-            message.due = out.due  # on a topic also if that has passed: whoever publishes it knows the rules
+            # on a topic also if that time has passed: the client that publishes it knows the rules
+            message.due = out.due
         else:
             message.enqueue(now, self.settings.time_to_live)
         return message
@@ -118,7 +119,7 @@ class Model(Mechanics):
         return None
 
     def cancel(self, call: Call, names: Sequence[str]) -> Undone:
-        """Scheduled messages; all of them or none."""
+        """Cancel scheduled messages, all of them or none."""
 
         def act() -> Undone:
             found, missing = self._find(names, State.SCHEDULED)
@@ -138,7 +139,7 @@ class Model(Mechanics):
         found, missing = self._find(names, State.SCHEDULED)
         return bool(missing) or any((message.due or 0) <= call.now for message in found)
 
-    # -- giving out ----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -153,9 +154,9 @@ class Model(Mechanics):
         waiting_for: int = 1,
         session: str | None = None,
     ) -> Received:
-        """The oldest of the most urgent level first, as many as are wanted and have room, at least one.
+        """Give out the most urgent level first and in it the oldest message: as many as wanted that fit, at least one.
 
-        Of a session, whose lock has the token: the next ones, as long as not too many of them are out.
+        With a session whose lock has the token: give out its next messages, as long as not too many of them are out.
         """
         waits_at = side.value if session is None else HOLDERS
         given: list[Message] = []
@@ -185,7 +186,7 @@ class Model(Mechanics):
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
             if waits and found:
-                self.sooner = None  # it is told of the locks that it was just given
+                self.sooner = None  # the receiver is told of the locks that it was just given
             return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
@@ -210,7 +211,7 @@ class Model(Mechanics):
         session: str | None = None,
         token: str = "",
     ) -> Looked:
-        """Whether there is something to be received, expired or not; who finds nothing waits, and hears what is due."""
+        """Return whether there is anything to receive, expired or not; if not, wait, and return the next due time."""
         waits_at = side.value if session is None else HOLDERS
 
         def act() -> Looked:
@@ -231,14 +232,14 @@ class Model(Mechanics):
         )
 
     def _ready_in(self, session: str | None, side: Side) -> list[Message]:
-        """In a session, one comes after the other, whatever its level."""
+        """Return the messages that are ready; in a session they come in order, whatever their levels."""
         if session is None:
             return self._ready(side)
         mine = [message for message in self._ready(Side.MAIN) if message.session == session]
         return sorted(mine, key=lambda message: message.number)
 
     def _most_of(self, name: str, wanted: int, now: int) -> int:
-        """How many of a session may be given out. Who asks waits there no longer."""
+        """Return how many messages of a session may be given out; its holder stops waiting there."""
         session = self.sessions[name]
         self._wait_no_longer(HOLDERS, session.waiter)
         session.waiter = ""
@@ -246,7 +247,7 @@ class Model(Mechanics):
         return min(wanted, left)
 
     def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
-        """Wait at one of the sides, or at both; some of those who have gone are forgotten."""
+        """Let a receiver wait at one of the sides, or at both; forget some of the waiters that have gone."""
         for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
             del self.waiters[gone]
         self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
@@ -264,11 +265,12 @@ class Model(Mechanics):
         room: int = ROOM,
         session: str | None = None,
     ) -> Received:
-        """Deferred messages by name, or none if one is missing. One that has expired is missing, and expires by this.
+        """Give out deferred messages by name, or none if one is missing.
 
-        Of the others the first ones that there is room for, at least one; those to be deleted all together, or none.
+        An expired one is missing, and this call makes it expire.
+        Of the others, give out the first ones that fit, at least one; delete either all of them or none.
         """
-        absent: list[str] = []  # as the first time found it
+        absent: list[str] = []  # as the first run found it
         given: list[Message] = []
         left = 0
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
@@ -346,8 +348,10 @@ class Model(Mechanics):
         return Received(given, lock=self.settings.lock_duration, more=self.more)
 
     def _still(self, call: Call, token: str, given: Sequence[Message], waiter: str = "") -> Received:
-        """What a repeated receive answers: what of it is held under its token, with what is left of the lock; and
-        whether the receiver waits.
+        """Answer a repeated receive.
+
+        Return the messages of the first answer that the token still holds, the time left of the lock, and whether the
+        receiver waits.
         """
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
@@ -368,7 +372,7 @@ class Model(Mechanics):
         states: Collection[State] = frozenset(LETTERS),
         session: str | None = None,
     ) -> Peeked:
-        """Messages from a number on, by number, as they are once what is due has happened; nothing is touched."""
+        """Return messages from a number on, by number, as they will be after all due work; change nothing."""
         sound = start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
         self._check_reading(
             call,
@@ -419,7 +423,7 @@ class Model(Mechanics):
         return self._perform(call, act, sound=sound)
 
     def renew(self, call: Call, token: str, locks: Sequence[Lock]) -> Renewed:
-        """A lease that is named whole keeps its token; what is named of another moves to a lease of its own."""
+        """Renew locks. A lease that is named whole keeps its token; part of another one moves to a lease of its own."""
         until: list[int] = []
 
         def act() -> Renewed:
@@ -454,7 +458,7 @@ class Model(Mechanics):
         first = self._perform(call, act, sound=sound, again=again)
         return first
 
-    # -- looking after -------------------------------------------------------------------------------------------------
+    # -- administration ------------------------------------------------------------------------------------------------
 
     def purge(
         self,
@@ -466,9 +470,9 @@ class Model(Mechanics):
         start: int = 0,
         session: str | None = None,
     ) -> Purged:
-        """Look at so many messages in order of their scores, and delete what was enqueued before.
+        """Look at ``share`` messages in the order of their scores, and delete those enqueued before the given time.
 
-        Those of one session are looked at in the order of their numbers, whatever their levels.
+        The messages of one session are looked at in the order of their numbers, whatever their levels are.
         """
 
         def place(message: Message) -> int:
@@ -492,7 +496,7 @@ class Model(Mechanics):
 
     @staticmethod
     def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:
-        """The first of them, until there is no room left; the last one may take more than there is."""
+        """Yield the first messages until no room is left; the last one may take more than the room that is left."""
         for message in messages:
             if room <= 0:
                 return
@@ -500,17 +504,17 @@ class Model(Mechanics):
             yield message
 
     def count(self, call: Call) -> Counts:
-        """How many messages stand where once what is due has happened; nothing is touched."""
+        """Return how many messages are in each state after all due work; change nothing."""
         self._check_reading(call)
         there = self._foreseen(call)
         states = Counter((side, message.state) for side in Side for message in there.messages[side].values())
         due = 1 if there.more else there._next_due(call.now, self._clock(call)[0] - call.now)
-        # What a subscription no longer needs is its topic's to give up.
+        # The topic removes the records that a subscription no longer needs.
         size = self.bytes if self.settings.shared else there.bytes
         return Counts(there.more, due, size, there.seq, {at: states[at] for at in BANDS if at not in RESERVED})
 
     def due(self, call: Call) -> Awoken:
-        """Nothing but what is due."""
+        """Do only due work."""
 
         def act() -> Awoken:
             return Awoken(self._next_due(call.now, self.offset), self.more)
@@ -522,7 +526,7 @@ class Model(Mechanics):
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
-        """Make the partition, or give it the settings of the version of the call, once what is due has happened."""
+        """Make the partition, or set the settings of the call's version, after all due work."""
         if not call.sound:
             self._refuse("BADCALL", "settings")
         if not self.exists and create:
@@ -548,7 +552,9 @@ class Model(Mechanics):
         return self.version
 
     def destroy(self, call: Call) -> bool:
-        """Take everything away; the answer says that no other step is needed. What is not there is gone already."""
+        """Remove everything; the answer says that no other step is needed. A partition that does not exist is gone
+        already.
+        """
         if not call.sound:
             self._refuse("BADCALL", "share")
         if self.exists:
@@ -558,6 +564,6 @@ class Model(Mechanics):
 
 
 def grouped(locks: Sequence[Lock]) -> list[Lock]:
-    """By token, in the order in which the tokens appear first, as a call is sent."""
+    """Return the locks grouped by token, the tokens in order of first appearance, as a call is sent."""
     tokens = list(dict.fromkeys(lock.token for lock in locks))
     return sorted(locks, key=lambda lock: tokens.index(lock.token))

@@ -25,7 +25,7 @@ class SessionModel(Model):
         waiting_for: int = 1,
         looking: bool = False,
     ) -> Accepted:
-        """Lock the session of this name, or the one that has been free for longest; or only look for that one."""
+        """Lock the named session, or the session that has been free for longest; or only look for the latter."""
         found: list[Accepted] = []
 
         def act() -> Accepted:
@@ -90,7 +90,7 @@ class SessionModel(Model):
         )
 
     def release_session(self, call: Call, name: str, token: str) -> Told:
-        """Give it back, and what is held of it, which counts no delivery."""
+        """Give a session back with all its held messages; that counts no delivery."""
 
         def act() -> Told:
             held = sorted(self._held(token), key=lambda message: message.number)
@@ -129,7 +129,7 @@ class SessionModel(Model):
         return self.sessions[name].state
 
     def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> Listed:
-        """Those with a state, or with messages that are active or out, in the order of their names."""
+        """Return the sessions that have a state, or messages that are active or out, ordered by name."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         there = {key for key, one in self.sessions.items() if one.state is not None}
         listed = there | {one.session for one in self._of_sessions() if one.state in (State.ACTIVE, State.HELD)}
@@ -147,7 +147,7 @@ class SessionModel(Model):
         return Listed(tuple(names), (), last if full else None, more)
 
     def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> Listed:
-        """Those whose state was set then or later, in the order of that."""
+        """Return the sessions whose state was set at that time or later, ordered by that time."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         found = sorted(
             (one.stated, name.encode())
@@ -162,7 +162,7 @@ class SessionModel(Model):
         return (one for one in self.messages[Side.MAIN].values() if one.session is not None)
 
     def bury_session(self, call: Call, name: str, token: str, changes: bytes, *, share: int = 500) -> Purged:
-        """Move what is out, what is active, and what is deferred to the dead side, in this order."""
+        """Move a session's held, active and deferred messages, in this order, to the dead-letter side."""
 
         def act() -> Purged:
             moved, others = 0, False
@@ -191,7 +191,7 @@ class SessionModel(Model):
         )
 
     def _fitting(self, messages: list[Message]) -> int:
-        """How many of them may be read at once, at least one."""
+        """Return how many of the messages may be read at once, at least one."""
         room = self.bounds.weight
         for place, message in enumerate(messages):
             room -= len(message.record)
@@ -201,5 +201,5 @@ class SessionModel(Model):
 
 
 def _in_order(name: str) -> bytes:
-    """As the keys have it: behind the name stands what no name contains."""
+    """Return the name as the keys order it: a byte that no name contains ends it."""
     return name.encode() + b"\xff"

@@ -14,7 +14,7 @@ __all__ = ["TopicModel"]
 
 
 class TopicModel(SessionModel):
-    """A partition that may be a topic's, or a subscription's: then it has the store of its topic."""
+    """A partition that may belong to a topic, or to a subscription: then it has the store of its topic."""
 
     def publish(
         self,
@@ -27,10 +27,10 @@ class TopicModel(SessionModel):
         missing: int | None = None,
         columns: str = "rctlido",
     ) -> Sent:
-        """Store each message once, and make its copies; keep those that are scheduled, and drop duplicates.
+        """Store each message once, and make its copies; keep the scheduled ones, and drop duplicates.
 
-        One without a route was not judged, and waits although its time may have passed.
-        ``missing`` is the place of a target that the caller knows and that is not there any more.
+        A message without a route was not judged: it waits even if its time has passed.
+        ``missing`` is the place of a target that the caller knows but that no longer exists.
         """
         now, window = call.now, self.settings.duplicate_window
 
@@ -77,7 +77,7 @@ class TopicModel(SessionModel):
     def _published(
         self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int
     ) -> tuple[Message | None, Event]:
-        """The message that is to be handed on, or kept until it is due; none if it was scheduled, and is gone."""
+        """Return the message to hand on, or to keep until it is due; None if it was scheduled and is gone."""
         if out.origin is not None:
             waiting = self.messages[Side.MAIN].get(int(out.origin))
             return waiting, Event.PUBLISH
@@ -88,7 +88,7 @@ class TopicModel(SessionModel):
         return message, Event.PUBLISH if message.due is None else Event.SCHEDULE
 
     def _seen(self, out: Outgoing, now: int) -> bool:
-        """Whether it is a duplicate; from now on, another one would be."""
+        """Return whether a message is a duplicate; a later message with its id will be one."""
         window = self.settings.duplicate_window
         if window is None or not out.message_id:
             return False
@@ -127,7 +127,7 @@ class TopicModel(SessionModel):
             target._move(made, Event.COPY, now, faulty=copy.dead)
 
     def ripe(self, call: Call, wanted: int, *, room: int) -> tuple[Delivery, ...]:
-        """What is scheduled on a topic and due, the first ones first."""
+        """Return the due messages among those scheduled on a topic, the first ones first."""
         self._check_reading(call, sound=1 <= wanted <= MOST and self.settings.topic)
         due = sorted((time, entry) for entry, time in self._due().items() if time <= call.now)[:wanted]
         found: list[Message] = []
@@ -141,6 +141,6 @@ class TopicModel(SessionModel):
 
 
 def _width(route: Sequence[Copy]) -> int:
-    """How many numbers a message takes: further copies for one subscription have numbers of their own."""
+    """Return how many numbers a message takes: further copies for one subscription have their own numbers."""
     places = [copy.place for copy in route]
     return max([1, *(places.count(place) for place in places)])

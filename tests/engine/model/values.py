@@ -1,4 +1,4 @@
-"""What goes into the model of a partition, what comes out, and what it is made of."""
+"""The arguments, the answers and the parts of the model of a partition."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Mode = Literal["lock", "delete"]
 
 
 class Bounds(NamedTuple):
-    """How much a call does of what it finds to do, before it leaves the rest to others."""
+    """How much due work a call does before it leaves the rest to later calls."""
 
     share: int = 100
-    """So many messages of what is due on the way, and five times as many where that is all it does."""
+    """The number of due messages handled on the way; five times as many by a call that only does due work."""
     weight: int = 2 * 1024 * 1024
-    """So many bytes of messages that are read for it."""
+    """The bytes of messages that a call reads for that."""
     purged: int = 4 * 1024 * 1024
-    """So many bytes of messages that a purge reads."""
+    """The bytes of messages that a purge reads."""
     held: int = 1000
-    """So many messages of a session are out at once."""
+    """The number of messages of a session that may be out at once."""
 
 
 REAL_BOUNDS = Bounds()
 
 
-# -- what goes in ------------------------------------------------------------------------------------------------------
+# -- arguments ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Call:
-    """Who calls, with what knowledge, at which place of which lane, and when."""
+    """The caller's knowledge, the place of the call in a lane, and its time."""
 
     run_id: str = "r1"
     incarnation: str = "i1"
@@ -51,12 +51,12 @@ class Call:
     number: int = 0
     now: int = 0
     sound: bool = True
-    """Whether its arguments have the form that the operation asks for, as far as this model cannot see it."""
+    """Whether its arguments have the form that the operation requires, as far as this model cannot see it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the entity; durations in ms."""
+    """The settings of the entity; durations are in ms."""
 
     status: str = "Active"
     lock_duration: int = 60_000
@@ -95,11 +95,11 @@ class Lock(NamedTuple):
     delay: int = 0
 
 
-# -- what comes out ----------------------------------------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is an answer, not an error of the model
-    """The call was refused, and nothing whatsoever changed."""
+    """The call was refused, and it changed nothing."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         super().__init__(f"{code} {detail}".rstrip())
@@ -129,12 +129,12 @@ class Sent:
 @dataclass(frozen=True)
 class Received:
     messages: tuple[Delivery, ...] = ()
-    lock: int = 0  # how long they are locked, from now; 0 where they are deleted or there are none
-    due: int = 0  # in how many ms something is due, if nothing is left; 0 for never
+    lock: int = 0  # how long they are locked, from now; 0 if they are deleted or there are none
+    due: int = 0  # in how many ms something is due, if no message is left; 0 for never
     missing: tuple[str, ...] = ()
-    left: int = 0  # so many of the last ones asked for found no room
+    left: int = 0  # how many of the last messages asked for found no room
     more: bool = False
-    waits: bool = False  # it was given all there was, and waits for more
+    waits: bool = False  # whether it was given all messages there were, and waits for more
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Accepted:
     outcome: str
     session: str = ""
     lock: int = 0
-    due: int = 0  # in how many ms something is due, if there is none
+    due: int = 0  # in how many ms something is due, if there is no session
     more: bool = False
 
 
@@ -163,7 +163,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Told:
-    """A number, a truth or bytes, and what every answer says beside."""
+    """A number, a truth or bytes, together with what every answer reports."""
 
     value: Any
     more: bool = False
@@ -193,7 +193,7 @@ class Undone:
 @dataclass(frozen=True)
 class Purged:
     count: int
-    onwards: int | None  # the score where the next step begins; None at the end
+    onwards: int | None  # the score at which the next step begins; None at the end
     more: bool = False
 
 
@@ -219,11 +219,11 @@ class Counts:
 
 
 def written_expiry(record: bytes) -> int:
-    """When a message expires, as far as its record says it."""
+    """Return when a message expires, as far as its record says it."""
     return int(record[15:28]) if record.startswith(b"x") else NEVER
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- state -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -243,8 +243,8 @@ class Message:
     reason: Reason = Reason.NONE
     changes: bytes = b""
     token: str = ""
-    due: int | None = None  # when it is to be activated, or its delay is over
-    indexed: bool = False  # its expiry stands in `due`
+    due: int | None = None  # when it is activated, or when its delay ends
+    indexed: bool = False  # its expiry is in `due`
     session: str | None = None
 
     @property
@@ -252,7 +252,7 @@ class Message:
         return member(self.side, self.number)
 
     def event(self, letter: str) -> str:
-        """What happens to it by the clock, as the keys name it."""
+        """Return the name that the keys give to an event of this message by the clock."""
         return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
@@ -260,7 +260,7 @@ class Message:
         return score(band(self.side, self.state, self.level), self.number)
 
     def enqueue(self, now: int, ceiling: int) -> None:
-        """Begin its time to live; the record says so."""
+        """Begin its time to live, and write that into the record."""
         self.enqueued = now
         self.expires = min(now + min(self.time_to_live, ceiling), NEVER)
         form, end = (b"a", b"") if self.expires == NEVER else (b"x", b"%013d" % self.expires)
@@ -275,25 +275,25 @@ class Message:
 @dataclass
 class MessageLease:
     until: int  # on the logical clock
-    messages: list[Message]  # in the order in which they were locked; those still held carry the token
-    session: str | None = None  # on which it is a lock; then it holds whatever carries the token
+    messages: list[Message]  # in the order in which they were locked; those that are still held carry the token
+    session: str | None = None  # the session that it locks; then the lease holds all messages that carry the token
 
 
 @dataclass
 class Session:
-    """What there is about a session beside its messages."""
+    """What is known about a session besides its messages."""
 
-    token: str = ""  # of the lock on it
-    waiter: str = ""  # the channel on which who has it waits
+    token: str = ""  # of its lock
+    waiter: str = ""  # the channel on which its holder waits
     state: bytes | None = None
     stated: int = 0  # when the state was set
-    blocked: int | None = None  # until when it gives nothing out
-    barred: bool = False  # it is free, but for that
-    free: int | None = None  # since when it can be accepted, and has something
+    blocked: int | None = None  # until when it gives out nothing
+    barred: bool = False  # it is free except for that block
+    free: int | None = None  # since when it can be accepted and has a message
 
     @property
     def trace(self) -> bool:
-        """Whether anything is left of it."""
+        """Whether the session has left any trace."""
         return bool(self.token) or self.state is not None or self.blocked is not None or self.free is not None
 
 
@@ -301,12 +301,12 @@ class Session:
 class Lane:
     number: int
     used: int
-    again: Callable[[Call], Any]  # how a repetition is answered
+    again: Callable[[Call], Any]  # answers a repetition
 
 
 class Waiter(NamedTuple):
-    side: str  # a side; or s, where sessions are waited for, or h, in one
-    until: int  # in hundredths of a second; once woken, when it was
+    side: str  # a side; or "s" when waiting for a session, or "h" when waiting in one
+    until: int  # in hundredths of a second; once woken, the time of that
     wanted: int
     woken: bool = False
 
@@ -329,7 +329,7 @@ class Row(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """What there is about a session, in a snapshot."""
+    """A session in a snapshot, without its messages."""
 
     token: str
     waiter: str
@@ -342,7 +342,7 @@ class SessionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is to be told of a partition, for comparison."""
+    """Everything that is compared about a partition."""
 
     exists: bool
     version: int

@@ -192,7 +192,7 @@ class Connection(Runtime):
                 entity.close()
 
     async def aclose(self) -> None:
-        """Close the connection. Calls under way end with an error that says what is known of them.
+        """Close the connection. Calls under way end with an error that reports their outcome, as far as it is known.
 
         If the event loop was closed before, there is nothing to wait for.
         """

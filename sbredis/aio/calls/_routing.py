@@ -179,8 +179,8 @@ class Routing:
             size += sum([len(copy.changes) for copy in made])
             if size > (_MOST_BYTES if len(facts) == 1 else MAXIMUM_CALL_BYTES):
                 raise self._too_large(
-                    "The actions of the topic's rules would add more to the message, in all its copies, than the "
-                    f"{_MOST_BYTES >> 20} MB that they may add to one message."
+                    "The actions of the topic's rules would add too much to the message, in all its copies: at most "
+                    f"{_MOST_BYTES >> 20} MB are allowed."
                     if len(facts) == 1
                     else f"The actions of the topic's rules would add more to the {len(facts)} messages than the "
                     f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"

@@ -128,7 +128,7 @@ class SendLane(Lane[SendJob, Sent]):
         return request
 
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
-        """Return what is wrong with a message itself, if anything is."""
+        """Return the error in a message itself, if there is one."""
         try:
             partition.check_outgoing(job.messages)
         except (TypeError, ValueError) as error:

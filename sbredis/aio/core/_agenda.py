@@ -1,9 +1,11 @@
 """Decide which partitions to visit and which due times to read. Pure: nothing here waits or reads a clock.
 
-A *place* is a partition of an entity. A *visit* does what is due there. The agenda learns in three ways when something
-will be due at a place: the place announces it, a visit returns it, and a *read* of a slot returns it for many places at
-once. An announcement may be lost. So a slot is read when the client did not listen to it for a while, and all slots are
-read once in a long *round*.
+A *place* is a partition of an entity. A *visit* does the work that is due there. The agenda learns of due times in
+three ways. A place announces its next one. A visit returns it. And a *read* of a slot returns the due times of many
+places at once.
+
+An announcement may be lost. So the client reads a slot to which it did not listen for a while. It also reads all slots
+once in a long *round*.
 
 The caller reports events by calling methods. ``next`` returns what to do now: read, visit, or sleep. The caller passes
 all times in, in seconds. There are two clocks, because tests move one of them by hand: ``now`` measures how long work
@@ -42,7 +44,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Do what is due at a place."""
+    """Do the work that is due at a place."""
 
     place: Place
 

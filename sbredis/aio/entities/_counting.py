@@ -1,4 +1,4 @@
-"""Count what is in an entity, in all partitions at once. Partitions that cannot be reached are left out and named."""
+"""Count the content of an entity in all partitions at once. Leave out and name partitions that cannot be reached."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Counter:
         self._room = anyio.Semaphore(_AT_ONCE)
 
     async def count(self, record: EntityRecord, until: float) -> Tally:
-        """Count what is in an entity by the loop time ``until``.
+        """Count the content of an entity by the loop time ``until``.
 
         If ``record`` is out of date, it is read again. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity is gone.

@@ -21,7 +21,7 @@ _WAITING = "route"
 
 
 class TopicWatcher:
-    """A watched partition of a topic. It publishes what is due there."""
+    """A watched partition of a topic. It publishes the messages that are due there."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TopicWatcher:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, fence: int | None) -> None:
-        """Start to publish what is due, and find out when something else will be due."""
+        """Start to publish the messages that are due, and find out when more will be due."""
         loop = asyncio.get_running_loop()
         self.watch.ask(loop.time())
         self._task = loop.create_task(self._work(fence))

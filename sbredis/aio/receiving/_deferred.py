@@ -1,9 +1,9 @@
 """Receive deferred messages by their sequence numbers: all messages that the caller asked for, or none.
 
-One call returns only a limited number of bytes, so that it does not hold up the server. So many calls may be needed.
-The first call to a partition names all of its messages, so that a missing one is noticed before any is locked. Later
-calls name only a few more than the last one returned. If anything fails, all locked messages are given back, which does
-not count as a delivery.
+One call returns only a limited number of bytes, so that it does not hold up the server. Therefore many calls may be
+needed. The first call to a partition names all of its messages, so that a missing one is noticed before any is locked.
+Later calls name only a few more than the last one returned. If anything fails, all locked messages are given back,
+which does not count as a delivery.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class Inbox:
         if missing:
             only: set[int] | None = None
             if self.only_wants_what_is_there:
-                # All callers want what is there now, so a partition that has answered is not asked again.
+                # All callers want only messages that are there now, so partitions that have answered are left out.
                 unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
                 only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
             any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)

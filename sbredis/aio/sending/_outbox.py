@@ -230,4 +230,4 @@ class Outbox:
 def _log_unread_error(future: asyncio.Future[Any]) -> None:
     """Log the error of a send whose caller was cancelled at the moment when it failed."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("a send failed, and its caller no longer waits for the error: %s", error)
+        _log.warning("a send failed, and no caller was waiting for it any more: %s", error)

@@ -205,8 +205,8 @@ class Telemetry:
     ) -> Operation:
         """Return a context manager for an operation on ``destination``: the path of an entity, or an empty text.
 
-        ``messages`` are the messages to send or settle. If they are not at hand, ``count`` is their number. An
-        operation that receives does not know either: it calls :meth:`Operation.received` later.
+        ``messages`` are the messages to send or settle. If they are not at hand, ``count`` is their number. A
+        receiving operation knows neither at its start: report its messages with :meth:`Operation.received`.
 
         When the context of a send is entered, its messages get their creation contexts, unless they are ``encoded``
         already.

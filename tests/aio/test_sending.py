@@ -260,7 +260,7 @@ async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: 
         error = await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "The message has 20[0-9]+ bytes.*; the queue takes messages of up to 2000 bytes. Make it smaller, or raise",
+            "The message has 20[0-9]+ bytes; the queue takes messages of up to 2000 bytes, .*Make it smaller, or",
             lambda: sender.send_messages(large),
         )
         assert isinstance(error, MessageSizeExceededError)
@@ -290,7 +290,7 @@ async def test_a_message_above_a_lowered_size_limit_is_refused_the_same_way(url:
         await sender.send_messages(large)
         async with ServiceBusAdministrationClient(url + ("&" if "?" in url else "?") + "namespace=ns") as admin:
             await admin.update_queue({"name": "q"}, max_message_size_in_kilobytes=2)
-        text = "^The message has 30[0-9]+ bytes.* (takes|allows) messages of up to 2048 bytes.*or raise max_message"
+        text = "^The message has 30[0-9]+ bytes.* takes messages of up to 2048 bytes.*or raise max_message_size"
         for _ in range(2):
             with pytest.raises(MessageSizeExceededError, match=text) as caught:
                 await sender.send_messages(large)

@@ -197,7 +197,7 @@ class Lane(ABC, Generic[J, R]):
             if not job.future.done():
                 job.future.set_exception(error.twin())
             elif job.future.cancelled():
-                _log.warning("a call failed, and no caller was waiting for it any more: %s", error)
+                _log.warning("a call failed, and no caller waits for its result any more: %s", error)
             job.end()
         jobs.clear()
 

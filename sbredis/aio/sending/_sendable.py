@@ -87,7 +87,7 @@ def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError
         text += "Send fewer at once, for instance each by itself with send_stream()."
     elif count == 1:
         text = (
-            f"The message has {size} bytes, properties included; the {kind} takes messages of up to {largest} bytes. "
+            f"The message has {size} bytes; the {kind} takes messages of up to {largest} bytes, properties included. "
         )
         text += "Make it smaller"
         text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_MESSAGE_BYTES else "."

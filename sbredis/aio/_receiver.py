@@ -164,7 +164,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def __anext__(self) -> ServiceBusReceivedMessage:
         """Return the next message. Waits until one comes; the receiver's ``max_wait_time`` ends the iteration."""
         inbox = self._inbox
-        if inbox is not None and len(inbox.buffer) and self._only_hands_over and not inbox.entity.gone:
+        if inbox is not None and len(inbox.buffer) and self._hands_over_directly and not inbox.entity.gone:
             message = inbox.next_kept()
             if message is not None:
                 self._peekings.received(hold_of(message))
@@ -197,7 +197,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return messages
 
     @property
-    def _only_hands_over(self) -> bool:
+    def _hands_over_directly(self) -> bool:
         """Whether a prefetched message can go to its caller without further steps."""
         return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
 
@@ -255,7 +255,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._check_named(session_id)
         deadline = deadline_of(timeout)
         with self._telemetry.operation("peek", self.entity_path) as operation:
-            entity, session = await self._reach(session_id, deadline)
+            entity, session = await self._entity_and_session(session_id, deadline)
             if self._empty:
                 return []
             peeking = self._peekings.of(entity, session, own=session == self._own_session)
@@ -280,7 +280,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if self._session_id is not None and session_id != self._own_session:
             raise ValueError("This receiver is for another session: use one that was made without session_id.")
 
-    async def _reach(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
+    async def _entity_and_session(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
         """Return the entity, and the session that a call is about; ``None`` for all messages. Locks no session."""
         if self._session_id is None or self._own_session is not None:
             return await self._found(deadline), self._own_session if session_id is None else session_id
@@ -324,7 +324,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._check_named(session_id)
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         with self._telemetry.operation("delete", self.entity_path) as operation:
-            entity, session = await self._reach(session_id, deadline)
+            entity, session = await self._entity_and_session(session_id, deadline)
             if self._empty:
                 return 0
             deleted = await purge(entity, self._side, session, until, most, deadline)

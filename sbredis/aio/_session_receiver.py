@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusSessionReceiver"]
 
-_WAITING_FOR_A_SESSION = 65.0
+_DEFAULT_SESSION_WAIT = 65.0
 """How long Azure's service waits for a free session by default."""
 
 
@@ -69,7 +69,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._accepting = asyncio.Lock()
         self._opening: asyncio.Task[HeldSession] | None = None
         """The task that accepts the session."""
-        self._in_hand: dict[int, Hold] = {}
+        self._handed_out: dict[int, Hold] = {}
         """The messages that callers have and that are not settled."""
         self._failed = False
         """Whether an error that counts as a failed delivery has left the receiver."""
@@ -96,11 +96,11 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         super()._hand_over(messages)
         if self._mode is ServiceBusReceiveMode.PEEK_LOCK:
             for hold in map(hold_of, messages):
-                self._in_hand[id(hold)] = hold
+                self._handed_out[id(hold)] = hold
                 hold.watchers = (*hold.watchers, self._settled)
 
     def _settled(self, hold: Hold) -> None:
-        self._in_hand.pop(id(hold), None)
+        self._handed_out.pop(id(hold), None)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         session, inbox = self._held, self._inbox
@@ -133,7 +133,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         """The time to wait for a session, if a call gives none; ``None`` for no waiting."""
         if isinstance(self._session_id, str):
             return None
-        return _WAITING_FOR_A_SESSION if self._max_wait_time is None else self._max_wait_time
+        return _DEFAULT_SESSION_WAIT if self._max_wait_time is None else self._max_wait_time
 
     async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
         """Accept the session, unless another task does it first. A cancelled caller leaves no session locked."""
@@ -149,7 +149,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
                 self._check_open()
                 if self._renewer is not None:
                     self._renewer.check_open()
-                opening = self._opening = asyncio.ensure_future(self._accepted(entity, deadline, wait))
+                opening = self._opening = asyncio.ensure_future(self._accept_one(entity, deadline, wait))
                 opening.add_done_callback(self._opened)
                 try:
                     await asyncio.wait((opening,))
@@ -162,7 +162,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         finally:
             self._accepting.release()
 
-    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> HeldSession:
+    async def _accept_one(self, entity: Entity, deadline: float, wait: float | None) -> HeldSession:
         with self._telemetry.operation("accept_session", self.entity_path):
             if isinstance(self._session_id, str):
                 return await accept_named(entity, self._session_id, deadline)
@@ -193,5 +193,5 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         await super()._wind_up()
         if self._held is not None:
             if self._failed:
-                await self._held.abandon(list(self._in_hand.values()))
+                await self._held.abandon(list(self._handed_out.values()))
             await self._held.release()

@@ -36,7 +36,7 @@ __all__ = ["ServiceBusSettler"]
 
 
 @dataclass(slots=True)
-class _Held:
+class _LockedMessage:
     """The lock of a message, as its handle describes it, and the client of its partition."""
 
     name: str
@@ -151,13 +151,13 @@ class ServiceBusSettler:
         A message of a session has no lock of its own: renew the lock of the session.
         """
         deadline = deadline_of(timeout)
-        given = self._of_message(handle)
+        given = self._message_handle(handle)
         if given.session is not None:
             raise ValueError(
                 "The message has no lock of its own, only that of its session: renew the lock of the session."
             )
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
-            held = await self._held(given, deadline, operation)
+            held = await self._locked_message(given, deadline, operation)
             assert held.lease is not None
             await held.partition_client.renewing.submit(RenewJob(held.lock, deadline, held))
             return datetime.fromtimestamp(held.lease.until_utc, UTC)
@@ -174,13 +174,13 @@ class ServiceBusSettler:
         delay: int = 0,
     ) -> None:
         deadline = deadline_of(timeout)
-        given = self._of_message(handle)
+        given = self._message_handle(handle)
         if kind == "dead_letter" and given.name.startswith("d"):
             raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
         require_reason(reason, description)
         require_modification(modify)
         with self._telemetry.operation(kind, self.entity_path) as operation:
-            held = await self._held(given, deadline, operation)
+            held = await self._locked_message(given, deadline, operation)
             lock = held.lock
             if modify is not None or reason is not None or description is not None:
                 lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
@@ -190,7 +190,7 @@ class ServiceBusSettler:
     async def _changes(  # noqa: PLR0917 -- the changes, and the message they are for
         self,
         given: LockHandle,
-        held: _Held,
+        held: _LockedMessage,
         modify: Mapping[str, PrimitiveTypes] | None,
         reason: str | None,
         description: str | None,
@@ -210,7 +210,7 @@ class ServiceBusSettler:
         source = Source(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
         return changes_of(hold_of(delivered(shown[0], source, None)), modify, reason, description)
 
-    def _of_message(self, handle: str) -> LockHandle:
+    def _message_handle(self, handle: str) -> LockHandle:
         given = read_handle(handle, "message")
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if given.name.startswith("d") else None
         if sub_queue is not self._sub_queue:
@@ -220,10 +220,10 @@ class ServiceBusSettler:
             )
         return given
 
-    async def _held(self, given: LockHandle, deadline: float, operation: Operation) -> _Held:
+    async def _locked_message(self, given: LockHandle, deadline: float, operation: Operation) -> _LockedMessage:
         partition_client = await self._partition_client(given, deadline)
         operation.numbered([partition_client.entity.base(partition_client.number) + int(given.name.removeprefix("d"))])
-        return _Held(
+        return _LockedMessage(
             given.name,
             MessageLease(given.token, math.inf, math.inf, given.session),
             partition_client,
@@ -235,7 +235,7 @@ class ServiceBusSettler:
     async def renew_session_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
         """Lock a session for the full duration from now on, and return when the lock ends."""
         deadline = deadline_of(timeout)
-        given = self._of_session(handle)
+        given = self._session_handle(handle)
         with self._telemetry.operation("renew_session_lock", self.entity_path):
             session = await self._session(given, deadline)
             await session.renew(deadline)
@@ -244,7 +244,7 @@ class ServiceBusSettler:
     async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
         """Return the state that was kept for a session; ``None`` if there is none, or no longer."""
         deadline = deadline_of(timeout)
-        given = self._of_session(handle)
+        given = self._session_handle(handle)
         with self._telemetry.operation("get_session_state", self.entity_path):
             return await (await self._session(given, deadline)).read_state(deadline)
 
@@ -253,18 +253,18 @@ class ServiceBusSettler:
     ) -> None:
         """Keep a state for a session, up to the size of a message; ``None`` removes it. Text is kept in UTF-8."""
         deadline = deadline_of(timeout)
-        given, kept = self._of_session(handle), state_bytes(state)
+        given, kept = self._session_handle(handle), state_bytes(state)
         with self._telemetry.operation("set_session_state", self.entity_path):
             await (await self._session(given, deadline)).write_state(kept, deadline)
 
     async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
         """Give a session back with all messages held from it, so that others can accept it. Counts no delivery."""
         deadline = deadline_of(timeout)
-        given = self._of_session(handle)
+        given = self._session_handle(handle)
         with self._telemetry.operation("release_session", self.entity_path):
             await (await self._session(given, deadline)).unlock(deadline)
 
-    def _of_session(self, handle: str) -> LockHandle:
+    def _session_handle(self, handle: str) -> LockHandle:
         given = read_handle(handle, "session")
         if self._sub_queue is not None:
             raise ValueError(f"{self.entity_path!r} has no sessions: take the settler of the queue or subscription.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SendResult", "SendStream"]
 
-_AT_A_STRETCH = 50
+_YIELD_EVERY = 50
 
 _log = logging.getLogger("sbredis.client")
 
@@ -78,14 +78,14 @@ class SendStream(AsyncIterator[SendResult]):
         self._errors = errors
         self._window = window
         self._pending: deque[_Pending] = deque()
-        self._left: list[asyncio.Future[int]] = []
+        self._unfinished: list[asyncio.Future[int]] = []
         """Sends that are still under way after the iteration has ended."""
         self._changed = asyncio.Event()
         self._feeder: asyncio.Task[None] | None = None
         self._exhausted = False
         self._failed: BaseException | None = None
         self._ended = False
-        self._iterates = False
+        self._iterating = False
 
     def __aiter__(self) -> AsyncGenerator[SendResult]:
         return self._results()
@@ -116,9 +116,9 @@ class SendStream(AsyncIterator[SendResult]):
     async def __anext__(self) -> SendResult:
         if self._ended:
             raise StopAsyncIteration
-        if self._iterates:
+        if self._iterating:
             raise RuntimeError("a stream can be iterated over by one task at a time only")
-        self._iterates = True
+        self._iterating = True
         try:
             return await self._next()
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class SendStream(AsyncIterator[SendResult]):
             await self.aclose()
             raise
         finally:
-            self._iterates = False
+            self._iterating = False
 
     async def _next(self) -> SendResult:
         if self._feeder is None:
@@ -173,17 +173,17 @@ class SendStream(AsyncIterator[SendResult]):
         await self._stop()
         if self._pending:
             await asyncio.wait([pending.future for pending in self._pending])
-        if not self._iterates:
+        if not self._iterating:
             self._report()
         self._streams.discard(self)
 
     async def _end(self, *, waits: bool) -> None:
         self._ended = True
         await self._stop()
-        self._left += [pending.future for pending in self._pending]
+        self._unfinished += [pending.future for pending in self._pending]
         try:
-            if self._left and waits:
-                await asyncio.wait(self._left)
+            if self._unfinished and waits:
+                await asyncio.wait(self._unfinished)
         finally:
             self._report()
             self._pending.clear()
@@ -202,7 +202,7 @@ class SendStream(AsyncIterator[SendResult]):
         for pending in self._pending:
             if not pending.future.done():
                 _keep_id(pending)
-                pending.future.add_done_callback(_untaken)
+                pending.future.add_done_callback(_log_failure)
             elif not pending.future.cancelled() and (error := pending.future.exception()) is not None:
                 _keep_id(pending)
                 errors[str(error)] += 1
@@ -220,7 +220,7 @@ class SendStream(AsyncIterator[SendResult]):
                 async for item in items:
                     await self._put(index, item)
                     index += 1
-                    if index % _AT_A_STRETCH == 0:
+                    if index % _YIELD_EVERY == 0:
                         await asyncio.sleep(0)  # let other tasks run, because the source may never wait
                     while len(self._pending) >= self._window:
                         self._changed.clear()
@@ -291,7 +291,7 @@ def _keep_id(pending: _Pending) -> None:
         keep_id(pending.message, pending.message_id)
 
 
-def _untaken(future: asyncio.Future[int]) -> None:
+def _log_failure(future: asyncio.Future[int]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("a message of a stream failed, and no caller was waiting for it any more: %s", error)
 

@@ -56,7 +56,7 @@ BODY_SECTIONS = frozenset({_VALUE, _SEQUENCE})
 """The names of the annotations of a content that hold a body."""
 _PARTITION_KEY, _SCHEDULED = "x-opt-partition-key", "x-opt-scheduled-enqueue-time"
 _UNSET: Any = object()
-_WHOLE = (str, bytes, bytearray, memoryview, Mapping)
+_NOT_A_LIST = (str, bytes, bytearray, memoryview, Mapping)
 """Types that are iterable, but are not meant as a list of sections."""
 
 
@@ -110,7 +110,7 @@ class AmqpAnnotatedMessage:
         elif value_body is not _UNSET:
             content.annotations = named_values({_VALUE: value_body}, "value_body")
         else:
-            if isinstance(sequence_body, _WHOLE):
+            if isinstance(sequence_body, _NOT_A_LIST):
                 raise TypeError("sequence_body must be a list of values, not text, bytes or a mapping")
             content.annotations = named_values({_SEQUENCE: list(sequence_body)}, "sequence_body")
         if header is not None:
@@ -249,7 +249,7 @@ def tidy(content: Content) -> None:
 
 
 def _data(given: object) -> bytes:
-    if isinstance(given, Iterable) and not isinstance(given, _WHOLE):
+    if isinstance(given, Iterable) and not isinstance(given, _NOT_A_LIST):
         return b"".join(body_bytes(part) for part in cast("Iterable[object]", given))
     return body_bytes(cast("Any", given))
 

@@ -157,7 +157,7 @@ def _priority(value: object, name: str) -> int:
     return cast("int", value)
 
 
-def _truth(value: object, name: str) -> bool:
+def _bool(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True, False or None, not {type(value).__name__}")
     return value
@@ -171,12 +171,12 @@ def _lifetime(value: object, name: str) -> int | None:
         return None
 
 
-def _word(value: object, name: str) -> str:
+def _text(value: object, name: str) -> str:
     """Return text; AMQP clients may give it as bytes."""
     return text(as_text(value, name), name)
 
 
-def _group(value: object, name: str) -> str:
+def _session_id(value: object, name: str) -> str:
     return id_text(as_text(value, name), name, may_be_empty=True)
 
 
@@ -205,8 +205,8 @@ class AmqpMessageHeader(_Section):
 
     delivery_count = _Field(_number, "The number of failed deliveries before; kept, but not counted here.")
     time_to_live = _Field(_lifetime, "The message's time to live, in ms.", "time_to_live")
-    durable = _Field(_truth, "Whether the message should survive a restart; kept, without an effect.")
-    first_acquirer = _Field(_truth, "Whether no receiver has had the message before; kept, without an effect.")
+    durable = _Field(_bool, "Whether the message should survive a restart; kept, without an effect.")
+    first_acquirer = _Field(_bool, "Whether no receiver has had the message before; kept, without an effect.")
     priority = _Field(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
 
     def __init__(
@@ -235,17 +235,17 @@ class AmqpMessageProperties(_Section):
 
     message_id = _Field(message_identifier, "The message id.", "message_id")
     user_id = _Field(_user, "The user who sent the message.")
-    to = _Field(_word, "The recipient of the message.", "to")
-    subject = _Field(_word, "The message's subject.", "subject")
-    reply_to = _Field(_word, "The address for an answer.", "reply_to")
+    to = _Field(_text, "The recipient of the message.", "to")
+    subject = _Field(_text, "The message's subject.", "subject")
+    reply_to = _Field(_text, "The address for an answer.", "reply_to")
     correlation_id = _Field(correlation, "The message or matter that this message refers to.", "correlation_id")
-    content_type = _Field(_word, "The media type of the body.", "content_type")
-    content_encoding = _Field(_word, "The encoding of the body, for example its compression.")
+    content_type = _Field(_text, "The media type of the body.", "content_type")
+    content_encoding = _Field(_text, "The encoding of the body, for example its compression.")
     creation_time = _Field(_number, "The time of creation, in ms since 1970.")
     absolute_expiry_time = _Field(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
-    group_id = _Field(_group, "The session id.", "session_id")
+    group_id = _Field(_session_id, "The session id.", "session_id")
     group_sequence = _Field(_number, "The number of the message in its group; kept, without an effect.")
-    reply_to_group_id = _Field(_group, "The session for an answer.", "reply_to_session_id")
+    reply_to_group_id = _Field(_session_id, "The session for an answer.", "reply_to_session_id")
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ DEFAULT_BATCH_BYTES = 1024 * 1024
 class BatchContents:
     """The messages of a batch, and their encoded form."""
 
-    __slots__ = ("_assigned", "_round", "_used", "messages", "outgoing", "prepare", "size")
+    __slots__ = ("_assigned", "_send_number", "_used", "messages", "outgoing", "prepare", "size")
 
     def __init__(self) -> None:
         self.messages: list[ServiceBusMessage] = []
@@ -37,7 +37,7 @@ class BatchContents:
         """The id that sbredis assigned to each message, if it did."""
         self._used = False
         """Whether the batch was sent under these ids, or is being sent."""
-        self._round = 0
+        self._send_number = 0
 
     def add(self, message: ServiceBusMessage, most: int) -> None:
         """Add a message, unless the batch would then be larger than ``most``."""
@@ -61,8 +61,8 @@ class BatchContents:
                 if message_id is not None:
                     self._assign(place, message_id)
         self._used = True
-        self._round += 1
-        return self._round
+        self._send_number += 1
+        return self._send_number
 
     def _assign(self, place: int, before: str) -> None:
         message, sent = self.messages[place], self.outgoing[place]
@@ -74,9 +74,9 @@ class BatchContents:
         if message._content.message_id is message._content.assigned == before:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
-    def keep_ids(self, round_: int) -> None:
+    def keep_ids(self, send_number: int) -> None:
         """Note that a send of the batch has failed: the next send, of it or its messages, uses the same ids."""
-        if round_ == self._round:
+        if send_number == self._send_number:
             self._used = False
             for message, message_id in zip(self.messages, self._assigned, strict=True):
                 keep_id(message, message_id)

@@ -14,7 +14,7 @@ UNLIMITED = timedelta.max
 """Stands for every duration that is too long to be a limit: from about 317 years on."""
 
 _MILLISECOND = timedelta(milliseconds=1)
-_FORM = re.compile(
+_ISO_8601 = re.compile(
     r"P(?:(?P<weeks>N)W"
     r"|(?:(?P<days>N)D)?(?:T(?=[0-9])(?:(?P<hours>N)H)?(?:(?P<minutes>N)M)?(?:(?P<seconds>N)S)?)?)".replace(
         "N", r"[0-9]{1,18}(?:[.,][0-9]{1,18})?"
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> timedelta:
     fraction. A duration under a microsecond counts as one microsecond. Azure writes .NET's longest time span for "no
     limit": ``P10675199DT2H48M5.4775807S``.
     """
-    found = _FORM.fullmatch(text)
+    found = _ISO_8601.fullmatch(text)
     parts = [(unit, number) for unit, number in found.groupdict().items() if number is not None] if found else []
     if not parts or any(not number.isdecimal() for _, number in parts[:-1]):
         raise ValueError(f"{text[:60]!r} is no duration: write one as in 'PT30S', 'P1DT12H' or 'PT0.5S' (ISO 8601)")

@@ -75,9 +75,7 @@ class AnyEntity(Described):
     enable_batched_operations = Flag(True)
     """Kept and shown, without effect: operations are always batched. ``True`` by default."""
 
-    auto_delete_on_idle = Duration(
-        UNLIMITED, least=timedelta(minutes=5), planned="the removal of {kind}s that nobody uses is"
-    )
+    auto_delete_on_idle = Duration(UNLIMITED, least=timedelta(minutes=5), planned="the removal of unused {kind}s is")
     """The time without use after which the entity is deleted. Not available yet: no limit by default, and any value
     other than ``timedelta.max`` is refused.
     """

@@ -153,7 +153,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
         return found
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_shortly(value)}" for name, value in self.items())
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in self.items())
         return f"{type(self).__name__}({shown})"
 
 
@@ -429,7 +429,7 @@ class ListOf(Field[list[T], Sequence[T]]):
         return [self._read_one(each) for each in stored]
 
 
-def _shortly(value: object) -> str:
+def _brief(value: object) -> str:
     return "datetime.timedelta.max" if value == UNLIMITED else repr(value)
 
 

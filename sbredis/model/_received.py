@@ -88,7 +88,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         if delivery.reason == "-":
             return content
         added: dict[str, Value] = {}
-        reason, description = self._death()
+        reason, description = self._dead_letter_reasons()
         if reason is not None:
             added[_REASON] = reason
         if description is not None:
@@ -97,7 +97,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             content.properties = NamedValues({**(content.properties or {}), **added})
         return content
 
-    def _death(self) -> tuple[str | None, str | None]:
+    def _dead_letter_reasons(self) -> tuple[str | None, str | None]:
         """Return why the message is a dead letter, as a word and as a sentence."""
         reason = self._hold.delivery.reason
         if reason == "-":
@@ -195,12 +195,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def dead_letter_reason(self) -> str | None:
         """The reason why it is a dead letter, in a word: from the broker or the application."""
-        return self._death()[0]
+        return self._dead_letter_reasons()[0]
 
     @property
     def dead_letter_error_description(self) -> str | None:
         """The reason why it is a dead letter, in a sentence: from the broker or the application."""
-        return self._death()[1]
+        return self._dead_letter_reasons()[1]
 
     @property
     def dead_letter_source(self) -> str | None:

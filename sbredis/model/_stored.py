@@ -20,7 +20,7 @@ __all__ = ["StoredEntity", "entity_created", "entity_differences", "entity_revis
 
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
 _PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
-_BESIDE = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
+_SPECIAL = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
 
 Kind = type[Described]
 
@@ -95,7 +95,7 @@ def entity_values(kind: Kind, kept: StoredEntity) -> dict[str, Any]:
             values[name] = apart[name]
             continue
         stored = None if field.setting is None else getattr(kept.settings, field.setting)
-        if stored is None and name not in _BESIDE:
+        if stored is None and name not in _SPECIAL:
             stored = kept.properties.get(name)
         values[name] = field.kept(field.keep(field.default) if stored is None else stored)
     return values
@@ -114,7 +114,7 @@ def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before:
     properties = dict(before.properties)
     for name in changed:
         field = kind.fields()[name]
-        if name in _BESIDE:
+        if name in _SPECIAL:
             continue
         properties.pop(name, None)
         if field.setting is not None and (name != _WINDOW or values[_DETECTS]):

@@ -89,7 +89,7 @@ class SendStream(Iterator[SendResult]):
         self._results: SimpleQueue[SendResult | _End] = SimpleQueue()
         self._task: asyncio.Task[None] | None = None
         self._ended = False
-        self._iterates = threading.Lock()
+        self._iterating = threading.Lock()
 
     def __iter__(self) -> Generator[SendResult]:
         """Return a generator, because Python closes a generator when a loop over it is left early."""
@@ -107,7 +107,7 @@ class SendStream(Iterator[SendResult]):
         self.close()
 
     def __next__(self) -> SendResult:
-        if not self._iterates.acquire(blocking=False):
+        if not self._iterating.acquire(blocking=False):
             raise RuntimeError("a stream can be iterated over by one thread at a time only")
         try:
             result = self._next()
@@ -115,7 +115,7 @@ class SendStream(Iterator[SendResult]):
             self._end(waits=False)
             raise
         finally:
-            self._iterates.release()
+            self._iterating.release()
         if result is None:
             raise StopIteration
         return result

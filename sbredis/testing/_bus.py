@@ -204,7 +204,7 @@ class Bus:
         The dead-letter queue is not included. Everything that is due is done first: expired messages are gone, and
         scheduled messages whose time has come are active.
         """
-        return await self._kept(queue_or_topic_name, subscription_name)
+        return await self._messages_in(queue_or_topic_name, subscription_name)
 
     async def active(
         self, queue_or_topic_name: str, subscription_name: str | None = None
@@ -213,14 +213,14 @@ class Bus:
 
         They include the :meth:`locked` messages, and those that were abandoned with a delay.
         """
-        found = await self._kept(queue_or_topic_name, subscription_name)
+        found = await self._messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state not in ("f", "s")]
 
     async def locked(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages of a queue or a subscription that a receiver has locked and not settled yet."""
-        found = await self._kept(queue_or_topic_name, subscription_name)
+        found = await self._messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state in ("l", "g")]
 
     async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
@@ -228,13 +228,13 @@ class Bus:
         entity = await self._entity(queue_or_topic_name)
         if entity.record.kind == "subscription":
             raise ValueError(f"Nothing is scheduled in {entity.name!r}: it waits on the topic.")
-        return [each for each in await self._shown(entity) if each.state is ServiceBusMessageState.SCHEDULED]
+        return [each for each in await self._peek_all(entity) if each.state is ServiceBusMessageState.SCHEDULED]
 
     async def deferred(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Return the deferred messages of a queue or a subscription."""
-        found = await self._kept(queue_or_topic_name, subscription_name)
+        found = await self._messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state == "f"]
 
     async def dead_lettered(
@@ -244,7 +244,7 @@ class Bus:
 
         ``dead_letter_reason`` of a message says why it is there.
         """
-        return await self._kept(queue_or_topic_name, subscription_name, "d")
+        return await self._messages_in(queue_or_topic_name, subscription_name, "d")
 
     @overload
     async def counts(self, queue_or_topic_name: str) -> QueueRuntimeProperties: ...
@@ -257,7 +257,7 @@ class Bus:
     ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
         """Return the message counts of a queue or a subscription. Everything that is due is done first."""
         own = self._administration()
-        await self._catch_up(await self._keeper(queue_or_topic_name, subscription_name))
+        await self._catch_up(await self._queue_or_subscription(queue_or_topic_name, subscription_name))
         if subscription_name is None:
             return await own.get_queue_runtime_properties(queue_or_topic_name)
         return await own.get_subscription_runtime_properties(queue_or_topic_name, subscription_name)
@@ -333,19 +333,19 @@ class Bus:
         path = name if subscription is None else path_of(name, subscription)
         return await self._administration()._connection.entity(path, deadline_of(None))
 
-    async def _keeper(self, name: str, subscription: str | None) -> Entity:
+    async def _queue_or_subscription(self, name: str, subscription: str | None) -> Entity:
         """Return a queue or a subscription. A topic keeps no messages, so asking for it is a mistake."""
         entity = await self._entity(name, subscription)
         if entity.record.kind == "topic":
             raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
         return entity
 
-    async def _kept(
+    async def _messages_in(
         self, name: str, subscription: str | None, side: SidePrefix = ""
     ) -> list[ServiceBusReceivedMessage]:
-        return await self._shown(await self._keeper(name, subscription), side)
+        return await self._peek_all(await self._queue_or_subscription(name, subscription), side)
 
-    async def _shown(self, entity: Entity, side: SidePrefix = "") -> list[ServiceBusReceivedMessage]:
+    async def _peek_all(self, entity: Entity, side: SidePrefix = "") -> list[ServiceBusReceivedMessage]:
         await self._catch_up(entity)
         peeking, found = Peeking(entity, side), list[ServiceBusReceivedMessage]()
         while page := await peeking.peek(MAXIMUM_CALL_MESSAGES, 0, deadline_of(None)):

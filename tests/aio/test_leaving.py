@@ -234,13 +234,13 @@ async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: 
         await queue.send_to("a", *"123456")
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             one, two, three, four, *rest = await receiver.receive_messages(6, 60)
-            assert len(receiver._in_hand) == 6
+            assert len(receiver._handed_out) == 6
             await receiver.complete_message(one)
             await receiver.defer_message(two)
             await receiver.dead_letter_message(three)
             await receiver.release_message(four)
             await receiver.complete_messages(rest)
-            assert not receiver._in_hand
+            assert not receiver._handed_out
 
 
 # -- releasing a message -----------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Calls:
 
         async def page(after: str) -> Page[T]:
             until = self._deadline(timeout)
-            records, onwards = await self._page(definition.word, read, _is_whole, after, until)
+            records, onwards = await self._page(definition.word, read, _is_complete, after, until)
             found: dict[str, T] = {}
 
             async def one(record: EntityRecord) -> None:
@@ -150,5 +150,5 @@ def require_token(token: str, check: Callable[[str], object]) -> None:
         ) from None
 
 
-def _is_whole(record: EntityRecord) -> bool:
+def _is_complete(record: EntityRecord) -> bool:
     return record.state == "active"

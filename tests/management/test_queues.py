@@ -168,7 +168,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"auto_delete_on_idle": "PT5M"},
         ValueError,
-        "removal of queues that nobody uses is not available in this release",
+        "removal of unused queues is not available in this release",
     ),
     ({"forward_to": "other"}, ValueError, "forward_to='other': forwarding is not available in this release"),
     ({"forward_dead_lettered_messages_to": "o"}, ValueError, "forwarding is not available in this release"),

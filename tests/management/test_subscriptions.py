@@ -216,7 +216,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"default_message_time_to_live": "PT0.9S"}, ValueError, "default_message_time_to_live must be 0:00:01 or longer"),
     ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
     ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
-    ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of subscriptions that nobody uses is not available"),
+    ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of unused subscriptions is not available"),
     ({"forward_to": "other"}, ValueError, "forward_to='other': forwarding is not available in this release"),
     ({"forward_dead_lettered_messages_to": "o"}, ValueError, "forwarding is not available in this release"),
     ({"dead_lettering_on_filter_evaluation_exceptions": 1}, TypeError, "must be True or False, not int"),

@@ -78,9 +78,9 @@ class ServiceBusClient(Handlers):
 
     With ``maintenance`` the client offers to do background work for all clients. One of the clients that offer does it
     at a time. It hands messages that were scheduled on a topic to the topic's subscriptions when their time has come.
-    It also visits queues and subscriptions when something is due in them and no client calls: it activates scheduled
-    messages, ends locks, and moves expired messages to the dead-letter queue. If no client offers, messages scheduled
-    on topics wait, and the next call to a queue or subscription does the rest.
+    It also visits queues and subscriptions when something is due in them and no client calls. There it activates
+    scheduled messages, ends locks, and moves expired messages to the dead-letter queue. If no client offers, messages
+    scheduled on topics wait, and the next call to a queue or subscription does the rest.
     """
 
     def __init__(

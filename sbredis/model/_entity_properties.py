@@ -1,10 +1,9 @@
 """The properties of queues, topics and subscriptions: one table declares each of them.
 
-The table has a class for each group of kinds of entity. One is for the properties that all kinds have, one for entities
-to which senders send, one for entities from which receivers receive, and one each for topics and subscriptions alone. A
-line in a class declares a property: its type, its default, its limits, whether it can change, and in which setting the
-partitions keep it. The string below the line is its documentation. A value that the partitions do not need is kept by
-its name in the registry.
+The table has five classes: for the properties that all entities have, for entities to which senders send, for entities
+from which receivers receive, for topics, and for subscriptions. A line in a class declares a property: its type, its
+default, its limits, whether it can change, and in which setting the partitions keep it. The string below the line is
+its documentation. A value that the partitions do not need is kept by its name in the registry.
 
 Everything else follows from the table: the arguments of ``create_queue``, ``ensure_queue``, ``create_if_missing`` and
 updates, the stored form, and the text of ``help()``. Only type checkers cannot read it. For them, the options beside
@@ -46,8 +45,8 @@ class AnyEntity(Described):
     __slots__ = ()
 
     default_message_time_to_live = Duration(UNLIMITED, least=timedelta(seconds=1), setting="time_to_live")
-    """How long a message without a time to live of its own lives, and the longest time that a message may have: no
-    limit by default, 1 second at least. In a subscription, the shorter of its own limit and that of its topic applies.
+    """The longest time to live of a message, and the default for messages without one: no limit by default, 1 second at
+    least. In a subscription, the shorter of its own limit and that of its topic applies.
     """
 
     status = Choice(

@@ -18,7 +18,7 @@ def message_identifier(value: object, what: str) -> MessageId:
 
 
 def correlation(value: object, what: str) -> MessageId:
-    """Check a correlation id: the kinds of a message id, but as long as other properties of a message may be."""
+    """Check a correlation id: it has the types of a message id, but may be as long as other properties."""
     return text(value, what) if isinstance(value, str) else _other(value, what, 0, MAXIMUM_PROPERTY_BYTES)
 
 

@@ -23,9 +23,9 @@ class QueueRuntimeProperties:
     accessed_at_utc: datetime
     """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
     active_message_count: int = 0
-    """The number of messages that are neither scheduled nor dead letters: messages that can be received, and messages
-    that are locked, deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as
-    done: a message whose scheduled time has come is active, and an expired message does not count.
+    """The number of messages that are neither scheduled nor dead letters. They can be received, or are locked,
+    deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as done. So a
+    message whose scheduled time has come is active, and an expired message does not count.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
@@ -94,8 +94,8 @@ class SubscriptionRuntimeProperties:
     accessed_at_utc: datetime
     """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
     active_message_count: int = 0
-    """The number of messages that are not dead letters: messages that can be received, and messages that are locked,
-    deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as done.
+    """The number of messages that are not dead letters. They can be received, or are locked, deferred, or wait for a
+    delay to end. Everything that is due at the time of the count is treated as done.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""

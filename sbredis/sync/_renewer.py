@@ -144,7 +144,7 @@ class AutoLockRenewer:
             return found
 
     def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _LoopCallback:
-        """Return a callback for the loop that runs ``callback`` in a thread. The same callback gets the same one."""
+        """Return a function for the loop that runs ``callback`` in a thread; always the same one for a callback."""
         known = self._loop_callbacks.get(portal)
         if known is not None and known[0] == callback:
             return known[1]

@@ -1,7 +1,7 @@
 """The entry point that pytest loads in every run if sbredis is installed: it only says where the fixtures are.
 
-The fixtures are in a module of their own, because pytest refuses a plugin that is registered under two names: by this
-entry point, and by ``pytest_plugins = ["sbredis.testing"]``.
+pytest refuses a plugin that is registered under two names, and this one may be: by this entry point, and by
+``pytest_plugins = ["sbredis.testing"]``. So the fixtures are in a module of their own.
 
 PYTEST_DONT_REWRITE: this module has no assertions of tests.
 """

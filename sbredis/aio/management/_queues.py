@@ -94,7 +94,7 @@ class QueueAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[QueueOptions],
     ) -> None:
-        """Change properties of a queue to those of ``queue``. Properties that are given by name override them.
+        """Update a queue with the properties in ``queue``, and with those given by name, which take precedence.
 
         ``queue`` is a result of :meth:`get_queue` with some attributes assigned, or a mapping with ``name``. Properties
         that it does not contain stay as they are. If several clients change a queue at once, the last one wins for the

@@ -95,7 +95,7 @@ class RuleAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[RuleOptions],
     ) -> None:
-        """Change the filter or the action of a rule to those of ``rule``. Those given by name override them.
+        """Update a rule with the filter and action in ``rule``, and with those given by name, which take precedence.
 
         ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. Anything
         that it does not contain stays as it is; an explicit action of ``None`` removes the action. If several clients

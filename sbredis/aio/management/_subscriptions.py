@@ -126,7 +126,7 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
-        """Change properties of a subscription to those of ``subscription``. Properties given by name override them.
+        """Update a subscription with the properties in ``subscription``, and with those given by name, which win.
 
         ``subscription`` is a result of :meth:`get_subscription` with some attributes assigned, or a mapping with
         ``name``. Properties that it does not contain stay as they are. If several clients change a subscription at

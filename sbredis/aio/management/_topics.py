@@ -98,7 +98,7 @@ class TopicAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[TopicOptions],
     ) -> None:
-        """Change properties of a topic to those of ``topic``. Properties that are given by name override them.
+        """Update a topic with the properties in ``topic``, and with those given by name, which take precedence.
 
         ``topic`` is a result of :meth:`get_topic` with some attributes assigned, or a mapping with ``name``. Properties
         that it does not contain stay as they are. If several clients change a topic at once, the last one wins for the

@@ -1,4 +1,4 @@
-"""Those who listen on a channel of their own and wait there, for the tests of waking."""
+"""Receivers that each listen and wait on their own channel, for the tests of waking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENOUGH = b"enough"
 
 
 class Receiver:
-    """A client that listens on a channel of its own and waits there."""
+    """A client that listens on its own channel and waits there."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
@@ -23,16 +23,16 @@ class Receiver:
         self.ear = Ear()
 
     async def receive(self, wanted: int = 1, *, side: SidePrefix = "") -> list[bytes]:
-        """What it gets; if that is nothing it waits from now on."""
+        """Return the messages it gets; if there are none, the receiver waits from now on."""
         held, _ = await self.bench.receive_more(wanted, side=side, waiter=self.channel, waiting_for=wanted)
         return [message.payload for message in held]
 
     async def look(self, waiting_for: int = 1, *, side: SidePrefix = "") -> Looked:
-        """Whether there is something for it; if not it waits from now on."""
+        """Return whether there is something for it; if not, the receiver waits from now on."""
         return await self.bench.look(side=side, waiter=self.channel, waiting_for=waiting_for)
 
     async def woken(self, times: int) -> None:
-        """Heard so often until now, and no more: what is published after that would be heard after it."""
+        """Check that it was woken exactly this often: a later waking would be heard only after this check."""
         await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
         await eventually(lambda: ENOUGH in self.ear.heard)
         heard = [said for said in self.ear.heard if said != ENOUGH]

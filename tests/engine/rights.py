@@ -1,4 +1,4 @@
-"""Users of a server who may do just what the scripts do: generated from the scripts, as a role's rights must be."""
+"""Users of a server with only the rights that the scripts need, which are read from the scripts as for a real role."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _COMMANDS_OF_A_CONNECTION = (
     *("evalsha", "script|load", "info", "config|get", "cluster|slots", "ping"),
     *("ssubscribe", "sunsubscribe"),
 )
-"""What the transport asks of a server beside calls of scripts; HELLO and AUTH anybody may."""
+"""The commands of the transport besides calls of scripts; every user may use HELLO and AUTH."""
 
 _CALLED = re.compile(r"(?:redis\.call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
 _PASSED_ON = "command"
-"""In the definitions of `write_many` and `read_many`, whose callers are looked at instead."""
+"""The parameter in `write_many` and `read_many`; their callers are checked instead."""
 
 
 def calls_of(source: str) -> Iterator[str]:
-    """What stands where a script names the command it calls; a text in quotes, if it can be read at all."""
+    """Yield the text where a script names the command it calls; it is in quotes if the command can be read at all."""
     yield from (match["what"] for match in _CALLED.finditer(source))
 
 
 def commands_of(names: Iterable[str]) -> tuple[str, ...]:
-    """The commands that these scripts use."""
+    """Return the commands that these scripts use."""
     found: set[str] = set()
     for name in names:
         for what in calls_of(load(name).source):
@@ -41,7 +41,7 @@ def commands_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class Rights(NamedTuple):
-    """What a user may do."""
+    """The rights of a user."""
 
     keys: tuple[str, ...]
     channels: tuple[str, ...]
@@ -49,24 +49,24 @@ class Rights(NamedTuple):
 
     @staticmethod
     def of_keys(keys: Iterable[bytes], namespace: str, salt: str, commands: Iterable[str]) -> Rights:
-        """For these keys and no others, and the channels of clients in their slot."""
+        """Return the rights to these keys and no others, and to the channels of clients in their slot."""
         channel = waiting_channel(namespace, salt, "x").decode().removesuffix("x") + "*"
         return Rights(tuple(f"%RW~{key.decode()}" for key in keys), (f"&{channel}",), tuple(commands))
 
     @staticmethod
     def of_namespace(namespace: str, commands: Iterable[str]) -> Rights:
-        """For whatever is called as a namespace's keys and channels are."""
+        """Return the rights to all keys and channels that are named like a namespace's."""
         return Rights((f"~sb:{namespace}:*",), (f"&sb:{namespace}:*",), tuple(commands))
 
 
 def nodes_of(running: LocalServer | LocalCluster) -> Sequence[LocalServer]:
-    """All the servers of a target."""
+    """Return all the servers of a target."""
     return running.nodes if isinstance(running, LocalCluster) else [running]
 
 
 @contextmanager
 def confined(running: LocalServer | LocalCluster, name: str, rights: Rights) -> Iterator[str]:
-    """The connection string of a user who has these rights and no others, as long as the block lasts."""
+    """Return the connection string of a user who has these rights and no others, while the block runs."""
     commands = (f"+{command}" for command in (*_COMMANDS_OF_A_CONNECTION, *rights.commands))
     rules = ("reset", "on", ">pw", *rights.keys, *rights.channels, "-@all", *commands)
     for node in nodes_of(running):

@@ -1,4 +1,4 @@
-"""The machine with rules that aim at what chance alone meets rarely."""
+"""The machine, with more rules: each aims at situations that chance alone rarely brings about."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANY: dict[str, Callable[[Town, How], Any]] = {
     "renew": lambda both, how: both.renew(how, both.token(), _STRANGE),
     "send": lambda both, how: both.send(how, [Outgoing(b"refused")]),
 }
-"""Some call of each operation, to be refused."""
+"""A call of each operation, to be refused."""
 
 _DEFECTS = {
     "configure": ("incarnation", "layout", "stale", "malformed"),
@@ -51,7 +51,7 @@ _WRONG = [(operation, defect) for operation in _ANY for defect in _DEFECTS.get(o
 
 
 class AimedMachine(Machine):
-    """The machine, taking aim."""
+    """The machine with rules that aim at rare situations."""
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class AimedMachine(Machine):
     def _reconfigure(self, changed: PartitionSettings) -> None:
         self.both.version += 1
         while isinstance(refused := self.both.configure(PLAIN, changed), m.Refused) and refused.code == "DUE":
-            pass  # what was due has happened under the settings of before
+            pass  # the due work was done under the earlier settings
         self.both.settings = changed
 
     @every(6, 1)
@@ -141,7 +141,7 @@ class AimedMachine(Machine):
     def ask_for_what_expires(
         self, *, data: st.DataObject, how: How, mode: m.Mode, off: int, alone: bool, room: int
     ) -> None:
-        """A deferred message is asked for just when it expires, by itself or with all others."""
+        """Ask for a deferred message at the time of its expiry, alone or together with all others."""
         message = data.draw(some(self._expiring_and_deferred()))
         self.both.now = max(self.both.now, message.expires + off)
         names = [message.name] if alone else [one.name for one in self.those(State.DEFERRED)]
@@ -167,7 +167,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self._expiring_in_a_lock())
     @rule(data=st.data(), how=hows, counted=some([True, True, False]), delay=some([0, 5]))
     def abandon_expired(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
-        """What expires before its lock ends is abandoned in between."""
+        """Abandon a message that has expired before its lock ends."""
         message = data.draw(some(self._expiring_in_a_lock()))
         self.both.now = max(self.both.now, message.expires)
         self.both.abandon(how, [Lock(message.token, message.name, b"", delay)], counted=counted)
@@ -182,11 +182,11 @@ class AimedMachine(Machine):
     @every(3, 2)
     @rule(data=st.data(), lock=some([1, 1_000]))
     def renew_for_a_shorter_time(self, data: st.DataObject, lock: int) -> None:
-        """A lock that was given when locks were longer is renewed, and ends sooner than it did."""
+        """Renew a lock under a shorter lock duration, so that it ends sooner than before."""
         before = self.both.settings
         self._reconfigure(replace(before, lock_duration=lock))
         if not self.held():
-            return  # its lock had ended
+            return  # the lock had ended
         token = data.draw(some(sorted({token for token, _ in self.held()})))
         locks = [Lock(token, message.name) for message in self.model._held(token)]
         self.both.renew(PLAIN, self.both.token(), locks)
@@ -196,7 +196,7 @@ class AimedMachine(Machine):
     @every(3, 0)
     @rule(payload=draws.payloads)
     def activate_what_has_expired(self, payload: bytes) -> None:
-        """One that was scheduled expires as it is activated, when also one that is in no index expires."""
+        """Activate a scheduled message that expires at that moment, while an unindexed one expires too."""
         wait = max(1, self.model.horizon - self.both.now)
         lives = [(0, moment(self.both.now + wait)), (wait, None), (wait + 500, None)]
         self.both.send(PLAIN, [Outgoing(payload, time_to_live=ttl, due=due) for ttl, due in lives])
@@ -206,7 +206,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self.model.dedup and self.both.settings.duplicate_window)
     @rule(data=st.data(), how=hows, off=some([-1, 0, 1]))
     def send_again(self, data: st.DataObject, how: How, off: int) -> None:
-        """A message id comes again just when its window ends."""
+        """Send a message id again around the end of its window."""
         message_id, seen = data.draw(some(sorted(self.model.dedup.items())))
         self.both.now = max(0, seen + (self.both.settings.duplicate_window or 0) + off)
         self.both.send(how, [Outgoing(b"again", message_id=message_id)])
@@ -214,7 +214,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self.held())
     @rule(data=st.data(), renewing=st.booleans())
     def settle_too_late(self, data: st.DataObject, renewing: bool) -> None:
-        """All locks have ended, and there may be more of them than a call clears away."""
+        """Settle or renew after all locks have ended; there may be more of them than a call clears away."""
         locks = self.locks(data)
         self.both.now = max(lease.until - self.model.offset for lease in self.model.leases.values())
         if renewing:
@@ -225,7 +225,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self.model.leases or self.those(State.DELAYED))
     @rule(long=rarely[4])
     def lapse(self, long: bool) -> None:
-        """The first lock ends, or the first delay, or all of them."""
+        """Let the first lock or delay end, or all of them."""
         ends = [lease.until - self.model.offset for lease in self.model.leases.values()]
         ends += [message.due or 0 for message in self.those(State.DELAYED)]
         ends = [end for end in ends if self.both.now < end < NEVER - 1] or [self.both.now]
@@ -236,7 +236,7 @@ class AimedMachine(Machine):
     @every(3, 1)
     @rule(data=st.data(), how=hows, share=some([1, 1_000]))
     def purge_those(self, data: st.DataObject, how: How, share: int) -> None:
-        """Purge what is delayed or deferred, or a dead letter, and leave what stands before it."""
+        """Purge delayed or deferred messages, or dead letters, and leave the messages before them."""
         self._purge(how, data.draw(some(self._purgeable())), share)
 
     def _purge(self, how: How, message: m.Message, share: int) -> None:
@@ -251,7 +251,7 @@ class AimedMachine(Machine):
         later=some([0, 0, 1_009, 1_010, 29_999, 30_010]),
     )
     def stand_in_line(self, waiters: list[tuple[bytes, int, bool]], payloads: list[bytes], later: int) -> None:
-        """Several wait, and something comes."""
+        """Let several receivers wait, then send messages."""
         for waiter, waiting_for, looking in waiters:
             if looking:
                 self.both.look(PLAIN, waiter=waiter, waiting_for=waiting_for)
@@ -284,5 +284,5 @@ class AimedMachine(Machine):
 
 
 def machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[AimedMachine]:
-    """The machine on this host, whose scripts keep to these bounds."""
+    """Return the machine for this host; its scripts keep to these bounds."""
     return type("AimedMachine", (AimedMachine,), {"host": host, "tally": tally, "bounds": bounds})

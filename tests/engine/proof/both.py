@@ -1,4 +1,4 @@
-"""Every operation, done by the scripts and by the model."""
+"""Every operation, run by the scripts and by the model."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ PLAIN = How()
 
 
 class Both(Comparison):
-    """A partition on which each operation is compared. A method answers what the scripts answer, or their refusal."""
+    """A partition on which each operation is compared. A method returns the result of the scripts, or their refusal."""
 
     def create(self, settings: PartitionSettings) -> None:
-        """Make it, as one that was not there before."""
+        """Make the partition new."""
         self.settings = settings
         self.version = FIRST_VERSION
         self.configure(PLAIN, settings, create=True)
 
-    # -- taking in, giving out -----------------------------------------------------------------------------------------
+    # -- sending and receiving -----------------------------------------------------------------------------------------
 
     def send(self, how: How, messages: Sequence[Outgoing]) -> Any:
         ours = [m.Outgoing(*one) for one in messages]
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
-            # The request refuses what is too large before it is sent; the script must do so as well.
+            # The request refuses a message that is too large before it is sent; the script must refuse it as well.
             partition.settings = replace(partition.settings, largest_message=LARGE)
             return partition.send(call_id, messages)
 
@@ -157,7 +157,7 @@ class Both(Comparison):
             how,
         )
 
-    # -- looking after -------------------------------------------------------------------------------------------------
+    # -- administration ------------------------------------------------------------------------------------------------
 
     def peek(
         self,
@@ -226,5 +226,5 @@ class Both(Comparison):
 
 
 def without_lane(how: How) -> How:
-    """For an operation that takes no lane, but to see it refused."""
+    """Remove the lane for an operation that takes none, except where its refusal is tested."""
     return how if how.defect in ("older", "unknown") else how._replace(lane="")

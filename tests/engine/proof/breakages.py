@@ -1,4 +1,4 @@
-"""The ways in which a call can be malformed, each of which must be refused: those of its own arguments, and of all."""
+"""The ways in which a call can be malformed: in its own arguments, or in those of every call. Each must be refused."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Breakage = Callable[[Arguments], Arguments]
 WITHOUT_LANE = (
     *("count", "get_state", "list_sessions", "list_sessions_since", "look", "look_for_session", "peek", "ripe"),
 )
-"""Operations that are refused in a lane."""
+"""Operations that refuse a call in a lane."""
 
 VERSION, LANE, NUMBER, NOW, OWN = range(1, 6)
-"""Where the arguments of every call stand behind the run id and the incarnation."""
+"""The places of the arguments that every call has after the run id and the incarnation."""
 
 
 def _put(place: int, value: Argument) -> Breakage:
@@ -34,7 +34,7 @@ def _in_a_lane(given: Arguments) -> Arguments:
 
 
 def script_of(operation: str) -> str:
-    """The script that does an operation, which is mostly called as that one is."""
+    """Return the script of an operation; mostly both have the same name."""
     return _SCRIPTS.get(operation, operation)
 
 
@@ -43,12 +43,12 @@ _SCRIPTS = {"look": "receive", "look_for_session": "accept_session", "list_sessi
 
 @cache
 def breakages(operation: str) -> list[Breakage]:
-    """What makes a well formed call of this operation malformed."""
+    """Return the changes that make a well-formed call of this operation malformed."""
     own = [_own(one.own) for one in malformed(script_of(operation))]
     own += [_in_a_lane] if operation in WITHOUT_LANE else []
     versions = [_put(VERSION, value) for value in not_numbers(1, 999_999_999_999_999)]
     if operation == "destroy":
-        return own  # what is to go, goes in every version
+        return own  # a partition is destroyed under any version
     if operation == "configure":
         return own + versions
     numbers = [_put(NUMBER, value) for value in not_numbers(0, 999_999_999_999_999)]

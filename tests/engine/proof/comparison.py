@@ -1,4 +1,4 @@
-"""One partition twice, in the scripts and in the model: each step is done by both, and all that is seen compared."""
+"""One partition twice, in the scripts and in the model: both do each step, and everything visible is compared."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-"""What has no place in a lane; the first of them is told the time all the same."""
+"""Operations that have no place in a lane; the first of them is told the time all the same."""
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
-"""What a malformed call may be refused for: what else is wrong with it may be noticed first."""
+"""The refusals that a malformed call may get instead: a script may notice another mistake first."""
 
 LATEST = NEVER - 10**8
-"""The last moment that there is: what is held then ends before NEVER, as everything does in this time."""
+"""The latest time that is used: whatever is held then ends before NEVER, as it would at any real time."""
 
 Transition = tuple[Side, State, Event, Condition]
 
@@ -35,13 +35,13 @@ _entities = itertools.count(1)
 
 
 def moment(time: int) -> int:
-    """The moment nearest to a time that there is."""
+    """Return the allowed time that is nearest to a time."""
     return max(0, min(time, LATEST))
 
 
 @dataclass
 class Tally:
-    """What was done over a run."""
+    """Counts of everything that a run did."""
 
     steps: int = 0
     operations: Counter[str] = field(default_factory=Counter)
@@ -52,14 +52,14 @@ class Tally:
 
 
 class How(NamedTuple):
-    """What is special about a call, if anything."""
+    """The special properties of a call, if it has any."""
 
     defect: str = ""
     lane: str = ""
     unsure: bool = False
     """The transport does not know the run id."""
     breakage: int = 0
-    """Which of the ways of being malformed, if that is the defect."""
+    """The index of the way of being malformed, if that is the defect."""
 
 
 class Step(NamedTuple):
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """The last call of a lane, for its repetition."""
+    """The last call of a lane, kept for its repetition."""
 
     step: Step
     call: m.Call
@@ -80,7 +80,7 @@ class Frozen(NamedTuple):
 
 @dataclass
 class World:
-    """What partitions that are compared together have in common."""
+    """The state that partitions share when they are compared together."""
 
     now: int = T0
     run_id: str = "r1"
@@ -89,7 +89,7 @@ class World:
 
 
 class Comparison:
-    """A partition that nobody else uses, or only the others of its topic, at a time that is set by hand."""
+    """A partition that is used here only, or by the others of its topic, at a time that is set by hand."""
 
     def __init__(
         self,
@@ -135,21 +135,21 @@ class Comparison:
     def steps(self) -> int:
         return self.world.steps
 
-    # -- what the steps are made with ----------------------------------------------------------------------------------
+    # -- parts of a step -----------------------------------------------------------------------------------------------
 
     def number_from(self, seq: int) -> None:
-        """Let numbers have been given already."""
+        """Continue the numbering after this number, as if earlier ones had been given."""
         self.host.ask("HSET", self.keys[9], "seq", seq)
         self.model.seq = seq
         self.before = self.host.picture(self.keys)
 
     def token(self) -> str:
-        """A token that was never given."""
+        """Return a token that was never given."""
         self.world.tokens += 1
         return f"token{self.world.tokens:07}"
 
     def close(self) -> None:
-        """Count what happened, and take everything away: then nothing is left, or it is no key of a partition."""
+        """Add up the counts, and delete everything: a key that is left then is no key of a partition."""
         for one in self.family:
             self.tally.transitions.update(one.model.taken)
             self.host.ask("DEL", *one.keys)
@@ -170,7 +170,7 @@ class Comparison:
     # -- a step --------------------------------------------------------------------------------------------------------
 
     def do(self, step: Step, how: How) -> Any:
-        """Let both do it. Answers the result of the scripts, or the refusal."""
+        """Let both do a step. Return the result of the scripts, or the refusal."""
         call = self._call(how)
         call_id = CallId(call.lane, call.number, call.now)
         partition = self._partition(int(call.incarnation[1:]), call.version)
@@ -184,7 +184,7 @@ class Comparison:
         return self._both(step, call, request, how)
 
     def again(self, lane: str) -> Any:
-        """Let both do the last call of a lane again, which the scripts must recognise."""
+        """Let both repeat the last call of a lane; the scripts must recognise it."""
         step, call, request = self.frozen[lane]
         call = replace(call, now=self.now, run_id=self.run_id)
         arguments = list(request.arguments)
@@ -192,7 +192,7 @@ class Comparison:
         return self._both(step, call, request._replace(arguments=tuple(arguments)), How())
 
     def _call(self, how: How) -> m.Call:
-        """The call as it is, or as it is wrong."""
+        """Return the call, with its defect if it has one."""
         lanes = sorted(self.model.lanes.items(), key=lambda one: one[0])
         incarnation, version = self.incarnation, self.version
         lane, number = how.lane, 0
@@ -235,7 +235,7 @@ class Comparison:
             assert isinstance(expected, m.Refused), text
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
-            put_off = real.code in ("DUE", "QUOTA")  # what was due has happened, and nothing else
+            put_off = real.code in ("DUE", "QUOTA")  # due work was done, and nothing else
             assert put_off or after == before, f"refused, and yet something changed: {text}"
         else:
             assert not isinstance(expected, m.Refused), text
@@ -274,7 +274,7 @@ def _same_refusal(real: m.Refused, expected: m.Refused) -> bool:
 
 
 def mirrored(settings: PartitionSettings) -> m.Settings:
-    """The settings as the model takes them."""
+    """Return the settings in the form of the model."""
     return m.Settings(
         status=settings.status,
         lock_duration=settings.lock_duration,
@@ -292,7 +292,7 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
 
 
 def agree(operation: str, real: Any, expected: Any) -> None:
-    """Whether a result says what the model says; what is due may be told too early, and never too late."""
+    """Check that a result agrees with the model; a due time may be too early, and never too late."""
     if isinstance(real, Counts):
         _agree_on_due(real.due, expected.due)
         assert (real.more, real.bytes, real.last) == (expected.more, expected.bytes, expected.last), (
@@ -319,7 +319,7 @@ def agree(operation: str, real: Any, expected: Any) -> None:
             _agree_on_due(theirs, ours)
             continue
         elif name == "lock" and not ours:
-            continue  # nothing is locked by this call
+            continue  # this call locks nothing
         assert theirs == ours, f"{operation}: {name} of {real}, expected {expected}"
 
 

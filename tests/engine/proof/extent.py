@@ -1,4 +1,4 @@
-"""How far a proof goes: how much is run, and what there is that must have happened often enough."""
+"""The extent of a proof: how much is run, and which cases must have happened often enough."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.engine.proof.topic_rules import topic_machine
 
 EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
-"""How many partitions a test lives through on each host, and how many rules are tried on each of them."""
+"""The number of partitions that a test runs through on each host, and the number of rules tried on each of them."""
 
 BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held=3)}
-"""Those of the scripts, and such that are reached all the time."""
+"""The bounds of the scripts, and narrow bounds that calls reach all the time."""
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
@@ -34,9 +34,9 @@ OPERATIONS = (
 )
 
 MACHINES = {"queue": machine, "sessions": session_machine, "topic": topic_machine}
-"""What the machines drive: a queue, a queue with sessions, and a topic with its subscriptions."""
+"""What each machine drives: a queue, a queue with sessions, and a topic with its subscriptions."""
 SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3}
-"""How many partitions each of them lives through, for one of the first: a topic is four partitions."""
+"""The number of partitions that each machine runs through, relative to the first: a topic is four partitions."""
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes
@@ -45,7 +45,7 @@ ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
 
 @cache
 def all_refusals() -> tuple[tuple[str, str], ...]:
-    """Every operation with every code that its header says it may answer."""
+    """Return every operation with every code that its header lists."""
     of_every_call = refusals(read_source("includes/begin") or "")
     found: list[tuple[str, str]] = []
     for operation in OPERATIONS:
@@ -61,7 +61,7 @@ def bounded(
     derandomize: bool = True,
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
 ) -> settings:
-    """So many examples, the same ones each time unless they are wanted otherwise, however long they take."""
+    """Return the settings for this many examples, the same ones each time by default, and without a deadline."""
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -85,6 +85,6 @@ def drive(
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
     what: str = "queue",
 ) -> None:
-    """Run one of the machines on a host, whose scripts must keep to these bounds."""
+    """Run one of the machines on a host; its scripts must keep to these bounds."""
     with_these = bounded(max(1, round(examples * SHARES[what])), derandomize=derandomize, phases=phases)
     run_state_machine_as_test(MACHINES[what](on, tally, bounds), settings=with_these)

@@ -1,6 +1,6 @@
-"""The two servers on which the scripts are proved, asked over a plain connection: memory, and a real one.
+"""The two servers on which the scripts are proved, called over a plain connection: memory, and a real one.
 
-What the scripts need of a client is little, and the transport has tests of its own; here a call is one ``EVAL``.
+The scripts need little of a client, and the transport has its own tests; here a call is one ``EVAL``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Read = Callable[[str], str | None]
 
 _REFUSAL = re.compile(r"(?!ERR )([A-Z]+) (.*)", re.DOTALL)
 
-# All keys in one reply. A hash is a list of fields and values, a sorted set one of members and scores.
+# All keys in one reply. A hash is a list of fields and values, a sorted set is a list of members and scores.
 _READ_ALL = """#!lua flags=no-writes
 local all = {}
 for i = 1, #KEYS do
@@ -43,13 +43,13 @@ return all
 
 
 class Client(Protocol):
-    """What both clients are used for."""
+    """The methods that both clients must have."""
 
     def execute_command(self, *arguments: Any, **options: Any) -> Any: ...
 
 
 class Host:
-    """A server with the scripts on it. ``read`` gives their files, so that a host may have others than the checkout."""
+    """A server with the scripts on it. ``read`` reads their files, so a host may have other files than the checkout."""
 
     def __init__(self, client: Client, read: Read = read_source, *, memory: FakeServer | None = None) -> None:
         self.kind: Kind = "server" if memory is None else "memory"
@@ -60,15 +60,17 @@ class Host:
         self._loaded: dict[str, str] = {}
 
     def ask(self, *arguments: Argument) -> Any:
-        """One command."""
+        """Send one command."""
         return self.client.execute_command(*arguments)
 
     def run(self, request: Request[T], run_id: str = "r1") -> T:
-        """The result of a request. A refusal raises :class:`Refused`; a script that fails is an error of the test."""
+        """Return the result of a request. A refusal raises :class:`Refused`; a script that fails is an error of the
+        test.
+        """
         return request.read(self.call(request.script.name, request.keys, (run_id, *request.arguments)))
 
     def call(self, name: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
-        """The reply of a script to these arguments, the run id first."""
+        """Return the reply of a script to these arguments; the run id comes first."""
         try:
             return self._evaluate(self._source(name), keys, arguments)
         except redis.ResponseError as error:
@@ -78,11 +80,11 @@ class Host:
             raise Refused(refusal[1], refusal[2]) from None
 
     def picture(self, keys: Sequence[bytes]) -> Picture:
-        """All that a partition holds."""
+        """Return the content of all keys of a partition."""
         if self._memory is None:
             replies = self._evaluate(_READ_ALL, keys, ("".join("h" if hashed else "z" for hashed in HASHES),))
             return Picture.of([dict(zip(reply[::2], reply[1::2], strict=True)) for reply in replies])
-        # Not by commands: thirty of them would take longer than all else.
+        # This avoids commands: thirty of them would take longer than all the rest.
         there = self._memory.dbs[0]
         return Picture.of([_held_in_memory(there.get(key)) for key in keys])
 
@@ -103,7 +105,7 @@ class Host:
 
 
 def _held_in_memory(item: Any) -> dict[bytes, bytes]:
-    """A hash or a sorted set of fakeredis; nothing, if there is none."""
+    """Return a hash or a sorted set of fakeredis; an empty one if it does not exist."""
     if item is None or not item.value:
         return {}
     if isinstance(item.value, ZSet):
@@ -113,7 +115,7 @@ def _held_in_memory(item: Any) -> dict[bytes, bytes]:
 
 @contextmanager
 def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = None) -> Iterator[Host]:
-    """A host of this kind: of its own, or on a server that runs already."""
+    """Open a host of this kind: its own server, or one that runs already."""
     if kind == "memory":
         memory = FakeServer(version=(7, 4), server_type="redis")
         with FakeRedis(server=memory) as client:
@@ -127,7 +129,7 @@ def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = N
 
 
 def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
-    """Reads the files with other bounds of a call: so narrow ones are reached by a handful of messages."""
+    """Read the files with other bounds of a call; a handful of messages reaches narrow ones."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
         r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",
@@ -150,7 +152,7 @@ def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
 
 
 def with_texts_replaced(changes: Mapping[str, Sequence[tuple[str, str]]], read: Read = read_source) -> Read:
-    """Reads the files with some texts replaced, by file. Each must stand in its file, or nothing would be shown."""
+    """Read the files with some texts replaced. Each text must occur in its file, or the test would prove nothing."""
 
     def changed(name: str) -> str | None:
         text = read(name)

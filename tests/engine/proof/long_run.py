@@ -1,9 +1,9 @@
-"""The long run of the proof: until enough steps were taken, and everything that can happen has happened often enough.
+"""The long run of the proof: it runs until enough steps were taken, and each possible case has happened often enough.
 
-    python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N]
+python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N]
 
-It prints what was done, taken and refused; it ends with an error as soon as the scripts and the model disagree, and if
-the time was not enough.
+It prints the operations, transitions and refusals.
+It ends with an error as soon as the scripts and the model disagree, and if the time was not enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 
 
 def lacking(tally: Tally, times: int) -> list[str]:
-    """What has not happened so often."""
+    """Return the cases that have happened less often than this."""
     found = [_transition(one) for one in ALL_TRANSITIONS if tally.transitions[one] < times]
     found += [" ".join(one) for one in all_refusals() if tally.refusals[one] < times]
     return found + [f"repeated {one}" for one in _repeatable() if tally.repetitions[one] < times]
@@ -42,7 +42,7 @@ def _transition(one: tuple[Any, ...]) -> str:
 
 
 def report(tallies: Mapping[str, Tally]) -> Iterator[str]:
-    """A table of all that was done, with a column for each host."""
+    """Yield the lines of a table of all counts, with a column for each host."""
     names = list(tallies)
 
     def line(text: str, counts: list[int]) -> str:
@@ -64,7 +64,7 @@ def report(tallies: Mapping[str, Tally]) -> Iterator[str]:
 
 
 def total(tallies: Mapping[str, Tally]) -> Tally:
-    """What was done on all hosts."""
+    """Return the counts of all hosts together."""
     whole = Tally()
     for one in tallies.values():
         whole.steps += one.steps
@@ -76,13 +76,13 @@ def total(tallies: Mapping[str, Tally]) -> Tally:
 
 
 def _of_use(of_machine: Mapping[str, Tally], short: list[str]) -> list[str]:
-    """The machines in which some of what is too rare has been seen; all, if none has."""
+    """Return the machines that have met some of the rare cases; all machines, if none has."""
     useful = [what for what, tally in of_machine.items() if not {*short} <= {*lacking(tally, 1)}]
     return useful or [*of_machine]
 
 
 def _say(*lines: str) -> None:
-    """Output of a program that people run; it is to be seen as it comes."""
+    """Print output for the person at the terminal at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

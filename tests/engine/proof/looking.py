@@ -1,13 +1,16 @@
-"""The same calls on two partitions, of which one is looked at in between: what time does is the same in both.
+"""The same calls on two partitions, one of which is looked at in between: the effects of time must be the same in both.
 
-    python -m tests.engine.proof.looking [--steps N]
+python -m tests.engine.proof.looking [--steps N]
 
-Nobody moves time on but who calls. So what happens between two calls must not depend on whether there was another one
-in between. Two partitions get the same calls at the same times. The *watched* one is also looked at, counted, peeked
-into and asked to do what is due, at any time; the *asleep* one never is. Before each call both are brought up to date,
-and hold the same: the same messages in the same states under the same numbers, with the same times, locks and sessions.
+Only calls move time on in a partition.
+So the events between two calls must not depend on whether there was another call in between.
+Two partitions get the same calls at the same times.
+The *watched* one is also looked at, counted, peeked into and asked to do due work, at any time.
+The *asleep* one never is.
+Before each call both are brought up to date, and must hold the same:
+the same messages in the same states under the same numbers, with the same times, locks and sessions.
 
-What the one that slept shows while it is not yet up to date, by `count` and `peek`, must be what it holds then.
+`count` and `peek` must already show what the *asleep* partition holds once it is up to date.
 """
 
 from __future__ import annotations
@@ -68,12 +71,12 @@ whens = some([None, None, 0, 1, 400, 1_000, 20_000])
 
 @dataclass
 class Extent:
-    """How much was done."""
+    """Counts of the work that was done."""
 
     calls: int = 0
     looks: int = 0
     shares: int = 0
-    """Calls that had more to do than a share."""
+    """The calls that had more to do than a share."""
 
     @property
     def steps(self) -> int:
@@ -104,7 +107,7 @@ class Pair:
         return f"token{self.tokens:07}"
 
     def look(self, what: str, at: float) -> None:
-        """Look at the watched one, at some time since the last call."""
+        """Look at the watched partition, at some time since the last call."""
         now = self.before + int((self.now - self.before) * at)
         self.before = now
         self.extent.looks += 1
@@ -119,7 +122,7 @@ class Pair:
         self.run("watched", making[what], now)
 
     def do(self, make: Make[T], in_between: list[tuple[float, str]]) -> T | Refused:
-        """Let both do it, after the watched one was looked at. Answers what both answer."""
+        """Look at the watched partition, then let both do a call. Return the answer, which must be the same."""
         for at, what in sorted(in_between):
             self.look(what, at)
         self.before = self.now
@@ -138,7 +141,7 @@ class Pair:
             return refused
 
     def catch_up(self) -> None:
-        """Bring both up to date. What the one that slept shows before that is what it holds then."""
+        """Bring both up to date. Their contents must then be those that they showed before."""
         shown = self.shown()
         for name in self.numbers:
             making: Make[Any] = _do_due if name == "watched" else _look  # in large shares, and in small ones
@@ -149,7 +152,7 @@ class Pair:
             assert before[0] or before == after, f"shown {before}, and then {after}"
 
     def shown(self) -> list[tuple[bool, Any]]:
-        """What can be seen of it, each with whether there was more to work out."""
+        """Return everything that calls show of them, each with whether there was more to work out."""
         counts = self.run("asleep", lambda p, call_id: p.count(call_id))
         pages: list[Peeked] = [
             self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]
@@ -164,7 +167,7 @@ class Pair:
 
     def snapshot(self, name: str) -> Snapshot:
         found = told(self.on.picture(self.partition(name).keys))
-        # Who waits, and how far the clock has come, depends on who called when; what is there does not.
+        # The waiters and the logical clock depend on who called when; the content does not.
         return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0, announced=0)
 
     def close(self) -> None:
@@ -227,7 +230,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.pair.calls % 8 == 3)
     @rule(looks=looks, life=lives, when=some([1, 400, 1_000]), apart=some([0, 0, 1, 30]))
     def send_many(self, looks: Any, life: int | None, when: int, apart: int) -> None:
-        """More that becomes due at once than a call takes care of."""
+        """Send more messages, due at the same time, than a call takes care of."""
         body = encode(Content(b"", session_id="a")) if self.sessions else b""
         begin = self.pair.now + when
         self._send([Outgoing(body, life, due=begin + apart * (place % 5)) for place in range(self.many)], looks)
@@ -315,7 +318,7 @@ class Machine(RuleBasedStateMachine):
         for at, what in sorted(looks):
             self.pair.look(what, at)
         self.pair.before = self.pair.now
-        # Not brought up to date: whoever changes settings sees to that.
+        # Not brought up to date: the call that changes settings does that.
         self.pair.settings, self.pair.version = changed, self.pair.version + 1
         for name in self.pair.numbers:
             while isinstance(
@@ -340,9 +343,9 @@ def drive(
     derandomize: bool = True,
     shrinks: bool = True,
 ) -> None:
-    """Run the machine on a host, whose scripts keep to these bounds.
+    """Run the machine on a host; its scripts keep to these bounds.
 
-    Without ``shrinks``, what fails is not reduced to its shortest form, which takes minutes on a busy machine.
+    Without ``shrinks``, a failure is not reduced to its shortest form; that takes minutes on a busy machine.
     """
     many = bounds.share + bounds.share // 3 + 1
     made = type("Looking", (Machine,), {"on": on, "extent": extent, "sessions": sessions, "many": many})
@@ -356,7 +359,7 @@ def main() -> int:
     given = parser.parse_args()
     started, extent = time.monotonic(), Extent()
     with LocalServer() as server:
-        # With the real bounds there are hundreds of messages to compare after each step, which takes long.
+        # With the real bounds each step compares hundreds of messages, which takes long.
         ways: list[tuple[str, Bounds, bool, int]] = [
             (kind, BOUNDS[name], sessions, examples)
             for name, examples in (("narrow", 150), ("real", 3))

@@ -1,4 +1,4 @@
-"""The machine that drives the scripts and the model side by side: every operation, well and wrong, at every time."""
+"""The machine that drives the scripts and the model side by side: every operation, valid and invalid, at any time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
 def every(of: int, at: int) -> Callable[[Rule], Rule]:
-    """Keeps a rule from being taken at most times, so that those that move messages are taken the more often."""
+    """Skip a rule most of the time, so that the rules that move messages are taken more often."""
     return precondition(lambda self: self.both.steps % of == at)
 
 
 class Machine(RuleBasedStateMachine):
-    """One partition, from its making on. Subclasses name the host, the tally, and the bounds of a call."""
+    """One partition, from its creation on. Subclasses name the host, the tally, and the bounds of a call."""
 
     host: ClassVar[Host]
     tally: ClassVar[Tally] = Tally()
@@ -51,7 +51,7 @@ class Machine(RuleBasedStateMachine):
         if hasattr(self, "both"):
             self.both.close()
 
-    # -- taking in -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     @rule(how=hows, messages=draws.messages)
     def send(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:
@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         if again and how.lane in self.both.frozen:
             self.both.again(how.lane)
 
-    # -- giving out ----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     @rule(
         how=hows,
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject, how: How, old: bool) -> None:
         self.both.renew(how, self.token(old), self.locks(data))
 
-    # -- looking after -------------------------------------------------------------------------------------------------
+    # -- administration ------------------------------------------------------------------------------------------------
 
     @every(8, 1)
     @rule(
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.both.steps % 30 == 29)
     @rule(again=rarely[2], lane=some(draws.LANES), settings=draws.settings)
     def destroy(self, again: bool, lane: str, settings: PartitionSettings) -> None:
-        """Take it away, and make it anew, as another; in between all calls are refused."""
+        """Destroy the partition, and make it again as another one; in between all calls are refused."""
         settings = self.alike(settings)
         self.both.destroy()
         if again:
@@ -206,11 +206,11 @@ class Machine(RuleBasedStateMachine):
         self.both.incarnation += 1
         self.both.create(settings)
 
-    # -- what happens around -------------------------------------------------------------------------------------------
+    # -- events outside the partition ----------------------------------------------------------------------------------
 
     @rule(data=st.data(), off=some([-1, 0, 0, 1]), then=st.booleans())
     def wait(self, data: st.DataObject, off: int, then: bool) -> None:
-        """Until something is about to happen, or has just happened."""
+        """Wait until something is about to happen, or has just happened."""
         instants = self._instants()
         if instants:
             self.both.now = data.draw(some(instants)) + off
@@ -225,33 +225,33 @@ class Machine(RuleBasedStateMachine):
     @every(9, 4)
     @rule(run_id=some(["r1", "r2", "r3"]))
     def fail_over(self, run_id: str) -> None:
-        """The calls from now on reach another server process."""
+        """Let later calls reach another server process."""
         self.both.run_id = run_id
 
     @precondition(lambda self: self.both.frozen)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """The last call of a lane comes again, whatever has happened since."""
+        """Repeat the last call of a lane, after whatever other calls have been made since."""
         self.both.again(data.draw(some(sorted(self.both.frozen))))
 
-    # -- what there is to choose from ----------------------------------------------------------------------------------
+    # -- choices -------------------------------------------------------------------------------------------------------
 
     def alike(self, settings: PartitionSettings) -> PartitionSettings:
-        """These settings, for an entity of the same kind."""
+        """Return these settings, for an entity of the same kind."""
         ours = self.both.settings
         return replace(settings, shared=ours.shared, sessions=ours.sessions, topic=ours.topic)
 
     def those(self, state: State, *sides: Side) -> list[m.Message]:
-        """All messages in a state."""
+        """Return all messages in a state."""
         there = (message for side in sides or Side for message in self.model.messages[side].values())
         return [message for message in there if message.state is state]
 
     def held(self) -> list[tuple[str, str]]:
-        """What is out, and under which token."""
+        """Return the locked messages, each with its token."""
         return [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
 
     def token(self, old: bool) -> str:
-        """A token that was never given; or one that is in use, which must be refused."""
+        """Return a token that was never given; or one that is in use, which must be refused."""
         return next(iter(self.model.leases)) if old and self.model.leases else self.both.token()
 
     def _instants(self) -> list[int]:
@@ -264,7 +264,7 @@ class Machine(RuleBasedStateMachine):
         return sorted(instant for instant in instants if instant < NEVER - 1)
 
     def names(self, data: st.DataObject, state: State) -> list[str]:
-        """Names of messages that are in this state, with a stranger among them now and then."""
+        """Draw names of messages in this state, now and then with an unknown name among them."""
         fitting = [message.name for message in self.those(state)]
         names = data.draw(st.lists(some(fitting), min_size=1, max_size=3, unique=True))
         if data.draw(rarely[4]):
@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
         return names
 
     def locks(self, data: st.DataObject, changed: bytes = b"", delay: int = 0) -> list[Lock]:
-        """Messages that are locked: all of a lease, or some, or some of several, or with something wrong about them."""
+        """Draw locked messages: all of a lease, some, some of several, or some with a mistake in them."""
         held = self.held()
         token, _ = data.draw(some(held))
         chosen = [one for one in held if one[0] == token]

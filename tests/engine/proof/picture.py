@@ -1,4 +1,4 @@
-"""What the keys of a partition hold, checked for what must always be true of it, and told as the model tells it."""
+"""The content of a partition's keys: checks of the rules that always hold, and the form of a model's snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 12
 SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
-"""What stands in `order` and in `entries` of every partition and is no message."""
+"""The fields and members of `order` and `entries` in every partition that are no messages."""
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
@@ -62,14 +62,14 @@ class MessageLease(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """The keys, by kind."""
+    """The content of the keys, by kind."""
 
     hashes: dict[str, dict[bytes, bytes]]
     sets: dict[str, dict[bytes, int]]
 
     @staticmethod
     def of(replies: Sequence[dict[bytes, bytes]]) -> Picture:
-        """From what the keys hold, in their order."""
+        """Make a picture from the replies for the keys, in their order."""
         by_kind = dict(zip(KINDS, replies, strict=True))
         return Picture(
             {kind: by_kind[kind] for kind in KINDS if kind not in SORTED},
@@ -78,7 +78,7 @@ class Picture:
 
     @property
     def keys(self) -> int:
-        """How many of the keys there are."""
+        """The number of keys that exist."""
         return sum(1 for held in chain(self.hashes.values(), self.sets.values()) if held)
 
     @property
@@ -95,7 +95,7 @@ class Picture:
 
     @property
     def records(self) -> dict[int, bytes]:
-        """All records by number; none stands in two hashes, since each number has its own."""
+        """All records by number; no number is in two hashes, because each number belongs to one hash."""
         found: dict[int, bytes] = {}
         for place in range(16):
             for field, record in self.hashes[f"m{place}"].items():
@@ -106,7 +106,7 @@ class Picture:
 
 
 def whole(text: bytes) -> int:
-    """A number as it is to be written: in decimals, and nothing else."""
+    """Return a number, which must be written in decimal digits and nothing else."""
     assert _WHOLE.fullmatch(text), f"{text!r} is no whole number"
     return int(text)
 
@@ -134,7 +134,7 @@ def _named(runs: str) -> Iterator[str]:
 
 
 class Standing(NamedTuple):
-    """A message as the keys have it."""
+    """A message as the keys hold it."""
 
     side: Side
     number: int
@@ -151,7 +151,7 @@ class Standing(NamedTuple):
         return f"{self.side.value}{self.number}"
 
     def event(self, letter: str) -> str:
-        """What happens to it by the clock, as `due` names it."""
+        """Return the name that `due` gives to an event of this message by the clock."""
         return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
@@ -179,7 +179,7 @@ class Standing(NamedTuple):
 
 
 def standing(picture: Picture) -> list[Standing]:
-    """Every message, each checked by itself."""
+    """Return every message, each checked by itself."""
     records = picture.records
     order, texts = dict(picture.sets["order"]), dict(picture.hashes["entries"])
     sentinel = order.pop(SENTINEL, None), texts.pop(SENTINEL, None)
@@ -203,7 +203,7 @@ def standing(picture: Picture) -> list[Standing]:
         else:
             level, expires = read.level, read.expires
             if shared and entry:
-                # What a rule has changed of a copy may be how long it lives.
+                # A rule may have changed the time to live of a copy.
                 longer = entry.expires > expires and not entry.changes
                 assert not longer, f"{name} lives longer than its record: {entry}"
                 expires = entry.expires
@@ -217,7 +217,7 @@ def standing(picture: Picture) -> list[Standing]:
 
 
 def check_store(pictures: Sequence[Picture]) -> None:
-    """What is true of a store and of all partitions that use it."""
+    """Check the rules that hold for a store and all partitions that use it."""
     there = [picture for picture in pictures if picture.state]
     if not there or not there[0].store:
         return
@@ -233,7 +233,7 @@ def check_store(pictures: Sequence[Picture]) -> None:
 
 
 def _check_entry(one: Standing, *, shared: bool) -> None:
-    """It exists exactly where there is something to say, and says what the record and the place say."""
+    """Check that an entry exists exactly where it is needed, and agrees with the record and the place."""
     name, entry, state = one.name, one.entry, one.state
     if entry is None:
         assert one.side is Side.MAIN, f"{name} needs an entry"
@@ -256,11 +256,11 @@ def _check_entry(one: Standing, *, shared: bool) -> None:
 
 
 def check(picture: Picture) -> list[Standing]:
-    """What is always true of the keys of a partition. Answers its messages."""
+    """Check the rules that always hold for the keys of a partition. Return its messages."""
     state, store = picture.state, picture.store
     if not state:
         left = {kind: held for kind, held in (*picture.hashes.items(), *picture.sets.items()) if held}
-        # Of a subscription the store stays, which is its topic's.
+        # The store of a subscription stays: it belongs to the topic.
         assert not set(left) - (set(STORE_KINDS) if store else set()), f"left of what is gone: {left}"
         return []
     assert set(state) == _STATE, f"state: {set(state) ^ _STATE}"
@@ -316,7 +316,8 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     for one in messages:
         for letter, state in (("a", State.SCHEDULED), ("d", State.DELAYED)):
             assert (one.state is state) is (one.event(letter) in due), f"{one.name} is {one.state.value}: {due}"
-    # What is scheduled on a topic and due waits for one who publishes it: the bound is that of what was to come after.
+    # A message that is scheduled on a topic and is due waits for a client that publishes it.
+    # There the bound is the time of the next one.
     first = min(due.values(), default=NEVER) if picture.state["topic"] == b"0" else NEVER
     assert whole(picture.state["next_due"]) <= first, f"next_due {picture.state['next_due']!r}, due {first}"
     unseen = [one.expires for one in messages if one.state is State.ACTIVE and one.event("e") not in due]
@@ -327,7 +328,7 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
 
 
 def _soonest(picture: Picture) -> int:
-    """The earliest time at which anything may be due by itself; on a topic nothing is."""
+    """Return the earliest time at which anything may be due by itself; on a topic nothing is."""
     next_due, head, next_lock, offset = (
         whole(picture.state[name]) for name in ("next_due", "head", "next_lock", "offset")
     )
@@ -337,7 +338,7 @@ def _soonest(picture: Picture) -> int:
 
 
 def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
-    """Every message that has a session stands there as it stands in `order`; and what is locked is so everywhere."""
+    """Check that each message of a session is there as it is in `order`, and that all keys agree about locks."""
     seats = picture.sets["sessions"]
     assert set(seats.values()) <= {0}, f"scores in `sessions`: {seats}"
     sessions = _sessions(picture)
@@ -364,7 +365,7 @@ def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
 
 
 def _sessions(picture: Picture) -> dict[str, SessionRow]:
-    """What there is about each session beside its messages, put together from where it stands."""
+    """Return the data of each session besides its messages, put together from the keys that hold it."""
     states, turns = picture.hashes["states"], picture.sets["turns"]
     names = {key[1:] for key in (*states, *turns)}
     found: dict[str, SessionRow] = {}
@@ -396,12 +397,12 @@ def _sessions(picture: Picture) -> dict[str, SessionRow]:
 
 
 def told(picture: Picture) -> Snapshot:
-    """A checked picture as the model tells it."""
+    """Return a checked picture as a snapshot of the model."""
     messages = check(picture)
     state, store = picture.state, picture.store
     if not state:
         blank = Model().snapshot()
-        # What is left of the store is its topic's, and told there.
+        # The rest of the store belongs to the topic, whose snapshot shows it.
         return replace(blank, bytes=whole(store["bytes"]), seq=whole(store["seq"])) if store else blank
     leases = picture.leases
     return Snapshot(
@@ -465,7 +466,7 @@ def _waiter(score: int) -> Waiter:
 
 
 def due_by_keys(picture: Picture, offset: int) -> int:
-    """When something happens next by what the keys say of it: the first lock, the first of `due`, and the bound."""
+    """Return the next due time according to the keys: the first lock, the first entry of `due`, and the bound."""
     times = [until - offset for until in picture.sets["locks"].values()]
     first = min([*times, *picture.sets["due"].values(), whole(picture.state["head"])])
     return first if first < NEVER else 0

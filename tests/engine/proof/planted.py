@@ -1,8 +1,8 @@
 """Bugs that are planted in the scripts, one at a time, to see that the machine finds each of them.
 
-    python -m tests.engine.proof.planted [NAME...]
+python -m tests.engine.proof.planted [NAME...]
 
-A bug is a text in a Lua file and what stands there instead; it is put in when the file is read, and never written.
+A bug is a text in a Lua file and its replacement. It is put in when the file is read, and is never written to disk.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tests.engine.proof.hosts import host, with_bounds, with_texts_replaced
 
 
 class Bug(NamedTuple):
-    """A mistake that somebody could make."""
+    """A plausible programming mistake."""
 
     name: str
     file: str
     right: str
     wrong: str
     of: str = "queue"
-    """Which machine is to find it."""
+    """The machine that must find it."""
 
 
 class Finding(NamedTuple):
-    """How a bug was found."""
+    """The way in which a bug was found."""
 
     steps: int
     how: str
@@ -153,7 +153,7 @@ BUGS = (
     Bug("settings that hold from before", "configure", "p and has_overdue(p) and", "false and"),
     Bug("counted where it was", "count", "bands[before] = bands[before] - 1", "bands[before] = bands[before]"),
     Bug("shown where it was", "peek", "if not o.by[name] then", "if true then"),
-    # -- what is kept about it
+    # -- stored data of a message
     Bug("changed properties weigh nothing", "includes/set_changes", "p.bytes + #changes - #e.changes", "p.bytes"),
     Bug(
         "an expiry left in the index",
@@ -334,11 +334,11 @@ BUGS = (
 )
 
 EXAMPLES = 1_500
-"""How many partitions the machine may live through until it has found a bug."""
+"""The number of partitions that the machine may run through until it has found a bug."""
 
 
 def find(bug: Bug | None, server: LocalServer, *, examples: int = EXAMPLES) -> Finding | None:
-    """How the machine finds a bug; None if it does not, which it must not do where there is none."""
+    """Return how the machine finds a bug; None if it does not, which is right only without a bug."""
     tally = Tally()
     changes = {bug.file: [(bug.right, bug.wrong)]} if bug else {}
     for name in ("narrow", "real"):
@@ -356,7 +356,7 @@ def find(bug: Bug | None, server: LocalServer, *, examples: int = EXAMPLES) -> F
 
 
 def _say(*lines: str) -> None:
-    """Output of a program that people run; it is to be seen as it comes."""
+    """Print output for the person at the terminal at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

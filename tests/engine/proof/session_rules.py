@@ -39,14 +39,14 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "set_state": lambda both, how: both.set_state(how, _NOBODY, b"x"),
     "send": lambda both, how: both.send(how, [Outgoing(b"none")]),
 }
-"""Some call of each operation on sessions, to be refused, or to come to nothing."""
+"""A call of each operation on sessions, to be refused, or to have no effect."""
 
 DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "")
 _WRONG = [(operation, defect) for operation in ANY for defect in DEFECTS]
 
 
 class SessionMachine(Machine):
-    """A partition with sessions, from its making on."""
+    """A partition with sessions, from its creation on."""
 
     @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.in_sessions, max_size=6))
     def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
@@ -57,7 +57,7 @@ class SessionMachine(Machine):
         if first:
             self.both.send(PLAIN, [Outgoing(payload) for payload in first])
 
-    # -- taking in -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     @rule(how=hows, messages=draws.session_messages)
     def send(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:
@@ -107,7 +107,7 @@ class SessionMachine(Machine):
     def release_session(self, data: st.DataObject, how: How) -> None:
         self.both.release_session(how, self.holder(data))
 
-    # -- giving out ----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     @rule(
         data=st.data(),
@@ -172,7 +172,7 @@ class SessionMachine(Machine):
     @precondition(lambda self: self.deferred_of_holders())
     @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, late=rarely[4])
     def receive_own_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, late: bool) -> None:
-        """One deferred message or all of a session, some of which may have expired."""
+        """Receive one deferred message or all of a session; some may have expired."""
         there = self.deferred_of_holders()
         one, lock = data.draw(some(there))
         names = data.draw(some([[one.name], [other.name for other, theirs in there if theirs == lock]]))
@@ -194,7 +194,7 @@ class SessionMachine(Machine):
     @every(3, 1)
     @rule(data=st.data(), how=hows, share=some([1, 2, 1_000]), early=rarely[2], onwards=rarely[4])
     def purge_session(self, *, data: st.DataObject, how: How, share: int, early: bool, onwards: bool) -> None:
-        """One of them, rather one of which something is deferred."""
+        """Purge one session, preferably one with deferred messages."""
         there = list(self.model.messages[Side.MAIN].values())
         deferred = sorted({one.session for one in there if one.session is not None and one.state is State.DEFERRED})
         session = data.draw(some([*draws.SESSIONS, *2 * deferred]))
@@ -236,7 +236,7 @@ class SessionMachine(Machine):
     def bury_session(self, data: st.DataObject, how: How, changed: bytes, share: int) -> None:
         self.both.bury_session(how, self.holder(data), changed, share)
 
-    # -- aimed ---------------------------------------------------------------------------------------------------------
+    # -- aimed at rare situations --------------------------------------------------------------------------------------
 
     @rule(calls=st.lists(st.tuples(some(_WRONG), some(draws.LANES), draws.breakages), min_size=1, max_size=3))
     def call_wrongly(self, calls: list[tuple[tuple[str, str], str, int]]) -> None:
@@ -264,7 +264,7 @@ class SessionMachine(Machine):
     def give_back_the_first(  # noqa: PLR0917 -- what there is to choose
         self, data: st.DataObject, how: How, delay: int, counted: bool, then: str, lives: int | None
     ) -> None:
-        """The next message of a session is received and given back; whatever follows must wait for it."""
+        """Receive the next message of a session and give it back; the messages behind it must wait for it."""
         lock = self.holder(data)
         if not any(one.session == lock.name for one in self.those(State.ACTIVE, Side.MAIN)):
             payload = encode(Content(b"first", session_id=lock.name))
@@ -290,7 +290,7 @@ class SessionMachine(Machine):
         due=some([None, None, 500]),
     )
     def stand_in_line(self, data: st.DataObject, payloads: list[bytes], later: int, due: int | None) -> None:
-        """One waits in a session and others wait for one, and something comes."""
+        """Let one receiver wait in a session and others wait for one, then send messages."""
         lock = self.holder(data)
         self.both.receive(PLAIN, lock.token, 1, session=lock.name, waiter=self.own_channel(lock))
         for waiter in draws.WAITERS[:2]:
@@ -311,7 +311,7 @@ class SessionMachine(Machine):
         then=some(["abandon", "abandon", "release", "lapse", "bury", "renew", "full"]),
     )
     def end_what_is_held(self, how: How, deferring: bool, late: bool, then: str) -> None:
-        """What is held was deferred before, or has expired, or neither, when that ends."""
+        """End the hold on a message that was deferred before, or has expired, or neither."""
         lock = SessionLock("held", self.both.token())
         payload = encode(Content(b"m", session_id=lock.name))
         self.both.accept_session(PLAIN, lock.token, lock.name)
@@ -342,7 +342,7 @@ class SessionMachine(Machine):
     @every(2, 1)
     @rule(data=st.data(), then=some(["complete", "abandon", "defer", "nothing"]))
     def take_all_that_may_be_out(self, data: st.DataObject, then: str) -> None:
-        """And wait for more: it is of use only when something of it is settled."""
+        """Take as many messages as may be out, and wait for more: more may come only when one of them is settled."""
         lock = data.draw(some(self.holders()))
         payload = encode(Content(b"more", session_id=lock.name))
         self.deliver([Outgoing(payload)] * (self.bounds.held + 1))
@@ -356,7 +356,7 @@ class SessionMachine(Machine):
     @every(2, 0)
     @rule(session=some(draws.SESSIONS), ttl=some([0, 0, 5]), purging=st.booleans())
     def come_and_go(self, session: str, ttl: int, purging: bool) -> None:
-        """A message is activated, and is gone before the call is over."""
+        """Activate a message that is gone before the call is over."""
         due = moment(self.both.now + 20)
         self.deliver([Outgoing(encode(Content(b"brief", session_id=session)), None if purging else ttl, due=due)])
         self.both.now = due
@@ -371,7 +371,7 @@ class SessionMachine(Machine):
     @precondition(lambda self: self.model.leases)
     @rule(long=rarely[4], off=some([-1, 0, 0]))
     def lapse(self, long: bool, off: int) -> None:
-        """The first lock ends, or all of them."""
+        """Let the first lock end, or all of them."""
         ends = [lease.until - self.model.offset for lease in self.model.leases.values()]
         ends = [end for end in ends if self.both.now < end < NEVER - 1] or [self.both.now]
         self.both.now = (max(ends) if long else min(ends)) + off
@@ -395,15 +395,15 @@ class SessionMachine(Machine):
         }
         self.both.configure(PLAIN, changed[fixed])
 
-    # -- what there is to choose from ----------------------------------------------------------------------------------
+    # -- choices -------------------------------------------------------------------------------------------------------
 
     def holders(self) -> list[SessionLock]:
-        """The locks on sessions, those that have ended and were not worked off among them."""
+        """Return the locks on sessions, including those that have ended but have not lapsed yet."""
         leases = self.model.leases.items()
         return [SessionLock(lease.session, token) for token, lease in leases if lease.session is not None]
 
     def holder(self, data: st.DataObject) -> SessionLock:
-        """One of them, or one with something wrong about it."""
+        """Draw one of the locks, or one with a mistake in it."""
         lock = data.draw(some(self.holders()))
         kind = data.draw(some([""] * 20 + ["name", "token"]))
         if kind == "name":
@@ -412,7 +412,7 @@ class SessionMachine(Machine):
 
     @staticmethod
     def own_channel(lock: SessionLock) -> bytes:
-        """Who has a session waits on a channel of its own."""
+        """Return the channel of a session's holder; each waits on its own."""
         return draws.WAITERS[0].replace(b"c1", b"h" + lock.token.encode())
 
     def deferred_of_holders(self) -> list[tuple[m.Message, SessionLock]]:
@@ -422,5 +422,5 @@ class SessionMachine(Machine):
 
 
 def session_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[SessionMachine]:
-    """The machine of sessions on this host, whose scripts keep to these bounds."""
+    """Return the machine of sessions for this host; its scripts keep to these bounds."""
     return type("SessionMachine", (SessionMachine,), {"host": host, "tally": tally, "bounds": bounds})

@@ -1,11 +1,13 @@
-"""The long run of sessions: receivers compete for them, give back at random, and let their locks lapse at random.
+"""The long run of sessions: receivers compete for them, and give messages back or let locks lapse at random.
 
-    python -m tests.engine.proof.sessions_run [--messages N] [--sessions N] [--receivers N] [--seed N]
+python -m tests.engine.proof.sessions_run [--messages N] [--sessions N] [--receivers N] [--seed N]
 
-Somebody who sees all calls and knows nothing of the scripts holds what they answer against what order means. Within a
-session, nothing is given out while an earlier message is neither done with nor with the same receiver; what is
-completed is completed in the order of numbers; a session is with one receiver at a time; what failed is counted. In the
-end every message is accounted for, and nothing is left of any session.
+An observer sees all calls, knows nothing of the scripts, and checks their answers against the rules of ordering:
+- In a session, a message is given out only if each earlier one is done with or is held by the same receiver.
+- Messages are completed in the order of their numbers.
+- A session has one receiver at a time.
+- Failed deliveries are counted.
+- In the end every message is accounted for, and nothing is left of any session.
 """
 
 from __future__ import annotations
@@ -48,21 +50,21 @@ _entities = itertools.count(1)
 
 @dataclass
 class Known:
-    """What is known of a session by who sees everything."""
+    """The observer's knowledge of a session."""
 
     sent: list[int] = field(default_factory=list)
-    first_open: int = 0  # the place in `sent` of the first message that is not done with
+    first_open: int = 0  # the index in `sent` of the first message that is not done with
     done: set[int] = field(default_factory=set)  # completed, deferred or dead
     completed: int = 0  # the last number that was completed in order
     failures: Counter[int] = field(default_factory=Counter)
     holder: Receiver | None = None
     until: int = 0
-    blocked: int = 0  # until when a delay keeps it back
+    blocked: int = 0  # until when a delay blocks it
 
 
 @dataclass
 class Receiver:
-    """One who works through sessions, one message after the other."""
+    """A receiver that works through sessions, one message after the other."""
 
     name: str
     session: str | None = None
@@ -73,7 +75,7 @@ class Receiver:
 
 
 class Run:
-    """A partition, its receivers, and who watches them."""
+    """A partition, its receivers, and their observer."""
 
     def __init__(self, on: Host, *, sessions: int, receivers: int, seed: int) -> None:
         self.on = on
@@ -100,7 +102,7 @@ class Run:
         receiver.calls += 1
         return CallId(receiver.name, receiver.calls, self.now)
 
-    # -- what happens
+    # -- events
 
     def send(self, count: int) -> None:
         chosen = [self.chance.choice(self.names) for _ in range(count)]
@@ -112,7 +114,7 @@ class Run:
         self.tally["sent"] += count
 
     def step(self, *, calm: bool = False) -> None:
-        """Somebody does something, a little later. Who is calm does nothing but work."""
+        """Let a receiver make some call, a little later. With ``calm`` it only works through sessions."""
         self.now += self.chance.randrange(1, 12)
         self._notice_lapses()
         receiver = self.chance.choice(self.receivers)
@@ -134,7 +136,7 @@ class Run:
             self._receive(receiver)
 
     def _notice_lapses(self) -> None:
-        """What was held under a lock that has ended was delivered in vain."""
+        """Count a failed delivery for each message that was held under a lock that has ended."""
         for receiver in self.receivers:
             known = self.known.get(receiver.session or "")
             if known and known.holder is receiver and known.until <= self.now:
@@ -166,12 +168,12 @@ class Run:
         receiver.session, receiver.token, receiver.held = accepted.session, token, []
 
     def _mine(self, receiver: Receiver) -> Known | None:
-        """The session of a receiver, if it is its own still."""
+        """Return the session of a receiver, if its lock is still valid."""
         known = self.known[receiver.session or ""]
         return known if known.holder is receiver else None
 
     def _lost(self, receiver: Receiver, request: Request[Any]) -> bool:
-        """Whether a call under its lock is refused, as it must be just when the lock has ended."""
+        """Return whether a call under the receiver's lock was refused, as it must be just when the lock has ended."""
         try:
             self._tell(request)
         except Refused as refused:
@@ -223,14 +225,14 @@ class Run:
             self._release(receiver)
 
     def _check_order(self, known: Known, numbers: list[int]) -> None:
-        """They are the very next ones: all before them are done with, for the receiver holds nothing else."""
+        """Check that they are the next messages: the receiver holds no others, so all before them must be done with."""
         while known.first_open < len(known.sent) and known.sent[known.first_open] in known.done:
             known.first_open += 1
         expected = (number for number in known.sent[known.first_open :] if number not in known.done)
         assert numbers == list(itertools.islice(expected, len(numbers))), f"given {numbers}, sent {known.sent}"
 
     def _settle(self, receiver: Receiver, luck: float) -> None:
-        """The first of what is held; if it is given back, all behind it as well."""
+        """Settle the first held message; if it is given back, give back all behind it as well."""
         first, *rest = receiver.held
         number, lock = int(first.name), Lock(receiver.token, first.name)
         known = self._mine(receiver)
@@ -254,7 +256,7 @@ class Run:
         if how == "deferred":
             self._failed(known, number)  # deferring counts as a delivery
             if number in known.done:
-                return  # it was the last one that it had
+                return  # the receiver has no other message
         self.tally[how] += 1
         if how.startswith("abandoned"):
             self._failed(known, number)
@@ -275,11 +277,11 @@ class Run:
     # -- the end
 
     def open(self) -> int:
-        """How many messages are not done with."""
+        """The number of messages that are not done with."""
         return sum(len(known.sent) - len(known.done) for known in self.known.values())
 
     def finish(self) -> None:
-        """Everybody works on until all is done; the deferred and the dead ones are fetched, and nothing is left."""
+        """Work calmly until all is done; then fetch deferred and dead messages, and check that nothing is left."""
         for receiver in self.receivers:
             receiver.sleeps_until = 0
         while self.open() or any(receiver.session is not None for receiver in self.receivers):
@@ -315,12 +317,12 @@ class Run:
 
 
 def _expect_lost(refused: Refused, known: Known | None) -> None:
-    """Refused for this and nothing else, and with reason."""
+    """Check that a call was refused because its lock was lost, and rightly so."""
     assert (refused.code, known) == ("LOST", None), f"{refused}, although {known}"
 
 
 def run(on: Host, messages: int, *, sessions: int = 200, receivers: int = 4, seed: int = 1) -> Counter[str]:
-    """Let so many messages go through; answers what happened how often."""
+    """Pass this many messages through; return how often each event happened."""
     this = Run(on, sessions=sessions, receivers=receivers, seed=seed)
     try:
         while this.tally["sent"] < messages or this.open() > 2 * sessions:

@@ -1,4 +1,4 @@
-"""What time does is the same whether or not somebody looked in between."""
+"""The effects of time are the same whether or not a partition was looked at in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.engine.proof.looking import Extent, drive
 def test_looking_in_between_makes_no_difference(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
-    """Also where more is due at once than a call takes care of."""
+    """This also holds when more is due at once than a call takes care of."""
     extent = Extent()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)
@@ -25,7 +25,7 @@ def test_looking_in_between_makes_no_difference(
 
 
 def test_a_planted_bug_that_uses_the_time_of_the_look_is_found(shared_server: LocalServer) -> None:
-    """A script that enqueues what was scheduled when somebody comes is found out."""
+    """A script that enqueues a scheduled message at the time of the next call is found out."""
     wrong = {"includes/plan_due": [("activate(member, time)", "activate(member, now)")]}
     with (
         host("server", with_texts_replaced(wrong), server=shared_server) as on,

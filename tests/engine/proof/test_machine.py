@@ -1,4 +1,4 @@
-"""The scripts do what the model does, step by step, whatever is called in whatever order at whatever time."""
+"""The scripts do what the model does, step by step, with any calls in any order at any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", MACHINES)
 def test_the_scripts_agree_with_the_model(what: str, kind: Kind, bounds: str, shared_server: LocalServer) -> None:
-    """After every step result, refusal and state are compared, and what must always be true of the keys is asked."""
+    """Each step compares result, refusal and state, and checks the rules that always hold for the keys."""
     tally = Tally()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, tally, bounds=BOUNDS[bounds], what=what)

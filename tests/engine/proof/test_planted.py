@@ -1,4 +1,4 @@
-"""The machine finds bugs: some that are planted in the scripts, and in the long run all of them."""
+"""The machine finds bugs: some planted ones here, and all of them in the long run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.proof.hosts import with_texts_replaced
 from tests.engine.proof.planted import BUGS, Bug, find
 from tests.offenders import for_each
 
-# Those that are found soonest, each in a mechanism of its own.
+# The bugs that are found soonest, each in another mechanism.
 QUICK = (
     "lapses do not count",
     "expiry of a locked message",
@@ -38,13 +38,13 @@ def test_a_planted_bug_is_found(bug: Bug, shared_server: LocalServer) -> None:
 
 @cache
 def sent() -> dict[str, str]:
-    """The scripts of the operations, as they are sent."""
+    """Return the scripts of the operations, as they are sent."""
     return {name: expand(name, read_source) for name in map(script_of, OPERATIONS)}
 
 
 @for_each("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_planted_bug_is_unique_and_changes_a_script(bug: Bug) -> None:
-    """So the table keeps up with the scripts; that each bug is found is for the long run."""
+    """This test keeps the table up to date with the scripts; the long run shows that each bug is found."""
     changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})
     holding = [name for name, text in sent().items() if name == bug.file or f"-- {bug.file}\n" in text]
     assert any(expand(name, changed) != sent()[name] for name in holding)

@@ -1,4 +1,4 @@
-"""What two clients may rely on, whatever the network and the clock of the server do to them."""
+"""The guarantees for two clients hold, whatever the network and the clock of the server do to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine for a topic and its subscriptions, one of which has sessions; each of them is asked in turn."""
+"""The machine for a topic and its subscriptions, one of which has sessions; calls go to each of them in turn."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TOPIC, PLAIN_ONE, SESSIONS = 0, 1, 3
 
 
 class TopicMachine(SessionMachine):
-    """A topic and three subscriptions, from their making on."""
+    """A topic and three subscriptions, from their creation on."""
 
     family: list[Town]
     at: int
 
     @property
     def both(self) -> Town:  # type: ignore[override]
-        """The one that is being asked."""
+        """The partition that calls now go to."""
         return self.family[self.at]
 
     @property
@@ -69,7 +69,7 @@ class TopicMachine(SessionMachine):
     def turn_to(self, at: int) -> None:
         self.at = at
 
-    # -- taking in -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     @rule(how=hows, messages=draws.session_messages, data=st.data(), fence=some([None, None, None, 1, 2, 3]))
     def send(
@@ -91,7 +91,7 @@ class TopicMachine(SessionMachine):
             self.hand_on(messages, how)
 
     def hand_on(self, messages: Sequence[Outgoing], how: How = PLAIN) -> Any:
-        """To all subscriptions, but for what is to come later."""
+        """Publish to all subscriptions; messages for a later time are scheduled."""
         routes = [None if one.due is not None else [Copy(place) for place in range(3)] for one in messages]
         return self.topic.publish(how, messages, routes, self.family[1:])
 
@@ -105,7 +105,7 @@ class TopicMachine(SessionMachine):
     @precondition(lambda self: self.scheduled())
     @rule(data=st.data(), how=hows, early=rarely[8], fence=some([None, 2]), strange=rarely[8])
     def publish_scheduled(self, data: st.DataObject, how: How, early: bool, fence: int | None, strange: bool) -> None:
-        """When it is due or, which nobody should, before; and with it something else."""
+        """Publish a scheduled message when it is due or, against the rules, before; and something else with it."""
         due = [one.due or 0 for one in self.scheduled()]
         if not early:
             self.topic.now = max(self.topic.now, min(due))
@@ -137,7 +137,7 @@ class TopicMachine(SessionMachine):
     @every(4, 2)
     @rule(run_id=some(["r1", "r2", "r3"]), times=some([1, 2]))
     def bury_copies_after_a_failover(self, run_id: str, times: int) -> None:
-        """Their numbers are the subscriptions' own, which nobody has asked since."""
+        """Their numbers are the subscriptions' own, and no call has reached a subscription since."""
         self.topic.run_id = run_id
         for _ in range(times):
             self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(0, dead=True), Copy(2)]], self.family[1:])
@@ -166,13 +166,13 @@ class TopicMachine(SessionMachine):
     @precondition(lambda self: self.at in {PLAIN_ONE, PLAIN_ONE + 1} and self.model.leases)
     @rule(data=st.data(), counted=st.booleans())
     def give_back_what_lives_shorter_here(self, data: st.DataObject, counted: bool) -> None:
-        """And is received again: it must not live longer then."""
+        """Abandon messages and receive them again; that must not lengthen their lives."""
         held = self.held()
         if held:
             self.both.abandon(PLAIN, self.locks(data), counted=counted)
             self.both.receive(PLAIN, self.both.token(), 5)
 
-    # -- looking after -------------------------------------------------------------------------------------------------
+    # -- administration ------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.both.steps % 30 == 29 and self.at != TOPIC)
     @rule(again=rarely[2], lane=some(draws.LANES), settings=draws.settings)
@@ -189,7 +189,7 @@ class TopicMachine(SessionMachine):
         self.both.incarnation += 1
         self.both.create(settings)
 
-    # -- what there is to choose from ----------------------------------------------------------------------------------
+    # -- choices -------------------------------------------------------------------------------------------------------
 
     def scheduled(self) -> list[m.Message]:
         there = self.topic.model.messages[Side.MAIN].values()
@@ -197,5 +197,5 @@ class TopicMachine(SessionMachine):
 
 
 def topic_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[TopicMachine]:
-    """The machine of topics on this host, whose scripts keep to these bounds."""
+    """Return the machine of topics for this host; its scripts keep to these bounds."""
     return type("TopicMachine", (TopicMachine,), {"host": host, "tally": tally, "bounds": bounds})

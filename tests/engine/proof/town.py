@@ -1,4 +1,4 @@
-"""Sessions and topics, done by the scripts and by the model."""
+"""Sessions and topics, run by the scripts and by the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Town"]
 
 
 class Town(Both):
-    """A partition that may have sessions, or be a topic's, or a subscription's."""
+    """A partition that may have sessions, or belong to a topic or a subscription."""
 
     def accept_session(
         self, how: How, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
@@ -123,7 +123,7 @@ class Town(Both):
         fence: int | None = None,
         missing: int | None = None,
     ) -> Any:
-        """Hand messages on. The target at the place ``missing`` is named by an incarnation that is not there."""
+        """Publish messages. The target at the place ``missing`` gets an incarnation that does not exist."""
         ours = [m.Outgoing(*one) for one in messages]
         theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
         columns = "i" if any(one.message_id for one in messages) else ""

@@ -1,9 +1,12 @@
-"""Two clients at one partition, interleaved, over a network that loses requests and answers: what they may rely on.
+"""Two clients at one partition, interleaved, over a network that loses requests and answers: their guarantees.
 
-Nothing here knows how the scripts work. Each client believes what it was told: what it holds, and for how long by a
-clock of its own that only goes forward. Somebody between them sees every answer, also those that are lost, and holds
-the beliefs against one another. The clock of the server is another one. It may be set back at any time; and it may be
-ahead by up to the duration of a lock when another process of the server has taken over.
+Nothing here knows how the scripts work.
+Each client believes the answers it got: which messages it holds, and for how long by its own clock.
+That clock only goes forward.
+An observer between them sees every answer, including the lost ones, and compares the beliefs.
+The server has another clock.
+It may be set back at any time.
+After another process of the server has taken over, it may be ahead by up to the duration of a lock.
 """
 
 from __future__ import annotations
@@ -30,28 +33,28 @@ _entities = itertools.count(1)
 
 @dataclass
 class Held:
-    """What a client believes of a message that it was given."""
+    """A client's belief about a message that it was given."""
 
     lock: Lock
     until: int
-    delivery: int  # how often the message had been given out then; the client does not know
+    delivery: int  # how often the message had been given out then; the client does not know this
 
 
 @dataclass
 class Pending:
-    """A call that was begun and not yet answered. Sent again, it is the same call."""
+    """A call that was begun and not yet answered. When it is sent again, it is the same call."""
 
     kind: str
     make: Make
     number: int
     token: str
     about: dict[str, Held]
-    executed: Any = None  # what the server answered when the call came first
+    executed: Any = None  # the server's answer to the first run of the call
 
 
 @dataclass
 class Client:
-    """One who has one call at a time on its way, in a lane of its own."""
+    """A client that has one call at a time under way, in its own lane."""
 
     name: str
     number: int = 0
@@ -60,7 +63,7 @@ class Client:
 
 
 class TwoClients(RuleBasedStateMachine):
-    """Subclasses name the host."""
+    """The machine; subclasses name the host."""
 
     host: ClassVar[Host]
 
@@ -68,14 +71,14 @@ class TwoClients(RuleBasedStateMachine):
     def begin(self, messages: int) -> None:
         self.partition = Partition("two", "abc", f"e{next(_entities)}", "i1", 1, SETTINGS)
         self.now = T0  # by the clock of the clients
-        self.skew = 0  # how far that of the server is ahead
-        self.seen_skew = 0  # when the partition looked at it last
-        self.recorded_skew = 0  # and wrote down what it saw, which it does not for a repetition
+        self.skew = 0  # how far the clock of the server is ahead
+        self.seen_skew = 0  # the same, when the partition last looked at it
+        self.recorded_skew = 0  # the same, when the partition last recorded it; a repetition does not record it
         self.run_id = 1
         self.clients = [Client("one"), Client("two")]
         self.tokens = itertools.count(1)
         self.deliveries: dict[str, int] = {}
-        self.gone: set[str] = set()  # what was settled for good
+        self.gone: set[str] = set()  # the messages that were settled for good
         self.host.run(self.partition.configure(create=True))
         self.host.run(self.partition.send(CallId("", 0, self.now), [Outgoing(b"m")] * messages))
 
@@ -99,7 +102,9 @@ class TwoClients(RuleBasedStateMachine):
         data=st.data(),
     )
     def settle(self, who: int, kind: str, data: st.DataObject) -> None:
-        """Of what the client holds, or did hold: it may be late. What it gives up it relies on no longer."""
+        """Settle messages that the client holds or once held: it may be late. It stops relying on those that it gives
+        up.
+        """
         client = self.clients[who]
         if not client.held or client.pending:
             return
@@ -132,7 +137,7 @@ class TwoClients(RuleBasedStateMachine):
     @precondition(lambda self: any(client.pending for client in self.clients))
     @rule(first=st.integers(0, 1), answered=st.sampled_from([True, True, True, False]))
     def travel(self, first: int, answered: bool) -> None:
-        """A call reaches the server, for the first time or again; its answer may be lost."""
+        """Let a call reach the server, for the first time or again; its answer may be lost."""
         client = self.clients[first] if self.clients[first].pending else self.clients[1 - first]
         pending = client.pending
         assert pending is not None
@@ -149,7 +154,7 @@ class TwoClients(RuleBasedStateMachine):
             self._learned(client, pending, result)
 
     def _happened(self, client: Client, pending: Pending, result: Any) -> None:
-        """The server did it, whether the client will hear of it or not."""
+        """Record what the server did, whether or not the client will hear of it."""
         if pending.kind in ("lock", "delete"):
             for message in result.messages:
                 self._given_out(client, message.name)
@@ -171,7 +176,7 @@ class TwoClients(RuleBasedStateMachine):
 
     @staticmethod
     def _repeated(pending: Pending, result: Any) -> None:
-        """A repetition acts no more, and says what is still true of what was said first."""
+        """Check that a repetition does nothing more, and returns the part of the first answer that is still true."""
         first = pending.executed
         if pending.kind in ("lock", "delete"):
             again, before = ([message.name for message in one.messages] for one in (result, first))
@@ -180,7 +185,7 @@ class TwoClients(RuleBasedStateMachine):
             assert result.lost == first.lost, f"first {first}, then {result}"
 
     def _learned(self, client: Client, pending: Pending, result: Any) -> None:
-        """What a client concludes from an answer. It counts a lock from when it sent the call that was answered."""
+        """Update the client's beliefs from an answer. A lock counts from the sending of the call that was answered."""
         if pending.kind == "lock":
             for message in result.messages:
                 lock, until = Lock(pending.token, message.name), self.now + result.lock
@@ -205,11 +210,11 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(ahead=st.sampled_from([-100 * LOCK, -1, 0, 1, LOCK // 2, LOCK]))
     def fail_over(self, ahead: int) -> None:
-        """Another process goes on, with a clock of its own."""
+        """Let another process go on, with its own clock."""
         self.run_id += 1
         self.skew = min(self.seen_skew, self.recorded_skew) + ahead
 
 
 def two_clients(host: Host) -> type[TwoClients]:
-    """The two clients at this host."""
+    """Return the two clients at this host."""
     return type("TwoClients", (TwoClients,), {"host": host})

@@ -1,4 +1,4 @@
-"""Fundamentals, the seventh part: what those do who look after a queue: peek, count, purge, bound, remove."""
+"""Fundamentals, part seven: administering a queue: peek, count, purge, limit, destroy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def assorted(bench: Bench) -> Bench:
-    """A queue with messages in every state, on both sides; their numbers are 1 to 5 and d1 to d4."""
+    """Return a queue with messages in every state, on both sides; their numbers are 1 to 5 and d1 to d4."""
     await bench.send(*(b"%d" % number for number in range(1, 9)))
     one, two, three, four, five, six, seven, eight = await bench.receive()
     await bench.dead_letter(five, six, seven, eight)
@@ -36,7 +36,7 @@ async def assorted(bench: Bench) -> Bench:
 
 
 async def test_peeking_shows_messages_of_all_states_by_number_and_touches_none(assorted: Bench) -> None:
-    """As they are once what is due has happened, though nothing of that is written."""
+    """A peek shows messages as they will be after all due work, and writes nothing."""
     assorted.later(1_000_000)
     before = await assorted.whole()
     shown = await assorted.peek()
@@ -54,14 +54,14 @@ async def test_peeking_shows_messages_of_all_states_by_number_and_touches_none(a
 
 
 async def test_peeking_can_be_about_some_states(assorted: Bench) -> None:
-    """In any combination."""
+    """A peek takes any combination of states."""
     for states, names in (("a", ["1"]), ("lw", ["2", "4"]), ("sf", ["3", "9"]), ("alwfs", ["1", "2", "3", "4", "9"])):
         assert [message.name for message in await assorted.peek(states=states)] == names
     assert [message.name for message in await assorted.peek(states="fs", side="d")] == ["d3"]
 
 
 async def test_peeking_goes_on_from_a_number_as_far_as_is_wanted(bench: Bench) -> None:
-    """Whoever begins behind the last number of a page gets the next one, whatever the levels are."""
+    """A peek that begins after the last number of a page returns the next page, whatever the levels are."""
     await bench.send_all(*(Outgoing(b"m", level=7 - number) for number in range(8)))
     seen: list[str] = []
     while page := await bench.peek(int(seen[-1]) + 1 if seen else 0, 3):
@@ -72,7 +72,7 @@ async def test_peeking_goes_on_from_a_number_as_far_as_is_wanted(bench: Bench) -
 
 
 async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_message(bench: Bench) -> None:
-    """Like what is received."""
+    """A page has the same limit as a receive."""
     await bench.send(*(b"x" * 100 for _ in range(40)))
     for room, number in ((1, 1), (230, 2), (20 * 115, 20), (1 << 30, 40)):
         call_id = CallId("", 0, bench.now)
@@ -80,7 +80,7 @@ async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_me
 
 
 async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
-    """How often it failed, why it died, and what was changed."""
+    """A peek shows the delivery failures, the dead-letter reason, and the changed properties."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     await bench.abandon(one, changes=b"seen")
@@ -92,7 +92,7 @@ async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
 
 
 async def test_count_reports_the_messages_in_each_state(assorted: Bench) -> None:
-    """By side and state, with the bytes that they take, the last number, and when something is due."""
+    """A count goes by side and state, and includes the stored bytes, the last number, and the next due time."""
     counts = await assorted.count()
     assert (counts.active, counts.locked, counts.delayed, counts.deferred, counts.scheduled) == (1, 1, 1, 1, 1)
     assert (counts.dead_active, counts.dead_locked, counts.dead_delayed, counts.dead_deferred) == (1, 1, 1, 1)
@@ -103,7 +103,7 @@ async def test_count_reports_the_messages_in_each_state(assorted: Bench) -> None
 
 
 async def test_count_does_no_due_work(assorted: Bench) -> None:
-    """It says what there will be when that has happened."""
+    """A count already shows the numbers after all due work."""
     assorted.later(1_000_000)
     before = await assorted.whole()
     counts = await assorted.count()
@@ -117,7 +117,7 @@ async def test_count_does_no_due_work(assorted: Bench) -> None:
 
 
 async def test_a_purge_leaves_locked_and_scheduled_messages(assorted: Bench) -> None:
-    """And on the other side everything."""
+    """A purge of one side changes nothing on the other side."""
     purged = await assorted.purge()
     assert (purged.more, purged.count, purged.onwards) == (False, 3, None)
     assert await assorted.states() == {"4": "l", "9": "s"}
@@ -127,7 +127,7 @@ async def test_a_purge_leaves_locked_and_scheduled_messages(assorted: Bench) -> 
 
 
 async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
-    """Bodies and changed properties; and what was to be done with a purged message is forgotten."""
+    """A purge frees the bytes of bodies and changed properties, and removes the pending events of its messages."""
     await assorted.abandon(await assorted.one(), changes=b"seen")
     await assorted.send(b"brief", time_to_live=20_000)
     await assorted.purge()
@@ -144,7 +144,7 @@ async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
 
 
 async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -> None:
-    """Also of what lives shorter than one before it, which alone is in the index, and of what was given back."""
+    """This includes a message that expires before an earlier one (only this one is indexed), and a returned one."""
     await bench.send(b"long", time_to_live=100_000)
     await bench.send(b"short", time_to_live=50_000)
     await bench.abandon(*await bench.receive(1))
@@ -157,7 +157,7 @@ async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -
 
 
 async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
-    """By when it was enqueued, not when it was sent or given back; what was scheduled is enqueued when it is due."""
+    """The enqueued time decides, not the time of sending or return; a scheduled message is enqueued when it is due."""
     await bench.send(b"first")
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(2000)
@@ -169,7 +169,7 @@ async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> 
 
 
 async def test_a_purge_goes_in_steps_from_where_it_was(bench: Bench) -> None:
-    """Each looks at no more messages than it is told, and says where to go on; the last one says that it is."""
+    """Each step looks at no more messages than its share, and says where the next begins; the last step says so."""
     await bench.send(*(b"m" for _ in range(5)), level=2)
     await bench.send(*(b"m" for _ in range(5)))
     held = await bench.receive(6)
@@ -186,7 +186,7 @@ async def test_a_purge_goes_in_steps_from_where_it_was(bench: Bench) -> None:
 
 
 async def test_a_purge_that_spares_messages_goes_on_behind_them(bench: Bench) -> None:
-    """It never looks at the same ones again, and comes to an end."""
+    """A purge never looks at the same messages again, and it ends."""
     bench.later(1000)
     await bench.send(*(b"young" for _ in range(150)))
     bench.later(-1000)
@@ -207,7 +207,7 @@ async def test_a_purge_that_spares_messages_goes_on_behind_them(bench: Bench) ->
 
 
 async def test_a_full_queue_takes_nothing_in_until_there_is_room(bench: Bench) -> None:
-    """What is locked counts, and what is completed no longer does."""
+    """Locked messages count, and completed messages do not."""
     await bench.change(quota=1000)
     await bench.send(b"x" * 600)
     message = await bench.one()
@@ -218,7 +218,7 @@ async def test_a_full_queue_takes_nothing_in_until_there_is_room(bench: Bench) -
 
 
 async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
-    """Who lets dead letters lie is full one day."""
+    """A queue whose dead letters are never removed becomes full one day."""
     await bench.change(quota=1000)
     await bench.send(b"x" * 600)
     await bench.dead_letter(await bench.one())
@@ -229,7 +229,7 @@ async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
 
 
 async def test_a_call_that_would_fill_the_queue_over_sends_nothing(bench: Bench) -> None:
-    """Not a part of it either."""
+    """The call sends no part of its messages."""
     await bench.change(quota=1000)
     with pytest.raises(ServiceBusQuotaExceededError):
         await bench.send(*(b"x" * 100 for _ in range(11)))
@@ -237,7 +237,7 @@ async def test_a_call_that_would_fill_the_queue_over_sends_nothing(bench: Bench)
 
 
 async def test_a_message_may_be_as_large_as_the_entity_says(bench: Bench) -> None:
-    """To the byte."""
+    """The size limit is exact to the byte."""
     await bench.change(largest_message=100)
     await bench.send(b"x" * 100)
     with pytest.raises(MessageSizeExceededError):
@@ -252,7 +252,7 @@ knowing_duplicates = set_to(duplicate_window=WINDOW)
 
 @knowing_duplicates
 async def test_a_message_that_comes_twice_within_the_window_is_dropped(bench: Bench) -> None:
-    """The sender is not told in an error; the number that it would have had is used up."""
+    """The sender gets no error; the duplicate's number is used up."""
     first = await bench.send_all(Outgoing(b"first", message_id=b"id"))
     again = await bench.send_all(Outgoing(b"again", message_id=b"id"), Outgoing(b"other", message_id=b"id2"))
     assert (first.first, first.dropped, again.first, again.dropped) == (1, 0, 2, 1)
@@ -262,7 +262,7 @@ async def test_a_message_that_comes_twice_within_the_window_is_dropped(bench: Be
 
 @knowing_duplicates
 async def test_the_window_is_counted_from_when_the_first_one_came(bench: Bench) -> None:
-    """Duplicates do not extend it, and it does not matter what became of the first."""
+    """Duplicates do not extend the window, and the end of the first message does not shorten it."""
     await bench.send(b"first", message_id=b"id")
     await bench.complete(await bench.one())
     for passed in (WINDOW // 2, WINDOW // 2 - 1):
@@ -275,7 +275,7 @@ async def test_the_window_is_counted_from_when_the_first_one_came(bench: Bench) 
 
 @knowing_duplicates
 async def test_duplicates_within_one_call_are_dropped_as_well(bench: Bench) -> None:
-    """Scheduled ones too; messages without an id are never duplicates."""
+    """Scheduled messages are dropped too; messages without an id are never duplicates."""
     sent = await bench.send_all(
         *(Outgoing(b"%d" % number, message_id=b"id") for number in range(3)),
         Outgoing(b"scheduled", message_id=b"id", due=START + 1000),
@@ -290,11 +290,12 @@ async def test_duplicates_within_one_call_are_dropped_as_well(bench: Bench) -> N
 
 @knowing_duplicates
 async def test_ids_that_are_out_of_the_window_are_forgotten(bench: Bench) -> None:
-    """At least as quickly as new ones come: what is remembered stays in bounds."""
+    """Each send forgets at least as many old ids as it adds, so the number of remembered ids is bounded."""
     for number in range(5):
         await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
     bench.later(WINDOW)
-    assert (await bench.send_all(Outgoing(b"m", message_id=b"4-49"))).dropped == 0  # one that had not gone yet
+    # an id that had not been forgotten yet
+    assert (await bench.send_all(Outgoing(b"m", message_id=b"4-49"))).dropped == 0
     key = bench.partition.keys[6].decode()
     for number in range(5, 9):
         await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
@@ -304,7 +305,7 @@ async def test_ids_that_are_out_of_the_window_are_forgotten(bench: Bench) -> Non
 
 
 async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Bench) -> None:
-    """And is not kept."""
+    """The id is not stored."""
     for _ in range(2):
         assert (await bench.send_all(Outgoing(b"m", message_id=b"id"))).dropped == 0
     assert await bench.payloads() == [b"m", b"m"]
@@ -315,7 +316,7 @@ async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Benc
 
 
 async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> None:
-    """Not a key, whatever was in it; whoever still calls it is told that it is gone."""
+    """No key is left, whatever the partition held; later callers are told that it is gone."""
     message = await assorted.one()
     for key in assorted.partition.keys:
         if key.decode() not in await assorted.whole():
@@ -338,7 +339,7 @@ async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> 
 
 
 async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Bench) -> None:
-    """It is slower. Other settings do not give it one, and it is destroyed like any other."""
+    """Such a partition is slower. Changing its settings does not add a sentinel, and it is destroyed like any other."""
     order, entries = bench.partition.keys[1:3]
     await bench.transport.command("ZREM", order, SENTINEL, key=order)
     await bench.transport.command("HDEL", entries, SENTINEL, key=entries)
@@ -355,7 +356,7 @@ async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Be
 
 
 async def test_a_partition_made_in_the_same_place_is_a_new_incarnation(bench: Bench) -> None:
-    """An old caller reaches nothing of it, and cannot destroy it."""
+    """A caller of the old incarnation reaches nothing of the new one, and cannot destroy it."""
     old, lane = bench.partition, bench.call_id("late")
     await bench.send(b"m")
     await bench.tell(old.destroy())

@@ -1,4 +1,4 @@
-"""What a partition announces: when something will be due in it, so that a client that maintains the namespace comes."""
+"""A partition announces when something will be due in it, so that a client that maintains the namespace comes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ENOUGH = b"enough"
 
 
 class Announced:
-    """One who listens on the channel of the slot."""
+    """A listener on the channel of the slot."""
 
     def __init__(self, bench: Bench) -> None:
         self.ear = Ear()
         self._bench = bench
 
     async def now(self) -> list[int]:
-        """For when something was announced since the last time, counted from the beginning of the test."""
+        """Return the due times announced since the last call, counted from the beginning of the test."""
         await self._bench.transport.command("SPUBLISH", CHANNEL, ENOUGH, key=CHANNEL)
         await eventually(lambda: ENOUGH in self.ear.heard)
         heard = [read_announcement(said) for said in self.ear.heard if said != ENOUGH]
@@ -100,7 +100,7 @@ async def test_doing_due_work_announces_the_next_due_time(bench: Bench, announce
 
 
 async def test_nothing_is_announced_while_announced_work_is_overdue(bench: Bench, announced: Announced) -> None:
-    """Whoever heard of it is coming."""
+    """The client that heard the earlier announcement is on its way."""
     await bench.send_all(*(Outgoing(b"m", due=START + 1000) for _ in range(300)))
     assert await announced.now() == [1000]
     bench.later(1000)
@@ -157,7 +157,7 @@ async def test_partitions_tell_together_when_something_will_be_due_and_nothing_c
     await bench.send(b"m", due=START + 5000)
     assert await asked(START + 1000, [ENTITY]) == (4000,)
     assert await asked(START + 9000, [ENTITY]) == (0,)
-    assert await asked(None, [ENTITY]) == (None,)  # who has no test clock cannot visit it either
+    assert await asked(None, [ENTITY]) == (None,)  # a caller without a test clock cannot visit it either
     bench.later(5000)
     await bench.one()
     assert await asked(bench.now, [ENTITY]) == (LOCK,)
@@ -192,7 +192,7 @@ def test_a_malformed_announcement_is_refused() -> None:
 
 
 async def test_work_due_at_once_is_announced_again_after_a_visit(bench: Bench, announced: Announced) -> None:
-    """Whoever has come for the last announcement knows nothing of it."""
+    """The client that came for the last announcement does not know of the new work."""
     for _ in range(2):
         await bench.send(b"m", time_to_live=0)
         assert await announced.now() == [0]

@@ -1,4 +1,4 @@
-"""Fundamentals, the fourth part: what time does. Scheduled messages begin, and clocks misbehave."""
+"""Fundamentals, part four: the effects of time. Scheduled messages become active, and clocks misbehave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCK = SETTINGS.lock_duration
 
 
 async def test_a_scheduled_message_comes_when_it_is_due(bench: Bench) -> None:
-    """To the millisecond; it then draws a new number, so it stands behind what was sent meanwhile."""
+    """The time is exact to the millisecond; the message then gets a new number, behind all messages sent meanwhile."""
     (name,) = await bench.send(b"later", due=START + 1000, level=2)
     await bench.send(b"now", level=2)
     bench.later(999)
@@ -30,7 +30,7 @@ async def test_a_scheduled_message_comes_when_it_is_due(bench: Bench) -> None:
 
 
 async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench: Bench) -> None:
-    """Under its own number, as is one that is due now."""
+    """The message keeps its number, and so does one that is due now."""
     assert await bench.send(b"m", due=START - 1) == ["1"]
     assert await bench.send(b"n", due=START) == ["2"]
     assert await bench.states() == {"1": "a", "2": "a"}
@@ -38,7 +38,7 @@ async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench
 
 @set_to(time_to_live=2000)
 async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
-    """It is enqueued when it is due, however late somebody comes; the entity's ceiling counts from then as well."""
+    """It is enqueued at its due time, however late the next call is; the entity's maximum counts from then as well."""
     await bench.send(b"short", due=START + 5000, time_to_live=1000)
     await bench.send(b"long", due=START + 5000, time_to_live=9000)
     bench.later(5999)
@@ -56,7 +56,7 @@ async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench:
 
 @set_to(dead_letter_expired=True)
 async def test_a_scheduled_message_whose_life_was_over_before_anybody_came_is_not_given_out(bench: Bench) -> None:
-    """It was enqueued, and expired, each when its time had come."""
+    """The message was enqueued, and expired, each at its own time."""
     await bench.send(b"m", due=START + 1000, time_to_live=1000)
     bench.later(6000)
     assert (await bench.count())[4:] == (0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
@@ -66,7 +66,7 @@ async def test_a_scheduled_message_whose_life_was_over_before_anybody_came_is_no
 
 
 async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> None:
-    """Whatever its record looked like while it waited, nothing is left when it is gone."""
+    """The record changes while the message waits; even so no bytes are left when it is gone."""
     await bench.send(b"one", due=START + 10, time_to_live=1000)
     await bench.send(b"two", due=START + 10)
     bench.later(10)
@@ -78,7 +78,7 @@ async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> N
 
 
 async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench: Bench) -> None:
-    """Where one is not scheduled, or no longer, the answer says which, and nothing is cancelled."""
+    """If one is not scheduled, or no longer, the answer names it, and nothing is cancelled."""
     await bench.send(b"one", b"two", due=START + 1000)
     await bench.send(b"active")
     assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")
@@ -94,7 +94,7 @@ async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench
 
 
 async def test_a_clock_that_goes_back_neither_ends_nor_lengthens_a_lock(bench: Bench) -> None:
-    """Locks go by a clock of their own, which stands still for the moment and then goes on."""
+    """Locks have their own clock, which stops while the server's clock is behind, and then goes on."""
     await bench.send(b"m")
     message = await bench.one()
     bench.later(-3_600_000)
@@ -107,7 +107,7 @@ async def test_a_clock_that_goes_back_neither_ends_nor_lengthens_a_lock(bench: B
 
 
 async def test_a_clock_that_is_put_right_again_ends_locks_no_later(bench: Bench) -> None:
-    """What it goes forward ends locks; nothing is added up when it jumps to and fro."""
+    """The correction moves the lock clock forward as well; repeated jumps back and forth do not add up."""
     await bench.send(b"m")
     await bench.one()
     for _ in range(5):
@@ -121,7 +121,7 @@ async def test_a_clock_that_is_put_right_again_ends_locks_no_later(bench: Bench)
 
 @set_to(clock="server")
 async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
-    """Only one that is made for tests is told the time by its callers."""
+    """Only a partition that is made for tests gets the time from its callers."""
 
     async def time() -> int:
         seconds, micros = await bench.transport.command("TIME", key=bench.partition.keys[0])
@@ -140,7 +140,7 @@ async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
 
 
 async def test_lives_and_schedules_go_by_the_clock_as_it_is(bench: Bench) -> None:
-    """When it goes back they wait."""
+    """If the clock goes back, expiry and scheduled messages wait."""
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(-5000)
     await bench.send(b"brief", time_to_live=1000)
@@ -153,13 +153,13 @@ async def test_lives_and_schedules_go_by_the_clock_as_it_is(bench: Bench) -> Non
 
 
 async def begin_again(bench: Bench) -> None:
-    """From now on the bench says which server process it speaks to."""
+    """Let the bench state the server process that it speaks to, from now on."""
     bench.run_id = "r1"
     await bench.due()
 
 
 async def test_after_a_change_of_the_server_process_the_numbers_jump(bench: Bench) -> None:
-    """Those that a failover may have lost are never given again, on either side; and only one jump is made."""
+    """A number that a failover may have lost is never given again, on either side; and only one jump is made."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
     await bench.dead_letter(await bench.one())
@@ -174,7 +174,7 @@ async def test_after_a_change_of_the_server_process_the_numbers_jump(bench: Benc
 
 
 async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
-    """Nor does one that is known already."""
+    """A call with a run id that is known already starts none either."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
     numbers: list[int] = []
@@ -188,8 +188,8 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
     ("last_seen", "taken_over", "ends"),
     [
         (0, 0, LOCK),
-        (0, 20_000, 20_000 + LOCK),  # nobody knows how far the old clock had come: none of its time has passed
-        (15_000, 20_000, 20_000 + 15_000),  # it had come so far
+        (0, 20_000, 20_000 + LOCK),  # the old clock's last time is unknown: none of its time counts as passed
+        (15_000, 20_000, 20_000 + 15_000),  # the old clock had come this far
         (0, LOCK, 2 * LOCK),
         (0, 2 * LOCK - 1, 2 * LOCK),  # no lock is longer by more than one duration
         (0, 2 * LOCK, 2 * LOCK),
@@ -199,7 +199,7 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
 async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_duration_at_most(
     bench: Bench, last_seen: int, taken_over: int, ends: int
 ) -> None:
-    """And never shorter; the times are from when the lock was taken, by the server's clock."""
+    """Locks are never shorter; the times count from when the lock was taken, by the server's clock."""
     await begin_again(bench)
     await bench.send(b"m")
     await bench.one()
@@ -216,7 +216,7 @@ async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_dura
 
 
 async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks_at_once(bench: Bench) -> None:
-    """By less than a lock duration it may be ahead without any harm."""
+    """A clock that is ahead by less than a lock duration does no harm."""
     await begin_again(bench)
     await bench.send(b"m")
     message = await bench.one()
@@ -258,7 +258,7 @@ async def lapsing(bench: Bench) -> None:
 async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
     bench: Bench, arrange: Callable[[Bench], Awaitable[None]]
 ) -> None:
-    """100 messages; `due` then does the rest, and says that nothing is left."""
+    """A share is 100 messages; `due` then does the rest, and says that nothing is left."""
     await arrange(bench)
     before = await bench.stored(State.ACTIVE)
     bench.later(1000)
@@ -275,7 +275,7 @@ async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
 
 
 async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> None:
-    """Where more has lapsed than a call takes care of, the rest has lapsed all the same."""
+    """If more locks have ended than a call cleans up, the other locks have ended all the same."""
     await bench.send(*(b"m" for _ in range(150)))
     await bench.receive(120)
     late = await bench.receive(30)
@@ -288,7 +288,7 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
 
 
 async def test_also_due_has_its_share(bench: Bench) -> None:
-    """500 messages; whoever calls it goes on until it says that nothing is left."""
+    """Its share is 500 messages; a caller repeats it until the answer says that nothing is left."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)
@@ -300,7 +300,7 @@ async def test_also_due_has_its_share(bench: Bench) -> None:
 
 
 async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(bench: Bench) -> None:
-    """In how many ms: the earliest of what is locked, delayed, scheduled, or will expire; and 0 if nothing is."""
+    """The answer gives the ms until the first lock, delay, schedule or expiry ends; and 0 if there is none."""
     assert (await bench.receive_more())[1].due == 0
     await bench.send(b"scheduled", due=START + 50_000)
     assert (await bench.receive_more())[1].due == 50_000
@@ -318,7 +318,7 @@ async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(b
 
 
 async def test_overdue_work_is_reported_as_due_at_once(bench: Bench) -> None:
-    """Whoever receives, looks or does what is due is told of what it has left, by a clock that it need not know."""
+    """A call reports at once that due work is left, by a clock that the caller need not know."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(5000)
@@ -329,7 +329,7 @@ async def test_overdue_work_is_reported_as_due_at_once(bench: Bench) -> None:
 
 
 async def test_a_lock_is_due_by_the_clock_of_the_partition(bench: Bench) -> None:
-    """In the time that it really has left, also when the clock of the server goes back."""
+    """A lock is due after the time that it really has left, even if the clock of the server goes back."""
     await bench.send(b"m")
     await bench.receive()
     bench.later(1000)

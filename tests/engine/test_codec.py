@@ -1,4 +1,4 @@
-"""Messages as bytes: what goes in comes out, of the same type; what is no message is refused."""
+"""Messages as bytes: decoding returns each value with its type, and refuses bytes that are no message."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_changes_come_back_as_they_were_made(changes: Changes) -> None:
 
 
 def typed(value: Any) -> Any:
-    """A value with the types of all its parts, and what a decimal is written as, which equality forgets."""
+    """Return a value with the types of all its parts, and the text of decimals, which equality ignores."""
     if isinstance(value, dict):
         return dict, [(typed(key), typed(item)) for key, item in value.items()]
     if isinstance(value, list):
@@ -138,7 +138,7 @@ def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
 
 
 def test_stored_examples_of_the_format_can_be_read() -> None:
-    """The bytes of the first release: if this fails, data of users would be lost."""
+    """The bytes are those of the first release: if this test fails, data of users would be lost."""
     rest = "0a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d"
     written = bytes.fromhex("0102027331" + "010469642d31" + rest)
     assert (
@@ -167,7 +167,7 @@ def test_the_session_is_stored_where_the_scripts_read_it(session: str, message_i
 
 @cache
 def session_of_lua() -> Callable[[bytes, int], bytes | None]:
-    """The fragment by which the scripts find the session of a message."""
+    """Return the fragment by which the scripts find the session of a message."""
     lua: Any = importlib.import_module("lupa.lua51").LuaRuntime(encoding=None)
     found: Callable[[bytes, int], bytes | None] = lua.execute(fragment("session_at").encode() + b"return session_at")
     return found

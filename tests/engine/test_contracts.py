@@ -1,4 +1,4 @@
-"""The Python side and the Lua side of the engine say the same: arguments, keys, numbers, flags, fields."""
+"""The Python side and the Lua side of the engine agree: arguments, keys, numbers, flags, fields."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
 
 
 class Asked(NamedTuple):
-    """What a builder handed over to be put together."""
+    """The values that a builder passes on for a request."""
 
     name: str
     scalars: dict[str, Any]
@@ -119,7 +119,7 @@ class Asked(NamedTuple):
 
 
 def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[Any]]:
-    """How the request of an operation is made."""
+    """Record how the request of an operation is made."""
     found: list[Asked] = []
     make = Partition.request
 
@@ -183,7 +183,7 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
 
 
 def test_a_look_is_a_receive_that_wants_nothing() -> None:
-    """Under a token that is nobody else's, and in no lane."""
+    """A look uses a token that was never given, and no lane."""
     header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
     assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
@@ -206,7 +206,7 @@ def test_a_look_is_a_receive_that_wants_nothing() -> None:
 
 
 def numbered(source: str, table: str = "keys") -> dict[str, int]:
-    """The names under which a Lua text takes keys by their numbers."""
+    """Return the names under which a Lua text takes keys by their numbers."""
     return {name: int(number) for name, number in re.findall(rf"(\w+) = {table}\[(\d+)\]", source)}
 
 
@@ -272,7 +272,7 @@ def without_comments(source: str) -> str:
 
 
 def evaluated(code: str) -> Any:
-    """What a piece of Lua comes to."""
+    """Return the result of a piece of Lua."""
     return importlib.import_module("lupa.lua51").LuaRuntime().execute(code)
 
 
@@ -299,7 +299,7 @@ def test_the_bands_match_the_life_cycle() -> None:
 def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
     written = {name for name in SOURCES if re.search(r"\d \* BAND\b", without_comments(SOURCES[name]))}
     assert written == set(), "a band stands as a number"
-    # Counting goes through all bands in order, and its reply says which they are.
+    # A count goes through all bands in order, and its header lists them.
     counted = [int(number) for number in evaluated(fragment("state_bands") + "return STATE_BANDS").values()]
     main = [bands for (side, state), bands in BANDS.items() if side is Side.MAIN and state is not State.ACTIVE]
     dead = [bands for (side, _), bands in BANDS.items() if side is Side.DEAD]
@@ -317,7 +317,7 @@ def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
 
 
 def turns() -> dict[str, int]:
-    """What a session may be doing, and the first score of it."""
+    """Return the activities of a session, each with its first score."""
     found = evaluated(fragment("turns") + "return TURNS")
     return {str(name): int(score) for name, score in found.items()}
 
@@ -395,10 +395,10 @@ FREEING = {
     *("receive_deferred", "renew", "revise_entity", "unregister_entity"),
     *("accept_session", "bury_session", "release_session", "renew_session"),
 }
-"""What frees memory, moves what is there or changes how it is treated, and must work when there is none left."""
+"""Scripts that free memory, move messages or change settings; they must work when no memory is left."""
 READING = {"count", "get_state", "list_entities", "list_sessions", "peek", "read_entity", "ripe"}
 TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send", "set_state"}
-"""What brings something new, and is refused before its first write when there is no memory left."""
+"""Scripts that add data; they are refused before their first write when no memory is left."""
 
 READS = {
     *("exists", "hexists", "hget", "hmget", "hrandfield", "hstrlen", "time", "zcard", "zcount", "zmscore", "zrange"),
@@ -416,7 +416,7 @@ def test_script_flags_match_their_use_of_memory() -> None:
 
 
 def registry_with(*flags: str) -> set[str]:
-    """The scripts of the registry that have these flags, which its own tests account for."""
+    """Return the scripts of the registry that have these flags; the registry's own tests check that they are right."""
     return {name for name in set(operations()) - set(OF_A_PARTITION) if contract_of(name).flags == flags}
 
 
@@ -442,7 +442,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
 
 @for_each("name", operations())
 def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None:
-    """Minus nothing is minus zero to Lua, which Redis 7.0 hands to a command as such: it is refused as no integer."""
+    """In Lua, the negation of 0 is minus zero. Redis 7.0 passes that to a command, which refuses it as no integer."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 
 
@@ -452,14 +452,14 @@ _IN_ORDER = re.compile(rf"(?<![#\w.]){_TEXTS} (?:<|>)=? |(?:<|>)=? {_TEXTS}(?! [
 
 @for_each("name", operations())
 def test_no_script_compares_texts_by_order(name: str) -> None:
-    """Lua answers by the locale of the server process: in that of English, small letters come before large ones."""
+    """Lua compares by the locale of the server process: in an English one, small letters come before large ones."""
     assert not _IN_ORDER.findall(load(name).source)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
 async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginning(bench: Bench) -> None:
-    """A script never meets nothing where it expects a setting."""
+    """A script that reads a setting always finds it."""
     whole = await bench.whole()
     state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
     every = "\n".join(load(name).source for name in OF_A_PARTITION)

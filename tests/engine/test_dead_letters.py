@@ -1,4 +1,4 @@
-"""Fundamentals, the second part: what goes to the dead-letter queue, and that this is a queue like any other."""
+"""Fundamentals, part two: the ways into the dead-letter queue, which is itself a queue like any other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_message_whose_deliveries_have_failed_too_often_becomes_a_dead_letter(bench: Bench) -> None:
-    """The delivery that reaches the limit is the last one; the reason is kept."""
+    """The delivery that reaches the limit is the last one; the reason is stored."""
     await bench.send(b"m")
     for delivery in range(1, SETTINGS.max_delivery_count + 1):
         message = await bench.one()
@@ -24,7 +24,7 @@ async def test_a_message_whose_deliveries_have_failed_too_often_becomes_a_dead_l
 
 
 async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> None:
-    """Nobody says so, but it counts as well."""
+    """A lapse counts although no client reports it."""
     await bench.send(b"m")
     for _ in range(SETTINGS.max_delivery_count):
         await bench.one()
@@ -52,7 +52,7 @@ async def test_the_delivery_limit_comes_before_delay_and_deferral(bench: Bench) 
 
 
 async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench) -> None:
-    """Deferring counts like abandoning. The changes go with the message, and whoever defers is told of success."""
+    """Deferring counts like abandoning. The changes go with the message, and the call reports success."""
     await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")
     await bench.abandon(await bench.one())
@@ -66,7 +66,7 @@ async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench)
 
 
 async def test_the_count_of_a_dead_letter_stays_whatever_becomes_of_its_lock(bench: Bench) -> None:
-    """Abandoned, deferred, lapsed or given back unread: it is received with the same count each time."""
+    """After an abandon, a deferral, a lapse or an unread return, it is received with the same count."""
     await bench.send(b"m")
     await bench.abandon(await bench.one())
     await bench.dead_letter(await bench.one())
@@ -85,7 +85,7 @@ async def test_the_count_of_a_dead_letter_stays_whatever_becomes_of_its_lock(ben
 
 
 async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
-    """Reason and description are among them."""
+    """The changes can include reason and description."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     assert await bench.dead_letter(one, changes=b"because") == await bench.dead_letter(two)
@@ -106,7 +106,7 @@ async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_w
 
 
 async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_which_they_died(bench: Bench) -> None:
-    """Whatever their numbers and levels were before."""
+    """Their earlier numbers and levels make no difference."""
     await bench.send(b"one", b"two", level=1)
     await bench.send(b"three", level=0)
     three, one, two = await bench.receive()
@@ -117,7 +117,7 @@ async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_w
 
 
 async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(bench: Bench) -> None:
-    """It has locks, lapses, competing receivers; and its messages take room until they are gone."""
+    """It has locks, lapses and competing receivers; and its messages take room until they are gone."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(*await bench.receive())
     one, two = await bench.one(side="d"), await bench.one(side="d")
@@ -135,7 +135,7 @@ async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(be
 
 
 async def test_a_dead_letter_is_abandoned_to_its_own_place_at_once_or_after_a_delay(bench: Bench) -> None:
-    """As on the main side."""
+    """Abandoning works as on the main side."""
     await bench.send(b"one", b"two", b"three")
     await bench.dead_letter(*await bench.receive())
     one, two = await bench.receive(2, side="d")
@@ -148,7 +148,7 @@ async def test_a_dead_letter_is_abandoned_to_its_own_place_at_once_or_after_a_de
 
 
 async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
-    """And is received by its number in the dead-letter queue, and returns to the deferred there."""
+    """It is received by its number in the dead-letter queue, and returns to the deferred ones there."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     await bench.defer(await bench.one(side="d"), changes=b"later")
@@ -163,7 +163,7 @@ async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
 
 
 async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench) -> None:
-    """Not by who asks for it, who is told so and keeps the lock, and not for its deliveries."""
+    """A caller that asks for it is told so and keeps the lock; reaching the delivery limit does not do it either."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     for _ in range(3 * SETTINGS.max_delivery_count):
@@ -176,7 +176,7 @@ async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench)
 
 
 async def test_no_dead_letter_expires(bench: Bench) -> None:
-    """Neither waiting nor locked nor delayed, however short the life of the message was."""
+    """It does not expire while it waits, is locked or is delayed, however short the life of the message was."""
     await bench.send(b"one", b"two", b"three", time_to_live=100)
     await bench.dead_letter(*await bench.receive())
     await bench.abandon((await bench.receive(2, side="d"))[1], delay=50)
@@ -186,7 +186,7 @@ async def test_no_dead_letter_expires(bench: Bench) -> None:
 
 
 async def test_a_call_settles_messages_of_both_sides(bench: Bench) -> None:
-    """Each under the token that it was received with."""
+    """Each message has the token that it was received with."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(await bench.one())
     dead, alive = await bench.one(side="d"), await bench.one()
@@ -198,7 +198,7 @@ async def test_a_call_settles_messages_of_both_sides(bench: Bench) -> None:
 
 
 async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
-    """Message 1 and dead letter 1 are two: the token of one is no good for the other."""
+    """Message 1 and dead letter 1 are different: the token of one does not settle the other."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(await bench.one())
     two, dead = await bench.one(), await bench.one(side="d")
@@ -209,7 +209,7 @@ async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
 
 
 async def test_more_dead_letters_than_a_hash_of_bodies_spans_are_found(bench: Bench) -> None:
-    """Their numbers and those that their bodies are stored under go apart."""
+    """A dead letter's number and the number that its body is stored under grow apart."""
     await bench.send(*(b"x" for _ in range(1000)))
     await bench.complete(*await bench.receive(1000))
     for _ in range(4):

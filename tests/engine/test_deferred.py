@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def deferred(bench: Bench, *payloads: bytes, time_to_live: int | None = None) -> list[str]:
-    """The names of new messages that are deferred."""
+    """Send and defer messages; return their names."""
     await bench.send(*payloads, time_to_live=time_to_live)
     held = await bench.receive(len(payloads))
     await bench.defer(*held)
@@ -25,7 +25,7 @@ TOKEN = "deferred-one"
 def ask(
     bench: Bench, *names: str, room: int, mode: Mode = "lock", token: str = "", call_id: CallId | None = None
 ) -> Request[Received]:
-    """The call for deferred messages, of which records of 100 bytes or so find room."""
+    """Return the call for deferred messages; ``room`` limits the bytes of their records."""
     return bench.partition.receive_deferred(
         call_id or bench.call_id(), token or new_token(), names, mode=mode, room=room
     )
@@ -35,11 +35,11 @@ def payloads(received: Received) -> list[bytes]:
     return [one.record[15:] for one in received.messages]
 
 
-# -- what it is shown as -----------------------------------------------------------------------------------------------
+# -- visible state -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench: Bench) -> None:
-    """As long as it is locked from among the deferred. Peeked among the locked ones it is there as well."""
+    """The mark lasts while the message is locked. A peek at the locked messages shows the message too."""
     names = await deferred(bench, b"one", b"two")
     received = await bench.tell(ask(bench, names[0], room=100))
     assert [one.state for one in received.messages] == ["g"]
@@ -51,7 +51,7 @@ async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench
 
 
 async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
-    """Its home ends with its life on the main side: the dead letter returns to its queue, not to the deferred."""
+    """Its home ends with its life on the main side: the dead letter returns to its queue, not to the deferred ones."""
     (name,) = await deferred(bench, b"m")
     ((message,), _) = await bench.receive_deferred(name)
     await bench.dead_letter(message)
@@ -62,12 +62,12 @@ async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(
     assert (await bench.one(side="d")).name == "d1"
 
 
-# -- how it expires ----------------------------------------------------------------------------------------------------
+# -- expiry ------------------------------------------------------------------------------------------------------------
 
 
 @set_to(dead_letter_expired=True)
 async def test_a_deferred_message_expires_when_it_is_asked_for(bench: Bench) -> None:
-    """It is not found, and a dead letter from then on; until then it stays where it is, however late that is."""
+    """The call does not find it, and makes it a dead letter; until then it stays deferred, however late the call is."""
     names = await deferred(bench, b"m", time_to_live=1000)
     bench.later(999)
     ((message,), _) = await bench.receive_deferred(*names)
@@ -95,7 +95,7 @@ async def test_an_expired_deferred_message_is_deleted_without_dead_lettering(ben
 
 
 async def test_an_expired_message_expires_and_the_others_stay_deferred(bench: Bench) -> None:
-    """All that were asked for are given out, or none. The expiry is a matter of time, not of the answer."""
+    """The call gives out all messages that it names, or none. The expiry depends on the time, not on the answer."""
     (short,) = await deferred(bench, b"short", time_to_live=1000)
     (long,) = await deferred(bench, b"long")
     bench.later(1000)
@@ -124,11 +124,11 @@ async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> N
     assert len((await bench.receive_deferred("d1"))[0]) == 1
 
 
-# -- how many --------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_call_gives_out_deferred_messages_as_far_as_there_is_room(bench: Bench) -> None:
-    """The first ones of those that were named; the others stay deferred, and are told to be left."""
+    """It gives out the first ones that were named; the others stay deferred, and the answer counts them as left."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # with its record's header each weighs 100 bytes
     received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
     assert (payloads(received), received.left, received.missing) == ([b"c" * 85, b"a" * 85], 1, ())
@@ -154,7 +154,7 @@ async def test_missing_messages_are_reported_before_any_is_given_out(bench: Benc
 
 
 async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) -> None:
-    """Nothing could bring the first ones back if another one was missing later."""
+    """If a later message were missing, nothing could bring the deleted ones back."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     received = await bench.tell(ask(bench, *names, room=199, mode="delete"))
     assert (received.messages, received.missing, received.left) == ((), (), 2)
@@ -166,7 +166,7 @@ async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) ->
 
 @modes
 async def test_a_repeated_call_gives_out_the_same_part_and_the_remaining_count(bench: Bench, mode: Mode) -> None:
-    """It reads no more than the first call did. Where messages are deleted there is nothing to give out again."""
+    """It reads no more than the first call did. Deleted messages cannot be given out again."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)
     room = 200 if mode == "lock" else 300
     request = ask(bench, *names, room=room, mode=mode)
@@ -179,7 +179,7 @@ async def test_a_repeated_call_gives_out_the_same_part_and_the_remaining_count(b
 
 
 async def test_a_repeated_call_after_a_lapse_gives_out_only_locked_messages(bench: Bench) -> None:
-    """What lapsed is deferred again, so the caller can ask for it: it is neither given out nor left."""
+    """A lapsed message is deferred again, so the caller can ask for it: it is neither given out nor counted as left."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, call_id=bench.call_id("other")))
     bench.later(SETTINGS.lock_duration)

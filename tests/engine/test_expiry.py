@@ -1,4 +1,4 @@
-"""Fundamentals, the third part: messages live for a time, and then expire."""
+"""Fundamentals, part three: messages have a time to live, and then expire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ either_way = pytest.mark.parametrize(
 
 
 async def expired(bench: Bench) -> list[bytes]:
-    """What the dead-letter queue got because it had expired, after a look that nothing else is there."""
+    """Check that no message is active; return the dead letters, all of which must have expired."""
     assert (await bench.count()).active == 0
     held = await bench.receive(side="d")
     assert {message.reason for message in held} <= {"T"}
@@ -29,7 +29,7 @@ async def expired(bench: Bench) -> list[bytes]:
 
 @either_way
 async def test_an_expired_message_is_never_received(bench: Bench) -> None:
-    """To the millisecond; and then it is a dead letter, if the entity says so, or gone."""
+    """Expiry is exact to the millisecond; then the message is a dead letter, if the entity says so, or gone."""
     await bench.send(b"m", time_to_live=1000)
     bench.later(999)
     await bench.abandon(await bench.one(), counted=False)
@@ -43,7 +43,7 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
 @either_way
 @pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
 async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer: bool) -> None:
-    """Whoever has the message can complete it; else it expires as it is given back, and a delay does not save it."""
+    """Its holder can still complete it; otherwise it expires when it is given back, and a delay does not save it."""
     if longer:
         await bench.send(b"longer", time_to_live=100_000)
         await bench.complete(await bench.one())
@@ -65,7 +65,6 @@ async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer:
 
 @set_to(dead_letter_expired=True, max_delivery_count=1)
 async def test_the_delivery_limit_comes_before_expiry(bench: Bench) -> None:
-    """The delivery limit stands above expiry."""
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
     bench.later(1000)
@@ -74,7 +73,7 @@ async def test_the_delivery_limit_comes_before_expiry(bench: Bench) -> None:
 
 
 async def test_a_renewed_lock_keeps_expiry_away(bench: Bench) -> None:
-    """As long as it is renewed."""
+    """The lock keeps expiry away for as long as it is renewed."""
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
     for _ in range(3):
@@ -98,7 +97,7 @@ async def test_a_message_that_says_nothing_lives_as_long_as_the_entity_lets_it(b
 
 @set_to(time_to_live=1000)
 async def test_no_message_lives_longer_than_the_entity_lets_it(bench: Bench) -> None:
-    """The time to live of the entity is the ceiling, and a shorter one is kept to."""
+    """The time to live of the entity is the maximum; a shorter one of the message is kept."""
     await bench.send(b"long", time_to_live=5000)
     await bench.send(b"short", time_to_live=400)
     bench.later(400)
@@ -110,7 +109,7 @@ async def test_no_message_lives_longer_than_the_entity_lets_it(bench: Bench) -> 
 
 
 async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -> None:
-    """What is there keeps the life that it was given, however the ceilings came and went."""
+    """Stored messages keep their time to live, however the maximum changes."""
     await bench.send(b"first")
     await bench.change(time_to_live=1000)
     await bench.send(b"second")
@@ -127,7 +126,7 @@ async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -
 
 @pytest.mark.parametrize("whose", ["message", "entity", "scheduled"])
 async def test_a_life_of_centuries_is_a_life(bench: Bench, whose: str) -> None:
-    """A time to live that leads to the end of time, or beyond it, is no bound."""
+    """A time to live that ends at the end of time, or after it, sets no limit."""
     for time_to_live in (NEVER - bench.now - 1, NEVER - bench.now, NEVER - bench.now + 1, NEVER - 1, NEVER):
         enqueued = bench.now
         if whose == "entity":
@@ -147,7 +146,7 @@ async def test_a_life_of_centuries_is_a_life(bench: Bench, whose: str) -> None:
 
 
 async def test_a_message_without_any_life_is_never_received(bench: Bench) -> None:
-    """It has expired when it comes."""
+    """A time to live of 0 means that the message has expired when it arrives."""
     await bench.send(b"m", time_to_live=0)
     assert await bench.receive() == []
     assert (await bench.count()).bytes == 0
@@ -155,7 +154,7 @@ async def test_a_message_without_any_life_is_never_received(bench: Bench) -> Non
 
 @set_to(dead_letter_expired=True)
 async def test_messages_expire_in_whatever_order_their_lives_end(bench: Bench) -> None:
-    """Long ones before short ones, levels across, immortal ones in between."""
+    """Long lives come before short ones, across levels, with messages without expiry in between."""
     lives = (5000, 100, None, 3000, 4000, 2000, 6000)
     await bench.send_all(*(Outgoing(b"%d" % (ttl or 0), ttl, level=place % 3) for place, ttl in enumerate(lives)))
     seen: list[bytes] = []
@@ -169,7 +168,7 @@ async def test_messages_expire_in_whatever_order_their_lives_end(bench: Bench) -
 
 @set_to(dead_letter_expired=True)
 async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
-    """Scheduled ones when they have been active for as long as they live, and others on all levels."""
+    """A scheduled message expires after its time to live in the active state; other messages expire on all levels."""
     await bench.send(b"scheduled", time_to_live=500, due=START + 600)
     bench.later(600)
     assert (await bench.due()).due == 500
@@ -184,7 +183,7 @@ async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
 
 
 async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench: Bench) -> None:
-    """It says that there is more, and gives out what has not expired as soon as it comes to that."""
+    """Each call says that there is more; the call that reaches the live message gives it out."""
     await bench.send(*(b"m" for _ in range(450)), time_to_live=1000)
     await bench.send(b"alive")
     bench.later(1000)
@@ -200,7 +199,7 @@ async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench
 
 @set_to(max_delivery_count=10)
 async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
-    """Neither as they lie there nor when they are given back to there. They expire when they are asked for."""
+    """They expire neither while they are deferred nor when they are given back. They expire when they are asked for."""
     await bench.send(b"m", time_to_live=1000)
     await bench.defer(await bench.one())
     ((message,), _) = await bench.receive_deferred("1")
@@ -214,7 +213,7 @@ async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
 
 @set_to(dead_letter_expired=True)
 async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None:
-    """It expires when its life ends, not when the delay does."""
+    """It expires when its time to live ends, not when the delay ends."""
     await bench.send(b"m", time_to_live=1000)
     await bench.abandon(await bench.one(), delay=50_000)
     bench.later(999)
@@ -226,7 +225,7 @@ async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None
 
 
 async def test_an_expired_message_is_hidden_although_it_is_still_stored(bench: Bench) -> None:
-    """Peeking and counting show what time has done; `due` writes it down."""
+    """Peeking and counting show the effects of time at once; `due` writes them."""
     await bench.send(b"m", time_to_live=1000)
     bench.later(1000)
     assert await bench.peek() == ()

@@ -1,8 +1,9 @@
-"""What a queue does, told from the beginning: each test is one thing that its users may rely on.
+"""The behaviour of a queue, told from the beginning: each test shows one thing that its users may rely on.
 
-This is the first part: sending, receiving, settling, setting aside. Then come the dead-letter queue
-(test_dead_letters.py), expiry (test_expiry.py), what else time does (test_clockwork.py), waiting (test_waiting.py),
-calls that are repeated (test_repetition.py) and what those do who look after a queue (test_looking_after.py).
+This is the first part: sending, receiving, settling, deferring.
+The other parts are the dead-letter queue (test_dead_letters.py), expiry (test_expiry.py), the other effects of time
+(test_clockwork.py), waiting (test_waiting.py), repeated calls (test_repetition.py), administration
+(test_administration.py), and looking without taking (test_looks.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the fundamentals hold o
 
 
 async def test_a_message_is_sent_received_and_completed(bench: Bench) -> None:
-    """What was sent is given to a receiver, and is gone when the receiver has completed it."""
+    """A sent message is given to a receiver, and is gone when the receiver has completed it."""
     (name,) = await bench.send(b"hello")
     message = await bench.one()
     assert (message.name, message.payload, message.deliveries) == (name, b"hello", 1)
@@ -39,7 +40,7 @@ async def test_messages_come_in_the_order_in_which_they_were_sent(bench: Bench) 
 
 
 async def test_a_receiver_gets_as_many_as_it_wants(bench: Bench) -> None:
-    """And no more, however many there are."""
+    """A receiver gets no more messages than it wants, however many there are."""
     await bench.send(b"one", b"two", b"three")
     assert [message.payload for message in await bench.receive(2)] == [b"one", b"two"]
     assert [message.payload for message in await bench.receive(2)] == [b"three"]
@@ -55,14 +56,14 @@ async def test_a_receiver_gets_no_more_bytes_than_it_has_room_for_but_always_one
 
 
 async def test_a_payload_comes_back_byte_for_byte(bench: Bench) -> None:
-    """Whatever bytes it is made of, none at all among them."""
+    """A body may be any bytes, even none."""
     payloads = [bytes(range(256)), b"", b"a\r\nb;c\x00", "ü".encode() * 5000]
     await bench.send(*payloads)
     assert await bench.payloads() == payloads
 
 
 async def test_competing_receivers_never_share_a_message(bench: Bench) -> None:
-    """What one has locked no other one gets."""
+    """While one receiver has a message locked, no other receiver gets it."""
     await bench.send(b"one", b"two", b"three")
     mine, yours = await bench.one(), await bench.one()
     assert (mine.payload, yours.payload) == (b"one", b"two")
@@ -72,7 +73,7 @@ async def test_competing_receivers_never_share_a_message(bench: Bench) -> None:
 
 
 async def test_a_message_that_is_received_and_deleted_is_gone_at_once(bench: Bench) -> None:
-    """There is nothing to settle, and nothing comes back."""
+    """The message cannot be settled, and it does not come back."""
     await bench.send(b"one", b"two")
     (message,) = await bench.receive(1, mode="delete")
     assert message.payload == b"one"
@@ -83,13 +84,13 @@ async def test_a_message_that_is_received_and_deleted_is_gone_at_once(bench: Ben
 
 
 async def test_the_more_urgent_level_comes_first(bench: Bench) -> None:
-    """Within a level the order is that of sending."""
+    """Within a level, messages come in the order in which they were sent."""
     await bench.send_all(*(Outgoing(b"%d" % level, level=level) for level in (7, 3, 0, 3, 0)))
     assert await bench.payloads() == [b"0", b"0", b"3", b"3", b"7"]
 
 
 async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Bench) -> None:
-    """Both are told to whoever receives it."""
+    """A receiver gets both values with the message."""
     await bench.send(b"m", level=5)
     bench.later(1234)
     record = (await bench.one()).record
@@ -97,7 +98,7 @@ async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Ben
 
 
 async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) -> None:
-    """The most that a call takes, over the edge between two of the hashes that hold the bodies."""
+    """This is the most that a call takes; the bodies extend over two of the hashes that hold them."""
     for _ in range(5):
         await bench.send(*(b"%d" % number for number in range(1000)))
     for _ in range(5):
@@ -112,7 +113,7 @@ async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) 
 
 
 async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_delivered_again(bench: Bench) -> None:
-    """To the millisecond: as long as the lock holds nobody gets it, then the next receiver does."""
+    """The lock ends to the millisecond: until then no receiver gets the message, then the next receiver does."""
     await bench.send(b"m")
     first = await bench.one()
     bench.later(SETTINGS.lock_duration - 1)
@@ -123,7 +124,7 @@ async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_deli
 
 
 async def test_settling_too_late_reports_a_lost_lock(bench: Bench) -> None:
-    """Also when nobody else has the message yet."""
+    """The lock is lost even if no other receiver has the message yet."""
     await bench.send(b"m")
     late = await bench.one()
     bench.later(SETTINGS.lock_duration)
@@ -136,7 +137,7 @@ async def test_settling_too_late_reports_a_lost_lock(bench: Bench) -> None:
 
 
 async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
-    """With another token, a made-up one, or the token of another message, nothing is settled."""
+    """A made-up token, or the token of another message, settles nothing."""
     await bench.send(b"one", b"two")
     one, two = await bench.one(), await bench.one()
     for stranger in (Lock(two.token, one.name), Lock(new_token(), one.name)):
@@ -146,7 +147,7 @@ async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
 
 
 async def test_a_message_is_settled_once(bench: Bench) -> None:
-    """In one call as in two: the second time its lock is lost."""
+    """This holds in one call as in two: the second time, the message's lock is lost."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     assert (await bench.complete(one, one, two)).lost == (one.name,)
@@ -154,7 +155,7 @@ async def test_a_message_is_settled_once(bench: Bench) -> None:
 
 
 async def test_a_settlement_settles_locked_messages_and_names_the_others(bench: Bench) -> None:
-    """What one of a batch has lost is no obstacle to the others."""
+    """A lost lock of one message in a batch does not affect the others."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     await bench.complete(two)
@@ -163,7 +164,7 @@ async def test_a_settlement_settles_locked_messages_and_names_the_others(bench: 
 
 
 async def test_a_renewed_lock_holds_for_the_full_duration_again(bench: Bench) -> None:
-    """As often as it is renewed; who holds it keeps the token."""
+    """A lock can be renewed any number of times; its holder keeps the token."""
     await bench.send(b"one", b"two")
     held = await bench.receive()
     for _ in range(3):
@@ -175,7 +176,7 @@ async def test_a_renewed_lock_holds_for_the_full_duration_again(bench: Bench) ->
 
 
 async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> None:
-    """The part lives on under it; the rest keeps the token that it has, and its time."""
+    """The renewed part has the new token; the rest keeps its token and its time."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     bench.later(SETTINGS.lock_duration - 1)
@@ -188,7 +189,7 @@ async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> 
 
 
 async def test_the_remaining_messages_of_a_lease_are_the_whole_lease(bench: Bench) -> None:
-    """Where the others are settled, or renewed under another token, naming the rest is naming all: the token stays."""
+    """If the others were settled, or renewed under another token, naming the rest renews all: the token stays."""
     await bench.send(b"one", b"two", b"three", b"four")
     one, two, three, four = await bench.receive()
     await bench.complete(two)
@@ -200,7 +201,7 @@ async def test_the_remaining_messages_of_a_lease_are_the_whole_lease(bench: Benc
 
 
 async def test_a_new_lock_duration_counts_from_the_next_lock_or_renewal(bench: Bench) -> None:
-    """What is locked already stays locked for as long as was said."""
+    """A message that is locked already stays locked for the time that was promised."""
     await bench.send(b"one", b"two")
     old = await bench.one()
     await bench.change(lock_duration=1000)
@@ -212,11 +213,11 @@ async def test_a_new_lock_duration_counts_from_the_next_lock_or_renewal(bench: B
     assert (await bench.complete(old)).lost == (old.name,)
 
 
-# -- giving back -------------------------------------------------------------------------------------------------------
+# -- returning messages ------------------------------------------------------------------------------------------------
 
 
 async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> None:
-    """Before all that was sent after it, not behind them."""
+    """It comes before all messages that were sent after it, not behind them."""
     await bench.send(b"one", b"two", b"three")
     one, two = await bench.receive(2)
     await bench.abandon(two)
@@ -229,7 +230,7 @@ async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> No
 
 
 async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
-    """It returns among those that are as urgent."""
+    """It returns among the messages of the same level."""
     await bench.send(b"urgent", level=1)
     await bench.send(b"first", b"second", level=4)
     urgent, first = await bench.receive(2)
@@ -238,7 +239,7 @@ async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
 
 
 async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(bench: Bench) -> None:
-    """Others pass it meanwhile; then it stands at its own place again."""
+    """Others pass it during the delay; then it has its own place again."""
     await bench.send(b"one", b"two")
     await bench.abandon(await bench.one(), delay=5000)
     assert await bench.states() == {"1": "w", "2": "a"}
@@ -252,7 +253,7 @@ async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(benc
 
 
 async def test_giving_a_message_back_unread_counts_no_delivery(bench: Bench) -> None:
-    """As if it had never been received, as often as that happens."""
+    """The message is as if it had never been received, however often this happens."""
     await bench.send(b"m")
     before = await bench.whole()
     for _ in range(SETTINGS.max_delivery_count + 1):
@@ -267,7 +268,7 @@ async def test_giving_a_message_back_unread_counts_no_delivery(bench: Bench) -> 
 
 
 async def test_changed_properties_are_kept_until_they_are_changed_again(bench: Bench) -> None:
-    """They come with the next delivery, whether or not that one changes anything."""
+    """They come with the next delivery, and stay if that delivery changes nothing."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"\x00first;1")
     message = await bench.one()
@@ -283,7 +284,7 @@ async def test_changed_properties_are_kept_until_they_are_changed_again(bench: B
 
 
 async def test_giving_a_message_back_unread_may_change_its_properties(bench: Bench) -> None:
-    """Nothing else tells that it was ever received."""
+    """The changes are the only sign that it was received."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen", counted=False)
     message = await bench.one()
@@ -291,7 +292,7 @@ async def test_giving_a_message_back_unread_may_change_its_properties(bench: Ben
 
 
 async def test_changed_properties_take_room_until_the_message_is_gone(bench: Bench) -> None:
-    """They count among the bytes of the queue, and only the last ones do."""
+    """They count among the bytes of the queue, and only the last changes do."""
     await bench.send(b"m")
     bare = (await bench.count()).bytes
     await bench.abandon(await bench.one(), changes=b"x" * 100)
@@ -302,11 +303,11 @@ async def test_changed_properties_take_room_until_the_message_is_gone(bench: Ben
     assert (await bench.count()).bytes == 0
 
 
-# -- setting aside -----------------------------------------------------------------------------------------------------
+# -- deferring ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -> None:
-    """No receiver meets it, and no time brings it back."""
+    """An ordinary receive does not return it, and it does not come back with time."""
     await bench.send(b"one", b"two")
     one = await bench.one()
     assert (await bench.defer(one)).lost == ()
@@ -319,7 +320,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -
 
 
 async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: Bench) -> None:
-    """Where one of them is not deferred here, the answer says which, and nothing is taken."""
+    """If one of them is not deferred here, the answer names it, and none is given out."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     await bench.defer(one, three)
@@ -331,7 +332,7 @@ async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: 
 
 
 async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_deferred(bench: Bench) -> None:
-    """Abandoned, given back or lapsed: it is counted as elsewhere, and no delay holds it up."""
+    """After an abandon, an unread return or a lapse it counts deliveries like any message, and no delay applies."""
     await bench.change(max_delivery_count=4)
     await bench.send(b"m")
     await bench.defer(await bench.one())
@@ -351,7 +352,7 @@ async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_defer
 
 
 async def test_deferred_messages_are_locked_as_others_are(bench: Bench) -> None:
-    """They are renewed, and given up, one by one or all at once."""
+    """Their locks are renewed and ended, one by one or all at once."""
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred(*names)
@@ -366,7 +367,7 @@ async def test_deferred_messages_are_locked_as_others_are(bench: Bench) -> None:
 
 
 async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> None:
-    """By number, and then it is gone."""
+    """The call names the messages by number, and then they are gone."""
     await bench.send(b"one", b"two")
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred("1", "2", mode="delete")
@@ -379,7 +380,7 @@ async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> N
 
 
 async def test_a_queue_that_takes_nothing_in_still_gives_out(bench: Bench) -> None:
-    """SendDisabled lets receivers empty it."""
+    """With SendDisabled, receivers can still empty the queue."""
     await bench.send(b"m")
     await bench.change(status="SendDisabled")
     with pytest.raises(MessagingEntityDisabledError, match="SendDisabled"):
@@ -388,7 +389,7 @@ async def test_a_queue_that_takes_nothing_in_still_gives_out(bench: Bench) -> No
 
 
 async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> None:
-    """ReceiveDisabled holds for deferred messages and dead letters as well."""
+    """ReceiveDisabled also applies to deferred messages and dead letters."""
     await bench.send(b"m")
     await bench.defer(await bench.one())
     await bench.change(status="ReceiveDisabled")
@@ -404,7 +405,7 @@ async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> No
 
 
 async def test_received_messages_can_be_settled_in_every_status(bench: Bench) -> None:
-    """As it can be renewed, peeked and counted."""
+    """They can also be renewed, peeked at and counted."""
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()
     await bench.change(status="Disabled")

@@ -1,8 +1,9 @@
-"""What the scripts touch: the keys that they are given and nothing else, by the commands that stand in them.
+"""The keys and commands that the scripts use: the keys that they are given, and the commands that their text names.
 
-That all the fundamentals keep to the 30 keys of their partition is shown where they run: the bench calls as a user who
-may touch no other key (see conftest.py). Here is the rest: that this user is confined indeed, that a user confined to a
-namespace can do everything, what publishing touches, and what works when the memory of the server is full.
+The fundamentals show by running that they keep to the 30 keys of their partition:
+the bench calls as a user who may touch no other key (see conftest.py).
+Here is the rest: that this user is really confined, that a user confined to a namespace can do everything,
+which keys publishing touches, and which calls work when the memory of the server is full.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ real_servers = pytest.mark.parametrize("target", ["server", "cluster"])
 one_server = pytest.mark.parametrize("target", ["server"])
 SCRIPTS = [load(name) for name in operations()]
 ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
-"""Of another entity, in the same slot."""
+"""The keys of another entity, in the same slot."""
 
 
-# -- where keys lie ----------------------------------------------------------------------------------------------------
+# -- slots of keys -----------------------------------------------------------------------------------------------------
 
 
 def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
-    """Wherever the partition is: its own keys, its store's, its subscriptions', and the channels of its receivers."""
+    """This holds for each partition: its own keys, its store's, its subscriptions', and its receivers' channels."""
     for salt in salts(64):
         keys = (
             *partition_keys("ns", salt, "e1"),
@@ -83,12 +84,12 @@ def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None
         assert not set(topic) & set(elsewhere)
 
 
-# -- who is confined ---------------------------------------------------------------------------------------------------
+# -- confined users ----------------------------------------------------------------------------------------------------
 
 
 @real_servers
 async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
-    """Neither by a command, nor by a script that is given another key, nor by one that makes one up."""
+    """It reaches none by a command, by a script that is given another key, or by one that makes one up."""
     with pytest.raises(ServiceBusAuthorizationError):
         await bench.transport.command("HGETALL", ELSEWHERE[0], key=ELSEWHERE[0])
     with pytest.raises(ServiceBusAuthorizationError):
@@ -100,7 +101,7 @@ async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
 
 @real_servers
 async def test_the_user_of_the_bench_has_no_other_command_and_no_other_channel(bench: Bench) -> None:
-    """Or what it can do would prove nothing."""
+    """Without these limits the tests on the bench would prove nothing."""
     key = KEYS[0]
     for command in (("DEL", key), ("HKEYS", key), ("FLUSHALL",), ("EVAL", "return 1", "0"), ("ACL", "LIST")):
         with pytest.raises(ServiceBusAuthorizationError):
@@ -113,7 +114,7 @@ async def test_the_user_of_the_bench_has_no_other_command_and_no_other_channel(b
 
 
 async def test_the_commands_of_the_scripts_are_known_to_the_server_and_not_dangerous(server: LocalServer) -> None:
-    """Those that are taken for reading are so for the server, and the others write, or publish."""
+    """The server agrees about which commands only read; the others write or publish."""
     commands = commands_of(operations())
     dangerous = server.ask("ACL", "CAT", "dangerous")
     assert isinstance(dangerous, list)
@@ -137,14 +138,14 @@ def as_list(reply: Any) -> list[Any]:
 
 @asynccontextmanager
 async def user(running: LocalServer | LocalCluster, rights: Rights) -> AsyncIterator[Transport]:
-    """A transport of a user with these rights; the scripts are there already where it may not load them."""
+    """Open a transport for a user with these rights; a user who may not load scripts finds them loaded already."""
     with confined(running, "tried", rights) as url:
         async with await open_transport(url, scripts=SCRIPTS) as transport:
             yield transport
 
 
 async def tour_of_the_registry(transport: Transport) -> None:
-    """Entities come and go; subscriptions and rules are for the tests of the registry."""
+    """Create and delete an entity; subscriptions and rules are for the tests of the registry."""
     namespace = await Namespace.open(transport, NAMESPACE, 16)
     created = await namespace.create_entity("orders", PartitionSettings())
     assert (await namespace.get_entity("orders")).incarnation == created.incarnation
@@ -154,7 +155,7 @@ async def tour_of_the_registry(transport: Transport) -> None:
 
 @real_servers
 async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: LocalServer | LocalCluster) -> None:
-    """By the commands that stand in the scripts: every operation, and listening to its channels."""
+    """The commands named in the scripts are enough for every operation, and the user can listen to its channels."""
     done: set[str] = set()
     async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
         await transport.subscribe(waiting_channel(NAMESPACE, SALT, "c"), Ear())
@@ -200,7 +201,7 @@ class Topic:
         self._lanes = 0
 
     def call_id(self) -> CallId:
-        """The first call of another lane."""
+        """Return the first call of another lane."""
         self._lanes += 1
         return CallId(f"lane{self._lanes}", 1, self.now)
 
@@ -232,7 +233,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """Also when it wakes receivers, and when messages live shorter in a subscription."""
+    """This includes waking receivers, and messages that live shorter in a subscription."""
     channel = waiting_channel(NAMESPACE, SALT, "c")
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
@@ -249,7 +250,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
 async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """Nothing of the topic beyond its messages, and nothing of the other subscription, until it is gone itself."""
+    """Of the topic it touches only the messages, and nothing of the other subscription, even when it is destroyed."""
     await topic.tell(topic.publish(*[(0, 1)] * 7))
     sub, call_id = topic.two, topic.call_id
     async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:
@@ -281,7 +282,7 @@ async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
 
 @one_server
 async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(topic: Topic) -> None:
-    """In whatever order they go, no key stays."""
+    """In any order of destruction, no key is left."""
     await topic.tell(topic.publish((0, 1), (0,)))
     token = new_token()
     (message,) = (await topic.tell(topic.one.receive(topic.call_id(), token, 1))).messages
@@ -292,12 +293,12 @@ async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(t
     assert await topic.all_keys() == set()
 
 
-# -- how the server holds them -----------------------------------------------------------------------------------------
+# -- encodings on the server -------------------------------------------------------------------------------------------
 
 
 @one_server
 async def test_a_queue_is_never_packed_however_short_it_is(bench: Bench, server: LocalServer) -> None:
-    """Neither at first nor when it has run empty, and one that was lost and is made again is not either."""
+    """It is not packed at first, nor when it has run empty, nor when it was lost and is made again."""
 
     def held() -> list[Any]:
         return [server.ask("OBJECT", "ENCODING", key.decode()) for key in bench.partition.keys[1:3]]
@@ -311,12 +312,12 @@ async def test_a_queue_is_never_packed_however_short_it_is(bench: Bench, server:
     assert held() == ["skiplist", "hashtable"]
 
 
-# -- when memory is full -----------------------------------------------------------------------------------------------
+# -- full memory -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def bounded(binary: str | None) -> Iterator[LocalServer]:
-    """A server whose memory has a bound, and that evicts nothing."""
+    """A server with limited memory that evicts nothing."""
     config = {"maxmemory": "100mb", "maxmemory-policy": "noeviction"}
     with LocalServer(binary=binary, config=config) as server:
         yield server
@@ -345,7 +346,7 @@ async def no_memory_left(server: LocalServer) -> AsyncIterator[None]:
 async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
     scarce: Bench, bounded: LocalServer, arrange: Arrange
 ) -> None:
-    """Refused before its first write: nothing has changed, and with memory to spare the same call is done."""
+    """A call is refused before its first write, so nothing has changed; with memory to spare it is done."""
     request = await arrange(scarce)
     before = await scarce.whole()
     async with no_memory_left(bounded):
@@ -356,14 +357,14 @@ async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
         else:
             assert request.script.name in FREEING | READING
             await scarce.tell(request)
-            unchanging = READING | {"configure"}  # which is given the settings that the partition has
+            unchanging = READING | {"configure"}  # configure gets the settings that the partition already has
             assert (await scarce.whole() == before) is (request.script.name in unchanging)
     if request.script.name in TAKING_IN:
         await scarce.tell(request)
 
 
 async def test_a_queue_that_has_filled_the_memory_can_be_emptied(scarce: Bench, bounded: LocalServer) -> None:
-    """Sending is refused, receiving and completing go on, settings can be changed, and then there is room again."""
+    """Sending is refused; receiving, completing and changing settings work; then there is room again."""
     await scarce.send(*(b"x" * 1000 for _ in range(100)))
     async with no_memory_left(bounded):
         await scarce.change(max_delivery_count=5)
@@ -382,7 +383,7 @@ async def test_a_queue_that_has_filled_the_memory_can_be_emptied(scarce: Bench, 
 
 
 async def test_a_server_that_runs_full_refuses_by_itself(scarce: Bench, bounded: LocalServer) -> None:
-    """Without a word from the test: messages are sent until it has enough."""
+    """The test does not switch the server to full memory here: it sends messages until the memory is full."""
     about = str(bounded.ask("INFO", "memory"))
     used = int(next(line for line in about.splitlines() if line.startswith("used_memory:")).partition(":")[2])
     bounded.ask("CONFIG", "SET", "maxmemory", used + 4_000_000)

@@ -1,4 +1,4 @@
-"""Large messages: what a call reads and writes of them is bounded, and it says that there is more."""
+"""Large messages: a call reads and writes only a limited number of their bytes, and says that there is more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def settings() -> PartitionSettings:
 
 
 async def sent(bench: Bench, *messages: Outgoing) -> None:
-    """However many calls it takes."""
+    """Send messages, each in its own call."""
     for message in messages:
         await bench.send_all(message)
 

@@ -47,7 +47,7 @@ sides = st.sampled_from(Side)
 
 
 def reachable(side: Side, state: State) -> set[tuple[Side, State]]:
-    """Where a message can get to from here."""
+    """Return every side and state that a message can reach from here."""
     seen: set[tuple[Side, State]] = set()
     ahead = [(side, state)]
     while ahead:
@@ -95,7 +95,7 @@ def test_every_condition_decides_somewhere() -> None:
 def test_the_last_condition_of_a_row_always_holds(
     of: tuple[Side, State, Event], outcomes: dict[Condition, Any]
 ) -> None:
-    """Only an expiry may find that nothing holds, since it happens to no message that has not expired."""
+    """Only for an expiry may no condition hold: it happens only to an expired message."""
     places = [place for place, condition in enumerate(outcomes) if condition is Condition.OTHERWISE]
     assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
 
@@ -155,7 +155,7 @@ def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:
 
 
 def test_a_held_message_moves_like_a_locked_one_but_is_never_delayed() -> None:
-    """A delay holds up its session instead: nothing of it may be overtaken."""
+    """A delay blocks the whole session instead: no message of it may be overtaken."""
     for (side, state, event), outcomes in TRANSITIONS.items():
         if (side, state) == (MAIN, State.LOCKED):
             held = TRANSITIONS[MAIN, State.HELD, event]
@@ -174,7 +174,7 @@ def test_a_held_message_moves_like_a_locked_one_but_is_never_delayed() -> None:
 
 
 def test_burying_a_session_buries_its_enqueued_messages() -> None:
-    """Not what is scheduled: it is not enqueued yet."""
+    """A scheduled message stays: it is not enqueued yet."""
     buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
     assert buried == {(MAIN, state, Event.BURY) for state in (State.ACTIVE, State.HELD, State.DEFERRED)}
 
@@ -254,7 +254,7 @@ def test_bands_are_apart_in_the_order_in_which_they_are_listed() -> None:
 
 
 def test_the_bands_match_the_contract() -> None:
-    """Data lies in them: they change with the layout version and never otherwise."""
+    """Stored data depends on the bands: they change only with the layout version."""
     listed = {(side.name, state.name): (bands.start, bands.stop - 1) for (side, state), bands in BANDS.items()}
     assert listed == {
         ("MAIN", "ACTIVE"): (0, 7),

@@ -1,4 +1,4 @@
-"""Fundamentals, the eighth part: who waits for several partitions looks, and takes nothing until it knows where."""
+"""Fundamentals, part eight: a receiver for several partitions looks, and takes nothing until it knows where to."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FOUND = Looked(more=False, due=0, found=True)
 
 
 async def waiters(bench: Bench) -> dict[bytes, int]:
-    """Who waits, and who was woken; each with what is kept of it."""
+    """Return the waiters, including those that were woken, each with its stored number."""
     held: dict[bytes, int] = (await bench.whole()).get(bench.partition.keys[8].decode(), ("zset", {}))[1]
     return held
 
 
 async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
-    """It waits from the call on in which it looked, so that nothing is missed in between."""
+    """It waits from the very call that looked, so it misses nothing in between."""
     receiver = await listening("a")
     assert await receiver.look() == NOTHING
     await bench.send(b"m")
@@ -34,7 +34,7 @@ async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Ben
 
 
 async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
-    """For as long, and for as many; nothing else tells them apart."""
+    """It waits as long, and for as many messages; the stored data is the same."""
     looking, receiving = await listening("a"), await listening("b")
     assert await looking.look(5) == NOTHING
     assert await receiving.receive(5) == []
@@ -49,7 +49,7 @@ async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, 
 
 
 async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listening: Receivers) -> None:
-    """Nothing is locked, and nobody waits."""
+    """It locks nothing, and nobody waits."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     before = await bench.whole()
@@ -62,7 +62,7 @@ async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listeni
 
 
 async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listening: Receivers) -> None:
-    """As one who receives it; whoever is next in line is woken, for the first one may have gone elsewhere."""
+    """The same holds for a receive. The next in line is woken, because the first waiter may have gone elsewhere."""
     first, second = await listening("a"), await listening("b")
     await first.look()
     bench.later(10)
@@ -78,7 +78,7 @@ async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listeni
 
 
 async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
-    """It is a question, and no more than that."""
+    """Such a look only asks."""
     assert await bench.look() == NOTHING
     before = await bench.whole()
     assert await bench.look() == NOTHING
@@ -89,7 +89,7 @@ async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
 
 
 async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None:
-    """What is at the other makes no difference."""
+    """The content of the other side makes no difference."""
     receiver = await listening("a")
     await bench.send(b"m")
     assert await receiver.look(side="d") == NOTHING
@@ -110,7 +110,7 @@ async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None
 async def test_a_look_that_finds_nothing_returns_the_next_due_time(
     bench: Bench, listening: Receivers, way: str
 ) -> None:
-    """What will come by the clock wakes nobody; then it is there for whoever looks."""
+    """Messages that come by the clock wake nobody; a later look finds them."""
     receiver = await listening("a")
     due = START + (SETTINGS.lock_duration if way == "locked" else 20_000)
     if way == "scheduled":
@@ -130,7 +130,7 @@ async def test_a_look_that_finds_nothing_returns_the_next_due_time(
 
 
 async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
-    """As every call: others hear of it, be it at the other side."""
+    """Like every call it does due work, so a waiter hears of it, even one at the other side."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m", due=START + 20_000)
     await main.look()
@@ -142,7 +142,7 @@ async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
 
 @set_to(dead_letter_expired=True)
 async def test_a_look_does_not_find_an_expired_message(bench: Bench, listening: Receivers) -> None:
-    """It has gone to the dead letters, where it is found."""
+    """The message is in the dead-letter queue, and a look finds it there."""
     receiver = await listening("a")
     await bench.send(b"m", time_to_live=1_000)
     assert await receiver.look() == FOUND
@@ -153,7 +153,7 @@ async def test_a_look_does_not_find_an_expired_message(bench: Bench, listening: 
 
 
 async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Bench, listening: Receivers) -> None:
-    """Of very much a call removes a part, and says that it wants another; who comes then finds nothing, and waits."""
+    """Each call removes some of many expired messages, and asks for another. The last look finds nothing and waits."""
     receiver = await listening("a")
     await bench.send(*(b"m" for _ in range(250)), time_to_live=1_000)
     bench.later(1_000)
@@ -165,7 +165,7 @@ async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Benc
 
 
 async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listening: Receivers) -> None:
-    """The transport may send it twice, whether it found something or not."""
+    """The transport may send it twice, whether or not it found something."""
     receiver = await listening("a")
     call_id = CallId("", 0, bench.now)
     request = bench.partition.look(waiter=receiver.channel, call_id=call_id)
@@ -179,7 +179,7 @@ async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listeni
 
 
 async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
-    """A call in a lane would be answered as the first time; a look is answered as it is now, so it has none."""
+    """In a lane it would be answered as the first time; a look is answered as things are now, so it has no lane."""
     await bench.send(b"m")
     with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
         await bench.tell(bench.partition.look(call_id=bench.call_id("other")))
@@ -191,7 +191,7 @@ async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
 async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
     bench: Bench, listening: Receivers, status: str
 ) -> None:
-    """Nobody begins to wait, and who waits already is not forgotten."""
+    """No receiver begins to wait, and an earlier waiter is not forgotten."""
     waiting, other = await listening("a"), await listening("b")
     await waiting.look()
     await bench.change(status=status)
@@ -210,7 +210,7 @@ async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
 
 
 async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, listening: Receivers) -> None:
-    """One that was woken and has not come is given up by whoever looks after a second."""
+    """After a second, a look gives up a waiter that was woken and has not come."""
     gone, next_one, third = [await listening(name) for name in "abc"]
     await gone.look()
     bench.later(10)
@@ -224,7 +224,7 @@ async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, 
 
 
 async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receivers) -> None:
-    """It says so: a look that waits for nothing is its last."""
+    """A look that waits for nothing says that the waiter leaves."""
     receiver = await listening("a")
     await receiver.look()
     assert await receiver.look(0) == NOTHING
@@ -236,7 +236,7 @@ async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receiver
 
 
 async def test_a_leaving_waiter_passes_its_waking_on(bench: Bench, listening: Receivers) -> None:
-    """At once, whatever time it had left to come; and it may not have known of it."""
+    """The next waiter is woken at once, even if the leaving one had time left to come or knew nothing of it."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
         await receiver.look()
@@ -250,7 +250,7 @@ async def test_a_leaving_waiter_passes_its_waking_on(bench: Bench, listening: Re
 
 
 async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listening: Receivers) -> None:
-    """Each is a place of its own."""
+    """A receiver waits at each side separately."""
     receiver = await listening("a")
     await receiver.look()
     await receiver.look(side="d")
@@ -261,7 +261,7 @@ async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listeni
 
 
 async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> None:
-    """Whether it gets something or not."""
+    """This holds whether or not it gets something."""
     receiver = await listening("a")
     for payloads in ([b"m"], []):
         await receiver.receive()
@@ -274,7 +274,7 @@ async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> N
 
 
 async def test_leaving_without_having_waited_is_allowed(bench: Bench, listening: Receivers) -> None:
-    """Nothing comes of it, with a channel or without."""
+    """Leaving then changes nothing, with a channel or without."""
     receiver = await listening("a")
     await bench.look()
     before = await bench.whole()

@@ -1,4 +1,4 @@
-"""The model of a partition, held to what it should say."""
+"""The model of a partition gives the right answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCK = 60_000
 
 
 def at(seconds: float, **knowledge: Any) -> Call:
-    """A call so long after the partition was made."""
+    """Return a call at this time after the partition was made."""
     return Call(now=T0 + int(seconds * 1000), **knowledge)
 
 
@@ -54,7 +54,7 @@ def send(model: Model, *payloads: bytes, seconds: float = 0, **more: Any) -> Non
 
 
 def refusal(model: Model, call: Callable[[], object]) -> Refused:
-    """How the model refuses a call, which must change nothing."""
+    """Return the model's refusal of a call, which must change nothing."""
     before = model.snapshot()
     with pytest.raises(Refused) as refused:
         call()
@@ -141,7 +141,7 @@ def test_expiry_takes_effect_at_once_when_the_lock_ends(kept: bool, dead: list[i
 def test_the_expired_are_neither_received_nor_shown() -> None:
     model = a_queue()
     send(model, b"a", b"b", time_to_live=1_000)
-    send(model, b"c", time_to_live=500)  # it overtakes the others, and stands in `due`
+    send(model, b"c", time_to_live=500)  # it expires before the others, and is in `due`
     send(model, b"d")
     assert model.snapshot().due == {"e000000000003": T0 + 500}
     assert len(model.peek(at(0), 0, 10).messages) == 4
@@ -254,7 +254,7 @@ def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None
     assert sorted(model.messages[MAIN]) == [1, 5, 6]  # the locked, the scheduled and the young one
 
 
-# -- what may go wrong between client and server -----------------------------------------------------------------------
+# -- failures between client and server --------------------------------------------------------------------------------
 
 
 def test_a_repeated_call_acts_once_and_answers_as_the_first_time() -> None:
@@ -296,7 +296,7 @@ def test_a_repeated_receive_and_delete_is_answered_empty() -> None:
 def test_a_refused_call_changes_nothing(
     settings: dict[str, Any], knowledge: dict[str, Any], messages: list[Outgoing], code: str
 ) -> None:
-    """Not even what is due: here is a lock that has ended."""
+    """Not even due work is done: here a lock has ended."""
     model = a_queue()
     send(model, b"a")
     model.receive(at(0), "t1", 1)
@@ -305,7 +305,7 @@ def test_a_refused_call_changes_nothing(
         model.complete(at(0, lane="a", number=number), [Lock("t9", "1")])
     model.configure(at(0, version=2), Settings(**settings))
     call = replace(at(99, version=2), **knowledge)
-    if code == "QUOTA":  # nobody is told that there is no room before all that is due has happened
+    if code == "QUOTA":  # a refusal for lack of room comes only after all due work
         with pytest.raises(Refused, match="QUOTA"):
             model.send(call, messages)
     assert refusal(model, lambda: model.send(call, messages)).code == code

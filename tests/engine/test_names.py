@@ -1,4 +1,4 @@
-"""What things may be called, and the bytes that names and identifiers become."""
+"""The names that are allowed, and the bytes that names and identifiers become."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_name_is_returned_as_it_was_given(named: Checked, name: str) -> None:
      "a/$DeadLetterQueue"],
 )  # fmt: skip
 def test_an_invalid_name_is_refused_with_the_allowed_form(named: Checked, name: str) -> None:
-    """Among them every text with a brace, which would move a key to another slot."""
+    """These include every text with a brace, which would move a key to another slot."""
     with pytest.raises(ValueError, match=r"is not 1 to \d+ letters, digits, .* begin and end with a letter or digit"):
         named(name)
 
@@ -134,8 +134,8 @@ def test_names_that_differ_in_case_alone_are_one(name: str) -> None:
 
 
 @given(st.text())
-@example("\u212a")  # the Kelvin sign, whose small form is an ASCII k
-@example("\u0130")  # whose small form is two characters, the first an ASCII i
+@example("\u212a")  # the Kelvin sign; its lower case is an ASCII k
+@example("\u0130")  # its lower case is two characters, the first an ASCII i
 def test_no_text_outside_ascii_is_taken_for_a_name(text: str) -> None:
     assert len(name_key(text)) == len(text)
     assert name_key(text).isascii() == text.isascii()
@@ -169,7 +169,7 @@ def test_an_empty_identifier_is_refused_unless_it_may_be_empty() -> None:
 
 @pytest.mark.parametrize(("text", "at"), [("\ud800", 0), ("ab\udfff", 2), ("a\ud83d\ude00", 1)])
 def test_half_a_surrogate_pair_is_no_character(text: str, at: int) -> None:
-    """Two halves in a Python text are two halves, too."""
+    """Two surrogate halves in a Python text are two separate halves, and no character either."""
     with pytest.raises(ValueError, match=f"message id '.*' has half a surrogate pair as character {at}"):
         identifier(text, "message id")
 
@@ -180,7 +180,7 @@ def test_an_identifier_is_text(value: Any) -> None:
         identifier(value, "session id", may_be_empty=True)
 
 
-# -- what an error shows -----------------------------------------------------------------------------------------------
+# -- error texts -------------------------------------------------------------------------------------------------------
 
 
 @given(st.text(st.characters(), min_size=200, max_size=300))

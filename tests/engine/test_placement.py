@@ -1,4 +1,4 @@
-"""Where a namespace lies in the slots of a cluster, and which of its partitions holds what."""
+"""The slots of a namespace in a cluster, and the partition for each key."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_registry_is_in_no_slot_of_a_partition_and_no_slot_nearer_to_the_mid
 
 
 def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
-    """Where each master's slots begin, and the end of the last one's, in the ways in which slots are split evenly."""
+    """Yield the ways to split the slots evenly: a name, the first slot of each master, and the end of the last one's."""
     whole, rest = divmod(SLOTS, masters)
     numbers = range(masters + 1)
     yield "boundaries rounded, as redis-cli does", [int(number * SLOTS / masters + 0.5) for number in numbers]
@@ -103,7 +103,7 @@ def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
 
 
 def shares(slots: Sequence[int], boundaries: Sequence[int]) -> list[int]:
-    """How many of the slots each master has."""
+    """Return how many of the slots each master has."""
     before = [bisect_left(slots, boundary) for boundary in boundaries]
     return [after - first for first, after in pairwise(before)]
 
@@ -127,7 +127,7 @@ def test_sixteen_partitions_spread_over_any_few_masters(masters: int, most_to_fe
 
 @pytest.mark.parametrize("masters", range(1, 17))
 def test_no_master_has_more_than_one_partition_more_than_another(masters: int) -> None:
-    """Up to the 1024 partitions that a namespace may have."""
+    """This holds up to the 1024 partitions that a namespace may have."""
     uneven = [
         (count, how, found)
         for how, boundaries in even_splits(masters)
@@ -137,7 +137,7 @@ def test_no_master_has_more_than_one_partition_more_than_another(masters: int) -
     assert uneven == []
 
 
-# -- which partition ---------------------------------------------------------------------------------------------------
+# -- the choice of a partition -----------------------------------------------------------------------------------------
 
 FAMILIES: dict[str, Callable[[int], str]] = {
     "numbers": str,
@@ -190,11 +190,11 @@ def test_names_spread_over_the_partitions() -> None:
     assert max(found.values()) <= 1.5 * 64
 
 
-# -- what data in the world relies on ----------------------------------------------------------------------------------
+# -- promises to stored data -------------------------------------------------------------------------------------------
 
 
 def test_the_placement_of_data_that_exists_does_not_change() -> None:
-    """If this fails, the code is wrong and not the test: another answer leaves messages where nobody looks for them."""
+    """If this fails, the code is wrong and not the test: another slot would leave messages where no client looks."""
     assert " ".join(salts(16)) == "04s 003 kld 4x6 0ay 0e9 4mt 4i4 0ag 22u 4mj 6zp 04m 895 6o2 6kr"
     every = "\n".join(" ".join(salts(count)) for count in ALL)
     assert hashlib.sha256(every.encode()).hexdigest() == (
@@ -204,7 +204,7 @@ def test_the_placement_of_data_that_exists_does_not_change() -> None:
 
 
 def test_the_choice_of_a_partition_does_not_change() -> None:
-    """As above: a session would go on in another partition, and a duplicate would not be found."""
+    """The code is wrong here too: a session would go on in another partition, and a duplicate would not be found."""
     keys = ["", "1", "2", "3", "order-1", "\u00e9", "\U0001f600"]
     assert [partition_for_key(key, 16) for key in keys] == [0, 14, 10, 10, 8, 5, 14]
     assert [partition_for_name(name, 16) for name in ("orders", "ORDERS", "billing/Orders", "a")] == [8, 8, 5, 7]
@@ -231,7 +231,7 @@ def test_a_number_of_partitions_that_no_namespace_has_is_refused(ask: Callable[[
 def test_an_invalid_partition_count_is_refused_even_if_it_equals_a_valid_one(
     ask: Callable[[Any], object], count: Any
 ) -> None:
-    """True equals 1, whose salts are remembered."""
+    """True equals 1, whose salts are cached."""
     ask(1)
     with pytest.raises(TypeError, match=f"number of partitions must be a whole number, not {type(count).__name__}"):
         ask(count)
@@ -260,7 +260,7 @@ def test_a_name_has_no_place_among_no_partitions() -> None:
 
 
 def test_nothing_is_computed_by_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of salts would cost every command line twenty milliseconds."""
+    """Computing the table of salts would cost every start of the command line twenty milliseconds."""
     asked: list[bytes] = []
 
     def slot(key: bytes) -> int:

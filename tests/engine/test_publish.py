@@ -1,4 +1,4 @@
-"""Messages that several subscriptions carry: stored once, and each subscription a queue of its own."""
+"""Messages of several subscriptions are stored once, and each subscription is a queue of its own."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) ->
 
 
 async def test_a_copy_lives_as_long_as_its_rule_said(topic: Topic) -> None:
-    """Shorter or longer than the message, but no longer than its topic and its subscription let it."""
+    """The rule may set a shorter or longer time than the message's, up to the maximum of its topic and subscription."""
     lives = [
         Copy(0, b"short", time_to_live=10),
         Copy(1, b"long", time_to_live=5000),
@@ -179,7 +179,7 @@ async def test_a_copy_lives_as_long_as_its_rule_said(topic: Topic) -> None:
 
 
 async def test_a_due_message_is_published_on_a_full_topic(topic: Topic) -> None:
-    """It is there already, and counted."""
+    """The message is stored and counted already."""
     await topic.hand_out([Outgoing(b"m" * 100, due=topic.now + 10)], [[]])
     full = replace(topic.topic.settings, quota=1)
     topic.topic = Partition("ns", "abc", "t", "topic", 2, full)
@@ -204,7 +204,7 @@ async def test_properties_changed_by_rules_count_toward_the_quota(topic: Topic) 
 
 
 async def test_a_judged_message_is_published_at_once_if_its_time_has_passed(topic: Topic) -> None:
-    """By the clock of the partition; the caller's may be another."""
+    """The clock of the partition decides; the caller's clock may differ."""
     for due, route, found, waiting in (
         (START - 1, [Copy(0)], [b"m"], 0),
         (START, [Copy(0)], [b"m"], 0),
@@ -227,7 +227,7 @@ async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> 
 async def test_several_messages_make_at_most_as_many_copies_as_a_call_carries(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A single message may; the bound is the script's as well as that of who asks."""
+    """A single message may make more; both the script and the caller's side check the limit."""
     many = [Copy(0, b"x")] * 10_001
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
@@ -252,7 +252,7 @@ async def test_a_route_that_cannot_be_is_refused_before_it_is_sent(topic: Topic,
 
 
 async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) -> None:
-    """With a number of its own, and changes of its own; the numbers rise in the order in which messages were sent."""
+    """Each copy has its own number and its own changes; the numbers rise in the order in which messages were sent."""
     sent = await topic.hand_out(
         [Outgoing(b"one"), Outgoing(b"two"), Outgoing(b"three")],
         [
@@ -281,7 +281,7 @@ async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) ->
 
 
 async def test_a_message_of_several_copies_is_stored_once_and_goes_with_the_last(topic: Topic) -> None:
-    """Whichever it is, and the changes of each copy go with it."""
+    """Any copy may be the last, and each copy's changes are deleted with it."""
     await topic.hand_out(
         [Outgoing(b"x" * 100)],
         [
@@ -382,7 +382,7 @@ async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subs
 
 
 async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topic: Topic) -> None:
-    """Nothing activates it by itself: somebody sees that it is ripe, judges it, and publishes it by its number."""
+    """The topic does not activate it: a client sees that it is due, judges it, and publishes it by its number."""
     later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
     sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
     assert (sent.first, sent.scheduled) == (1, (2, 3))
@@ -412,7 +412,7 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
 
 
 async def ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
-    """What is to be published by now."""
+    """Return the messages that are to be published by now."""
     shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
     return [(message.name, read_record(message.record).payload) for message in shown]
 
@@ -428,7 +428,7 @@ async def test_due_messages_are_listed_in_order_of_time_in_pages(topic: Topic) -
 
 
 async def test_a_scheduled_message_is_published_once(topic: Topic) -> None:
-    """Named twice, again later, cancelled meanwhile, or never there: then it counts as dropped."""
+    """If it is named twice, published before, cancelled, or never existed, it counts as dropped."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"two", due=START + 10)], [[], []])
     topic.now += 10
     both = [Outgoing(b"", origin="1"), Outgoing(b"", origin="1")]
@@ -442,7 +442,7 @@ async def test_a_scheduled_message_is_published_once(topic: Topic) -> None:
 
 
 async def test_a_cancelled_message_is_gone(topic: Topic) -> None:
-    """All of a call, or nothing, if one of them is a message of a subscription."""
+    """If one of a call's messages belongs to a subscription, the call cancels none."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"now")], [[], [Copy(0)]])
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1", "2"]))).missing == ("2",)
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1"]))).missing == ()
@@ -459,7 +459,7 @@ async def test_a_scheduled_message_without_a_subscription_is_gone_when_published
 
 
 async def test_a_client_that_lost_the_role_publishes_nothing(topic: Topic) -> None:
-    """A higher fence is a later holder; what has none is a sender, whom it does not concern."""
+    """A later holder has a higher fence; a call without a fence comes from a sender, and no fence refuses it."""
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
@@ -496,7 +496,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
 
 
 async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: Topic) -> None:
-    """For messages, for dead letters, for a session, and in a session."""
+    """This holds for waiters for messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
     channels = {name: waiting_channel("ns", "abc", name) for name in ears}
     for name, ear in ears.items():
@@ -526,7 +526,7 @@ async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: T
     assert await woken(Copy(1)) == {"two"}
     assert await woken(Copy(0, dead=True)) == {"dead"}
     assert await woken(Copy(2)) == set()
-    assert await woken(Copy(3)) == set()  # it has no session, and nobody waits for dead letters there
+    assert await woken(Copy(3)) == set()  # it has no session, and there is no waiter for dead letters there
     assert await woken(Copy(3), session="s") == {"holder"}
     assert await woken(Copy(3), session="t") == {"acceptor"}
 
@@ -535,7 +535,7 @@ async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: T
 
 
 async def test_dead_letters_of_a_subscription_get_no_number_that_a_failover_may_have_lost(url: str) -> None:
-    """Although nobody has asked the subscription since."""
+    """This holds although no call has reached the subscription since the failover."""
     topic_settings = PartitionSettings(clock="test", topic=True)
     scripts = [load(name) for name in operations()]
     async with await open_transport(url, scripts=scripts) as transport:

@@ -1,7 +1,8 @@
-"""Calls whose answer may change with what is due: they are put off for it, unless all of that was done on the way.
+"""Calls whose answer may change with due work: they are put off, unless all due work was done on the way.
 
-The bench makes a call again as long as it is put off. These tests look at each attempt by itself. Where something
-becomes due in every millisecond, each attempt finds something, so a call must not be put off if none of it is left.
+The bench repeats a call for as long as it is put off; these tests look at each attempt by itself.
+If something becomes due in every millisecond, each attempt finds due work.
+So a call must not be put off when no due work is left.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ pytestmark = pytest.mark.anyio
 
 
 def _with(bench: Bench, **changes: Any) -> Partition:
-    """The partition as it is after a change of settings, in the next version."""
+    """Return the partition as it is after a change of settings, in the next version."""
     before = bench.partition
     settings = replace(before.settings, **changes)
     return Partition(NAMESPACE, SALT, ENTITY, before.incarnation, before.version + 1, settings)
 
 
 async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_turn(bench: Bench) -> None:
-    """It was enqueued when it was due; more is due than a call does on its way."""
+    """It was enqueued when it was due, even though more is due than a call does on its way."""
     names = await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     bench.later(10)
     assert await bench.cancel(names[-1]) == (names[-1],)
@@ -55,7 +56,9 @@ async def test_a_future_message_is_cancelled_although_more_is_due_than_one_call_
 
 
 async def test_changed_settings_do_not_wait_for_due_work_of_one_call(bench: Bench) -> None:
-    """Under the settings of before. Otherwise it would not come to pass where something is due in every millisecond."""
+    """The work is done under the old settings. Otherwise no change would succeed while something is due each
+    millisecond.
+    """
     await bench.send(b"m", due=START + 10)
     bench.later(10)
     bench.partition = _with(bench, time_to_live=1)

@@ -1,7 +1,7 @@
-"""A script that refuses says so by a code, and has changed nothing, byte for byte: every script, every code.
+"""A script that refuses a call returns a code, and changes nothing, byte for byte: every script, every code.
 
-The partition that refuses has messages in every state, and much is due in it: a script that had begun with that before
-it refused would be found out.
+The partition that refuses has messages in every state, and much is due in it.
+So a script that did due work before it refused would be found out.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ OF_SESSIONS = (
 
 
 def kind_of(script: str) -> str:
-    """What a script is for first of all."""
+    """Return the kind of entity that a script is mainly for."""
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
 
 
 HELD = "cccccccccccc"
-"""The token of a lease that is in force."""
+"""The token of a valid lease."""
 WAITER = waiting_channel(NAMESPACE, SALT, "waiter")
-"""The channel of one who waits."""
+"""The channel of a waiter."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is sent: the six arguments of every call, but for the run id, and the script's own."""
+    """The arguments of a call: the six of every call except the run id, and the script's own."""
 
     own: tuple[Argument, ...]
     incarnation: Argument = "first"
@@ -88,24 +88,24 @@ class Call:
 
 @dataclass(frozen=True)
 class Case:
-    """A call that is refused with a code, because of how it is or how the partition is by then."""
+    """A call that is refused with a code, because of its arguments or the state of the partition."""
 
     what: str
     code: str
     call: Call
     state: tuple[tuple[str, str], ...] = ()
-    """Fields of the partition's state that stand otherwise meanwhile."""
+    """Fields of the partition's state that have other values during the call."""
     store: tuple[tuple[str, str], ...] = ()
     partition_is_there: bool = True
     on: str = ""
-    """The kind of entity, if it is not the one that the script is for first of all."""
+    """The kind of entity, if it is not the one that the script is mainly for."""
 
 
 # -- the cases ---------------------------------------------------------------------------------------------------------
 
 
 def common_cases(good: Call) -> Iterator[Case]:
-    """What includes/calls/begin.lua refuses, whatever the script is."""
+    """Yield the cases that includes/calls/begin.lua refuses in every script."""
     yield Case("another incarnation", "GONE", replace(good, incarnation="second"))
     yield Case("no incarnation", "GONE", replace(good, incarnation=""))
     yield Case("a partition that is being destroyed", "GONE", good, state=(("status", "Deleting"),))
@@ -132,7 +132,7 @@ def common_cases(good: Call) -> Iterator[Case]:
 
 
 def own_cases(script: str, good: Call) -> Iterator[Case]:
-    """What a script refuses for reasons of its own."""
+    """Yield the cases that a script refuses for its own reasons."""
     for what, own in malformed(script):
         yield Case(what, "BADCALL", replace(good, own=own), on=_where_refused(script, good, own))
     if script in {"count", "peek", "ripe", "get_state", "list_sessions"}:
@@ -160,13 +160,13 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
 
 
 def _where_refused(script: str, good: Call, own: tuple[Argument, ...]) -> str:
-    """What names a session is refused for that, where there are none."""
+    """Return the kind of entity for a case: a call that names a session is refused for that where there are none."""
     at = contract_of(script).arguments.index("session") if "session" in contract_of(script).arguments else None
     return "sessions" if at is not None and len(own) > at and own[at] != good.own[at] else ""
 
 
 def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
-    """What is refused because of sessions: there are none, it has none, or the caller has not its lock."""
+    """Yield refusals because of sessions: the entity has none, the message has none, or the caller lacks the lock."""
     names = contract_of(script).arguments
 
     def put(**changed: Argument) -> Call:
@@ -210,7 +210,7 @@ _DISABLING = {
 
 
 def _cases_of_looks(good: Call) -> Iterator[Case]:
-    """A look; and one who waits already, whose waiting goes on."""
+    """Yield looks, and receives of a receiver that already waits, which goes on waiting."""
     wanted, waiter = (contract_of("receive").arguments.index(name) for name in ("wanted", "waiter"))
     waiting = (*good.own[:waiter], WAITER, *good.own[waiter + 1 :])
     looking = (*waiting[:wanted], 0, *waiting[wanted + 1 :])
@@ -272,7 +272,7 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
 
 
-# Whether a key is a target's or the partition's own makes no difference to what is refused.
+# It makes no difference to the refusal whether a key belongs to a target or to the partition itself.
 _TARGET = tuple(key for key in Partition("bench", "abc", "e1", "first", 1, SETTINGS).keys[:5])
 
 
@@ -316,7 +316,7 @@ IN_SESSION = encode(Content(b"m", session_id="s"))
 
 @pytest.fixture
 async def busy(bench: Bench) -> Bench:
-    """A partition with something in every state, in which much is due, a lane of three calls, and one who waits."""
+    """A partition with messages in every state, much due work, a lane of three calls, and a waiter."""
     await bench.change(lock_duration=60_000)
     for _ in range(3):
         await bench.tell(bench.partition.due(bench.call_id("known")))
@@ -345,7 +345,7 @@ async def busy(bench: Bench) -> Bench:
 
 
 async def busy_with_sessions(bench: Bench) -> Bench:
-    """Two sessions are locked under the tokens of the tests; a third lock has ended, and was not worked off."""
+    """Lock two sessions under the tokens of the tests; a third lock has ended, and has not lapsed yet."""
     of = bench.partition
 
     async def accept(name: str, token: str) -> SessionLock:
@@ -370,7 +370,7 @@ async def busy_with_sessions(bench: Bench) -> Bench:
 
 @asynccontextmanager
 async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> AsyncIterator[Everything]:
-    """The partition as a case wants it, and afterwards as it was before."""
+    """Put the partition into the state of a case, and afterwards back into its earlier state."""
     keys = bench.partition.keys
 
     async def put(place: int, fields: dict[Any, Any]) -> None:
@@ -392,7 +392,7 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
 
 
 async def refused(bench: Bench, script: str, case: Case) -> None:
-    """It is refused with the code of the case, as the error that stands for that."""
+    """Check that a call is refused with the code of the case, as the error for that code."""
     kind, _ = REFUSALS[case.code]("1 2")
     with pytest.raises(kind) as caught:
         await perform(bench.transport, case.call.request(script, bench.partition.keys))
@@ -404,7 +404,7 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
 
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
 async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) -> None:
-    """Every code that the header of a script names, for every reason there is."""
+    """The cases cover every code that the header of a script names, for every reason."""
     every = [(script, case) for script in OF_A_PARTITION for case in cases_of(script)]
     of_this_kind = [(script, case) for script, case in every if (case.on or kind_of(script)) == on]
     at_first = await busy.whole()
@@ -412,7 +412,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) 
     with Offenders(len(of_this_kind)) as offenders:
         for script, case in sorted(of_this_kind, key=lambda each: each[1].code == "QUOTA"):
             if was_due and case.code == "QUOTA":
-                await busy.due()  # nobody is told that there is no room while something is due
+                await busy.due()  # a refusal for lack of room comes only when nothing is due
                 at_first, was_due = await busy.whole(), False
             async with standing_otherwise(busy, case, at_first) as before:
                 with offenders.of(f"{script}: {case.what} -> {case.code}"):
@@ -422,7 +422,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) 
 
 @for_each("script", OF_A_PARTITION)
 def test_every_code_of_a_header_is_met(script: str) -> None:
-    """And no other one. DUE comes when much is due, and is no fault of the call: see test_put_off."""
+    """No other code is met. DUE comes when much is due, and is no fault of the call: see test_put_off."""
     named = set(contract_of(script).refusals)
     expected = named - {"call", "DUE"} | (set(COMMON_REFUSALS) if "call" in named else set())
     assert {case.code for case in cases_of(script)} == expected
@@ -433,7 +433,7 @@ def test_there_are_well_formed_arguments_for_every_operation() -> None:
 
 
 async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
-    """A script that did something of it before it refused would be noticed."""
+    """A script that did due work before it refused would be noticed."""
     before = [await busy.stored(state) for state in (State.LOCKED, State.DELAYED, State.SCHEDULED)]
     await busy.due()
     assert before > [await busy.stored(state) for state in (State.LOCKED, State.DELAYED, State.SCHEDULED)]
@@ -442,7 +442,7 @@ async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
 
 @pytest.mark.parametrize(("kind", "settings"), list(KINDS.items()), ids=[*KINDS])
 async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> None:
-    """So each of the refusals comes from what is wrong in its case."""
+    """So each refusal comes from the mistake in its case."""
     await bench.change(lock_duration=60_000)
     await bench.look(side="d")
     of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
@@ -453,11 +453,11 @@ async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> Non
         await perform(bench.transport, Call(WELL_FORMED[script]).request(script, bench.partition.keys))
 
 
-# -- what is wrong in other ways ---------------------------------------------------------------------------------------
+# -- other mistakes ----------------------------------------------------------------------------------------------------
 
 
 async def sent_in_vain(bench: Bench, script: str, *arguments: Argument) -> str:
-    """The code with which a call was refused, or nothing if it ended in another error; it has changed nothing."""
+    """Return the code of a call's refusal, or nothing if it ended in another error; it must have changed nothing."""
     before = await bench.whole()
     with pytest.raises(ServiceBusError) as caught:
         await bench.transport.call(load(script), bench.partition.keys, arguments)
@@ -466,7 +466,7 @@ async def sent_in_vain(bench: Bench, script: str, *arguments: Argument) -> str:
 
 
 def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
-    """Calls of each script that end before all is said that its header names."""
+    """Yield calls of each script that lack some of the arguments named in its header."""
     for script in OF_A_PARTITION:
         whole = ("first", 1, "", 0, START, *WELL_FORMED[script])
         yield from ((script, whole[:number]) for number in range(5 + len(contract_of(script).arguments)))
@@ -474,14 +474,14 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
-    """However many are missing; without its incarnation it is about an entity that is not here."""
+    """This holds however many are missing; without its incarnation the call is for an entity that is not here."""
     for script, arguments in too_few():
         assert await sent_in_vain(bench, script, *arguments) in {"BADCALL", "GONE"}, (script, arguments)
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench) -> None:
-    """It comes from a release that means something by them."""
+    """Such a call comes from a release in which the argument means something."""
     for script in OF_A_PARTITION:
         if contract_of(script).rest is None:
             whole = ("first", 1, "", 0, bench.now, *WELL_FORMED[script], "more")
@@ -490,7 +490,7 @@ async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench
 
 @pytest.mark.parametrize("target", ["memory"])
 async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
-    """Not taken for a message whose lock is lost."""
+    """It is not taken for a message whose lock is lost."""
     for script in ("abandon", "complete", "dead_letter", "defer", "renew"):
         first, *own = WELL_FORMED[script]
         for name in NOT_NAMES:
@@ -512,7 +512,7 @@ async def test_routes_are_for_publishing_and_are_numbers(bench: Bench) -> None:
 
 
 async def test_other_errors_are_not_read_as_refusals(bench: Bench) -> None:
-    """A key of another type ends a script in an error of the server."""
+    """A key of another type makes a script end with an error of the server."""
     key = bench.partition.keys[0]
     await bench.transport.command("UNLINK", key, key=key)
     await bench.transport.command("ZADD", key, 1, "x", key=key)

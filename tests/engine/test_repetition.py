@@ -1,4 +1,4 @@
-"""Fundamentals, the sixth part: a call that is made again, because no answer came, is answered and not done again."""
+"""Fundamentals, part six: a call that is repeated, because no answer came, is answered and not done again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def send(bench: Bench) -> Request[Any]:
 
 
 async def become(bench: Bench, *, sessions: bool = False, topic: bool = False) -> Partition:
-    """Make the partition on the bench anew, as one of sessions or of a topic."""
+    """Make the partition on the bench again, now of an entity with sessions or of a topic."""
     before = bench.partition
     await bench.tell(before.destroy())
     settled = replace(before.settings, sessions=sessions, topic=topic)
@@ -56,7 +56,7 @@ async def become(bench: Bench, *, sessions: bool = False, topic: bool = False) -
 
 
 async def session(bench: Bench, messages: int = 3) -> SessionLock:
-    """A session that is locked, with so many messages."""
+    """Lock a session with this many messages."""
     await become(bench, sessions=True)
     token = new_token()
     await bench.send(*[in_session()] * messages)
@@ -151,7 +151,7 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 
 
 async def publish(bench: Bench) -> Request[Any]:
-    """One for nobody, one for later, and one that waited."""
+    """Publish one message for no subscription, one for later, and one that waited."""
     topic = await become(bench, topic=True)
     first = await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
     assert first.scheduled == (1,)
@@ -234,7 +234,7 @@ async def receive_deferred_in_vain(bench: Bench) -> Request[Any]:
 
 
 async def locks(bench: Bench) -> list[Lock]:
-    """Two that are held, with changes, and one whose lock is lost."""
+    """Return the locks of two messages that are held, with changes, and of one whose lock is lost."""
     await bench.send(b"one", b"two", b"three")
     held = await bench.receive()
     await bench.complete(held[1])
@@ -320,7 +320,7 @@ ARRANGED: list[Arrange] = [
 
 
 def each(but: Collection[Arrange] = ()) -> pytest.MarkDecorator:
-    """Runs a test for each of them, ``but`` some."""
+    """Run a test for each arrangement, except those in ``but``."""
     return pytest.mark.parametrize(
         "arrange", [arrange for arrange in ARRANGED if arrange not in but], ids=lambda arrange: str(arrange.__name__)
     )
@@ -332,7 +332,7 @@ def test_every_operation_is_repeated_here() -> None:
 
 
 async def send_another(bench: Bench, call_id: CallId) -> None:
-    """Into whatever it is that the partition on the bench has become."""
+    """Send or publish a message, as the partition on the bench requires now."""
     of = bench.partition
     if of.settings.topic:
         await bench.tell(of.publish(call_id, [Outgoing(b"another")], [()], []))
@@ -345,7 +345,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
 async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_changes_nothing(
     bench: Bench, arrange: Arrange
 ) -> None:
-    """However often; and the call that comes after it in its lane is done as always."""
+    """This holds however often it is repeated; the next call in its lane is done as usual."""
     request = await arrange(bench)
     assert request.script.name in arrange.__name__
     first = await bench.tell(request)
@@ -359,7 +359,7 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
 
 @each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
 async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
-    """What other lanes have done makes no difference, except to locks, of which a receiver learns what is left."""
+    """Calls of other lanes change nothing in it, except the time that is left of a lock."""
     request = await arrange(bench)
     first = await bench.tell(request)
     bench.later(5000)
@@ -378,7 +378,7 @@ async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arr
 
 @pytest.mark.parametrize("arrange", [due, receive_nothing])
 async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, arrange: Arrange) -> None:
-    """For time has passed, and the caller counts from the answer."""
+    """Time has passed, and the caller counts from the answer."""
     request = await arrange(bench)
 
     async def again() -> int:
@@ -397,7 +397,7 @@ async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, ar
 
 
 async def test_a_repeated_receive_returns_the_messages_its_token_still_holds(bench: Bench) -> None:
-    """What has been settled meanwhile, or was renewed under another token, does not come again."""
+    """A message that was settled meanwhile, or renewed under another token, does not come again."""
     await bench.send(b"one", b"two", b"three", b"four")
     token = new_token()
     request = bench.partition.receive(bench.call_id(), token, 10)
@@ -412,7 +412,7 @@ async def test_a_repeated_receive_returns_the_messages_its_token_still_holds(ben
 
 
 async def test_messages_that_were_received_and_deleted_are_given_once(bench: Bench) -> None:
-    """The receiver has taken the risk: a repetition brings nothing, and takes nothing more away."""
+    """The receiver has taken that risk: a repetition returns no message, and deletes no further one."""
     await bench.send(b"one", b"two", b"three")
     deleting = bench.partition.receive(bench.call_id(), new_token(), 1, mode="delete")
     first: Received = await bench.tell(deleting)
@@ -427,7 +427,7 @@ async def test_messages_that_were_received_and_deleted_are_given_once(bench: Ben
 
 
 async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: Bench) -> None:
-    """It was answered already, or is never to be done."""
+    """It was answered already, or must never be done."""
     old = bench.partition.send(bench.call_id(), [Outgoing(b"old")])
     await bench.tell(old)
     await bench.send(b"new")
@@ -438,7 +438,7 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
 
 
 async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None:
-    """Its kept answer would be misread."""
+    """The stored answer of the one would be misread as that of the other."""
     call_id = bench.call_id()
     await bench.tell(bench.partition.send(call_id, [Outgoing(b"m")]))
     before = await bench.whole()
@@ -453,7 +453,7 @@ async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None
 
 
 async def test_a_repetition_is_answered_although_the_settings_have_changed_since(bench: Bench) -> None:
-    """The call was done with the settings of its time; only a new one must know the new ones."""
+    """The call was done under the settings of its time; only a new call must know the new settings."""
     partition = bench.partition
     request = partition.send(bench.call_id(), [Outgoing(b"m")])
     first = await bench.tell(request)
@@ -464,14 +464,14 @@ async def test_a_repetition_is_answered_although_the_settings_have_changed_since
 
 
 async def test_calls_without_a_lane_are_done_each_time(bench: Bench) -> None:
-    """Nothing tells one from the other."""
+    """The script cannot tell whether such a call is a repetition."""
     request = bench.partition.send(CallId("", 0, bench.now), [Outgoing(b"m")])
     assert [(await bench.tell(request)).first for _ in range(2)] == [1, 2]
     assert not any(key.endswith(":ops") for key in await bench.whole())
 
 
 async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
-    """The same number in two lanes is two calls."""
+    """The same number in two lanes means two calls."""
     first = bench.partition.send(bench.call_id("a"), [Outgoing(b"m")])
     second = bench.partition.send(bench.call_id("b"), [Outgoing(b"m")])
     assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
@@ -479,7 +479,7 @@ async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
 
 
 async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
-    """When a new one comes; those in use stay, and so does one whose last call was made again meanwhile."""
+    """It goes when a new lane begins; a used lane stays, and so does one whose last call was repeated meanwhile."""
 
     async def call(lane: str) -> Request[Any]:
         request = bench.partition.due(bench.call_id(lane))
@@ -503,7 +503,7 @@ async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench)
 
 
 async def test_each_call_forgets_only_a_few_of_many_idle_lanes(bench: Bench) -> None:
-    """At most ten for each new one: no call is long because of them."""
+    """Each new lane removes at most ten: no call takes long because of them."""
     for number in range(25):
         await bench.tell(bench.partition.due(bench.call_id(f"lane{number}")))
     bench.later(900_001)

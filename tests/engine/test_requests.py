@@ -1,4 +1,4 @@
-"""What cannot be asked for is refused where the request is made: no script is called, no server is needed."""
+"""An impossible call is refused where the request is made: no script is called, and no server is needed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Build = Callable[[], Request[Any]]
 
 
 class Nobody:
-    """Where requests would be sent through, if any were."""
+    """A transport that must not be used."""
 
     async def call(self, script: Script, *_: Any, **__: Any) -> Any:
         raise AssertionError(f"{script} was called")
@@ -155,7 +155,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> Non
 
 
 async def test_messages_that_are_too_large_together_are_refused_before_they_are_sent() -> None:
-    """A single one may be larger than a call of several."""
+    """A single message may be larger than the messages of a call together."""
     third = MAXIMUM_CALL_BYTES // 3
     OF.send(TURN, [Outgoing(b"x" * third)] * 3)
     with pytest.raises(MessageSizeExceededError, match="too large for one call"):

@@ -1,4 +1,4 @@
-"""Lua files are put together as they are sent, their headers are read as contracts, and the real ones keep to both."""
+"""The loader assembles Lua files and reads their headers as contracts; the real files keep to both."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_operation_may_use_nothing_and_is_no_fragment_of_the_same_name() -> N
     ],
 )
 def test_strings_and_long_comments_are_not_changed(code: str) -> None:
-    # The comment and the blank line behind it must go: whoever reads a string as longer than it is would keep them.
+    # The comment and the blank line behind it must go: code that reads a string as too long would keep them.
     assert expand("o", {"o": f"#!lua\n-- header\n\n{code}\n\n-- it's dropped\nreturn 1\n"}.get) == (
         f"#!lua\n-- o.lua\n{code}\nreturn 1\n"
     )
@@ -170,7 +170,7 @@ def test_a_file_of_another_form_is_refused_with_the_way_that_led_to_it(files: di
 
 
 def test_one_line_names_several_fragments() -> None:
-    """They stand in the order in which the line names them; ``inside`` holds for all of its line."""
+    """They come in the order in which the line names them; ``inside`` applies to its whole line."""
     fragments = {f"includes/{name}": f"local {name} = 1" for name in "abcd"}
     uses, one_by_one = "-- @use b a\n-- @use d c inside\n", "-- @use b\n-- @use d inside\n-- @use a\n-- @use c inside\n"
     files = fragments | {
@@ -187,7 +187,7 @@ NAMES = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), unique=
 
 @st.composite
 def graphs(draw: st.DrawFn, *, cycles: bool) -> tuple[list[str], dict[str, list[str]]]:
-    """What the operation uses, and what each fragment uses."""
+    """Draw the uses of an operation, and the uses of each fragment."""
     names = draw(NAMES)
 
     def some(choice: list[str]) -> list[str]:
@@ -197,7 +197,7 @@ def graphs(draw: st.DrawFn, *, cycles: bool) -> tuple[list[str], dict[str, list[
 
 
 def written(uses: list[str], graph: dict[str, list[str]]) -> dict[str, str]:
-    """The files of such a graph."""
+    """Return the files of such a graph."""
     lines = {name: "".join(f"-- @use {used}\n" for used in graph[name]) for name in graph}
     fragments = {f"includes/{name}": f"{above}local function {name}()\nend\n" for name, above in lines.items()}
     return fragments | {"OP": "#!lua\n" + "".join(f"-- @use {used}\n" for used in uses) + "return 1\n"}
@@ -391,7 +391,7 @@ PLACES = sorted((LUA / "includes").rglob("*.lua"))
 FRAGMENTS = {path.stem: path for path in PLACES}
 ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
-# What a server and fakeredis both have, and a script may use; what raises is not among it.
+# The globals that both a server and fakeredis have, and that a script may use; those that raise are left out.
 KNOWN = {"ARGV", "KEYS", "cjson", "ipairs", "math", "next", "pairs", "redis", "select", "string", "table", "tonumber"}
 KNOWN |= {"tostring", "type", "unpack"}
 
@@ -400,7 +400,7 @@ every_file = for_each("name", ALL)
 
 
 def text_of(name: str) -> str:
-    """The text of a file as it is in the checkout; of a fragment that has no file, as Python makes it."""
+    """Return a file of the checkout; for a fragment without a file, the text that Python generates."""
     if name in GENERATED:
         return GENERATED[name]
     path = FRAGMENTS[name.removeprefix("includes/")] if name.startswith("includes/") else LUA / f"{name}.lua"
@@ -417,9 +417,9 @@ def uses(name: str) -> tuple[str, ...]:
 
 
 class Compiled:
-    """Which globals a chunk reads and writes, in whatever function of it, and which locals its top level has.
+    """The globals that a chunk reads and writes, in all its functions, and the locals of its top level.
 
-    It is read from what Lua 5.1, the Lua of all servers, compiles: exact where a search in the text could only guess.
+    They are read from the bytecode of Lua 5.1, the Lua of all servers: exact, where a text search could only guess.
     """
 
     GETGLOBAL, SETGLOBAL = 5, 7
@@ -480,7 +480,7 @@ def compiled(name: str) -> Compiled:
 
 
 def arguments(source: str, start: int) -> list[str]:
-    """The arguments of the call whose parenthesis opens before ``start``, as they are written."""
+    """Return the arguments of the call whose parenthesis opens before ``start``, as they are written."""
     depth, found = 0, [""]
     for token in re.finditer(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|.", source[start:], re.DOTALL):
         depth += (token[0] in ("(", "[", "{")) - (token[0] in (")", "]", "}"))
@@ -537,7 +537,7 @@ def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
 
 @every_file
 def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str) -> None:
-    """Each is compiled alone: what it has from a fragment is then a global that it reads."""
+    """Each file is compiled alone: the names that it takes from fragments are then globals that it reads."""
     chunk = compiled(name)
     assert chunk.writes == set()
     declared = {local for used in uses(name) for local in compiled(f"includes/{used}").locals[:1]}
@@ -552,7 +552,7 @@ def test_a_file_neither_writes_nor_builds_the_name_of_a_key(name: str) -> None:
 
 
 PASSING_ON = {"configure"}
-"""What opens a call of its own inside, and answers with none of the refusals of that."""
+"""Scripts that open a call of their own inside, and answer with none of that call's refusals."""
 
 
 @every_operation

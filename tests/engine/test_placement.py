@@ -92,7 +92,7 @@ def test_the_registry_is_in_no_slot_of_a_partition_and_no_slot_nearer_to_the_mid
 
 
 def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield the ways to split the slots evenly: a name, the first slot of each master, and the end of the last one's."""
+    """Yield the ways to split the slots evenly: a name, the first slot of each master, and the end of the last."""
     whole, rest = divmod(SLOTS, masters)
     numbers = range(masters + 1)
     yield "boundaries rounded, as redis-cli does", [int(number * SLOTS / masters + 0.5) for number in numbers]

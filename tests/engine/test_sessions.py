@@ -1,4 +1,4 @@
-"""Sessions: one receiver at a time, messages in order, a state; and nothing left of one that has none of it."""
+"""Sessions: one receiver at a time, messages in order, and a state; a session without any of them leaves nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def settings() -> PartitionSettings:
-    """Of an entity that has sessions."""
+    """Return the settings of an entity with sessions."""
     return replace(SETTINGS, sessions=True)
 
 
@@ -54,7 +54,7 @@ def settings() -> PartitionSettings:
 
 
 async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> None:
-    """By its name, whether it has messages or not; for one lock duration."""
+    """It is accepted by name, whether or not it has messages, for one lock duration."""
     first = await accept(bench, "s")
     assert (first.outcome, first.session, first.lock, first.due) == ("taken", "s", LOCK, 0)
     before = await traces(bench)
@@ -67,7 +67,7 @@ async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> Non
 
 
 async def test_the_next_session_is_the_one_free_for_longest(bench: Bench) -> None:
-    """Since it has something to be received; one that was given back stands behind the others again."""
+    """The time counts from when it had a message to receive; a session that is given back goes behind the others."""
     for name in ("b", "a", "c"):
         await put(bench, name, b"1")
         bench.later(10)
@@ -97,7 +97,7 @@ async def test_a_look_locks_nothing(bench: Bench) -> None:
 
 
 async def test_similar_session_names_are_told_apart(bench: Bench) -> None:
-    """Empty, with signs in it, or the beginning of another name."""
+    """A name may be empty, have signs in it, or be the beginning of another name."""
     names = ["", " ", "=", "a", "ab", "a b", "é\n", "~a", "!a", "wa", "=a", "x" * 128]
     for name in names:
         await put(bench, name, b"1", name.encode())
@@ -128,7 +128,7 @@ ANY_BYTES = [
 @pytest.mark.parametrize("name", ANY_BYTES)
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_session_may_be_called_anything(bench: Bench, name: str) -> None:
-    """Its lock is its own, whatever is in its name, and ends without touching that of another."""
+    """Whatever bytes are in its name, its lock is separate, and ends without touching another session's lock."""
     await put(bench, name, b"1", b"2")
     other = await holder(bench, "a")
     mine = await holder(bench, name)
@@ -206,7 +206,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter_and_the_session_
 
 
 async def test_abandoning_with_a_delay_keeps_the_session_back(bench: Bench) -> None:
-    """Its place is its own, and nothing behind it comes before it: neither to its holder, nor to the next."""
+    """The message keeps its place, and none behind it comes first, neither to this holder nor to the next."""
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     one, _ = await mine.receive(2)
@@ -237,7 +237,7 @@ async def test_a_session_that_is_kept_back_can_be_accepted_by_name_and_gives_not
 
 
 async def test_a_session_is_kept_back_no_longer_than_the_message_lives(bench: Bench) -> None:
-    """And of two delays the longer one holds."""
+    """Of two delays the longer one holds."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2", b"3")
     mine = await holder(bench)
@@ -246,7 +246,7 @@ async def test_a_session_is_kept_back_no_longer_than_the_message_lives(bench: Be
     bench.later(999)
     assert await mine.bodies() == []
     bench.later(1)
-    assert await mine.bodies() == []  # two and three are held still
+    assert await mine.bodies() == []  # two and three are still held
     await mine.abandon(two, delay=500)
     await mine.abandon(three, delay=100)
     bench.later(499)
@@ -278,7 +278,7 @@ async def test_cancelling_a_scheduled_message_leaves_nothing_of_its_session(benc
 
 
 async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> None:
-    """Nor does it make a session look as if it had something."""
+    """An expired message does not make a session free either."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2")
     await put(bench, "t", b"brief", time_to_live=1000)
@@ -291,7 +291,7 @@ async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> No
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_message_that_comes_and_has_expired_makes_no_session_free(bench: Bench) -> None:
-    """It is activated and expires in the same call."""
+    """The message is activated and expires in the same call."""
     await bench.send_all(Outgoing(of_session("s"), 0, due=START + 1000))
     bench.later(1000)
     await bench.due()
@@ -310,7 +310,7 @@ async def test_a_message_that_is_purged_as_soon_as_it_comes_makes_no_session_fre
 
 
 async def test_the_session_lock_covers_its_messages(bench: Bench) -> None:
-    """They last as long as it, and are renewed with it; renewing a message renews it."""
+    """The messages are held for as long as the lock, and are renewed with it; renewing a message renews the lock."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     one, two = await mine.receive()
@@ -369,7 +369,7 @@ async def test_a_held_message_counts_as_held_and_peeks_as_locked(bench: Bench) -
 
 
 async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) -> None:
-    """Each that is settled makes room for another."""
+    """Each settled message makes room for another one."""
     await bench.send(*[of_session("s")] * 1000)
     await put(bench, "s", b"next", b"last")
     mine = await holder(bench)
@@ -389,7 +389,7 @@ async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) ->
 
 
 async def test_a_lock_with_very_much_under_it_lapses_in_shares(bench: Bench) -> None:
-    """As long as some of it is not released, the session is nobody's."""
+    """Until all of the messages are released, no receiver can accept the session."""
     await bench.send(*[of_session("s")] * 250)
     await (await holder(bench)).receive(250)
     bench.later(LOCK)
@@ -422,7 +422,7 @@ async def test_a_deferred_message_leaves_the_order_and_is_got_by_number_under_th
         await bench.receive_deferred(one.name)
     (again,) = (await mine.receive_deferred(one.name)).messages
     assert body(again) == b"1"
-    await mine.abandon(again, delay=1000)  # it returns to the deferred ones, and nothing waits for it
+    await mine.abandon(again, delay=1000)  # it returns to the deferred ones, and no other message has to wait for it
     assert (await bench.states())[one.name] == "f"
     await put(bench, "s", b"4")
     assert await mine.bodies() == [b"4"]
@@ -432,7 +432,7 @@ async def test_a_deferred_message_leaves_the_order_and_is_got_by_number_under_th
 
 
 async def test_a_deferred_message_of_another_session_is_missing(bench: Bench) -> None:
-    """All of a call is given out, or nothing."""
+    """A call gives out all of its messages, or none."""
     await put(bench, "s", b"1")
     await put(bench, "t", b"1")
     mine, other = await holder(bench, "s"), await holder(bench, "t")
@@ -454,7 +454,7 @@ async def test_a_session_with_deferred_messages_alone_is_not_free(bench: Bench) 
 
 
 async def test_the_dead_letter_queue_has_no_sessions(bench: Bench) -> None:
-    """Whoever receives from it gets the dead letters of all of them."""
+    """A receiver of the dead-letter queue gets the dead letters of all sessions."""
     await put(bench, "s", b"1")
     await put(bench, "t", b"2")
     for _ in range(2):
@@ -471,7 +471,7 @@ async def test_the_dead_letter_queue_has_no_sessions(bench: Bench) -> None:
 
 
 async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
-    """What is held, what could be received, and what is deferred; not what is scheduled, and no other session."""
+    """Its held, active and deferred messages are buried; its scheduled messages stay, and so do other sessions."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     await put(bench, "s", b"brief", time_to_live=10_000)
     await put(bench, "s", b"scheduled", due=START + 1000)
@@ -541,7 +541,7 @@ async def test_a_state_is_bounded_as_a_message_is(bench: Bench) -> None:
     with pytest.raises(ServiceBusQuotaExceededError):
         await other.set_state(b"x" * 51)
     await other.set_state(b"x" * 50)
-    await mine.set_state(b"y" * 100)  # what does not grow needs no room
+    await mine.set_state(b"y" * 100)  # a state that does not grow needs no room
     await other.set_state(b"")
     with pytest.raises(ServiceBusQuotaExceededError):
         await bench.send(of_session("s", b"x" * 80))
@@ -580,7 +580,7 @@ async def test_sessions_with_messages_or_a_state_are_listed_by_name_in_pages(ben
 
 
 async def test_listing_looks_at_no_more_than_a_few_sessions_for_each_that_it_names(bench: Bench) -> None:
-    """A page may be short, and says where to go on."""
+    """A page may be short, and says where the next one begins."""
     for number in range(10):
         await put(bench, f"s{number}", b"1", due=START + 10**6)
     await put(bench, "t", b"1")
@@ -613,13 +613,13 @@ async def test_sessions_whose_state_was_set_since_are_listed_in_the_order_of_tha
 
 
 async def holder_again(bench: Bench, name: str) -> Holder:
-    """After its lock has ended."""
+    """Return the new holder of a session after its lock has ended."""
     bench.later(LOCK)
     return await holder(bench, name)
 
 
 async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
-    """In the order of their numbers, whatever they are doing."""
+    """They come in the order of their numbers, whatever their states are."""
     await put(bench, "s", b"scheduled", due=START + 10**6)
     await put(bench, "t", b"other")
     await put(bench, "s", b"deferred", b"held", b"active", b"last")
@@ -638,11 +638,11 @@ async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
     assert len(await bench.peek()) == 6
 
 
-# -- what is left ----------------------------------------------------------------------------------------------------
+# -- leftovers -------------------------------------------------------------------------------------------------------
 
 
 async def test_thousands_of_sessions_leave_nothing_when_they_are_through(bench: Bench) -> None:
-    """Completed, received and deleted, expired, purged, cancelled, given back, or lapsed."""
+    """Messages are completed, received and deleted, or purged, and locks are given back or lapse."""
     for at in range(0, 3000, 1000):
         await bench.send(*(of_session(f"session-{number}") for number in range(at, at + 1000)))
     assert len((await listed(bench)).names) == 1000
@@ -681,7 +681,7 @@ async def test_a_delay_leaves_nothing_when_it_is_over(bench: Bench) -> None:
 
 
 async def test_a_waiter_for_a_session_is_woken_when_one_is_free(bench: Bench, listening: Receivers) -> None:
-    """One for each session, and the longest waiting first."""
+    """One waiter is woken for each session, the longest waiting first."""
     first, second = await listening("first"), await listening("second")
     for receiver in (first, second):
         assert (await accept(bench, waiter=receiver.channel)).outcome == "none"
@@ -700,7 +700,7 @@ async def test_a_waiter_for_a_session_is_woken_when_one_is_free(bench: Bench, li
 async def test_a_waiter_is_woken_when_a_session_becomes_free_again(
     bench: Bench, listening: Receivers, how: str
 ) -> None:
-    """Given back, or its lock has ended, or it is kept back no longer."""
+    """It was given back, or its lock has ended, or a delay no longer keeps it back."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     waiting = await listening("waiting")
@@ -731,7 +731,7 @@ async def test_a_waiter_that_leaves_or_finds_a_session_no_longer_waits(bench: Be
 async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_something_for_it(
     bench: Bench, listening: Receivers
 ) -> None:
-    """And not by what comes for others; who waits for a session is not woken for one that is locked."""
+    """Messages of other sessions do not wake it, and a waiter for a session is not woken for a locked one."""
     mine, channel = await holder(bench, "s"), await listening("mine")
     waiting = await listening("waiting")
     assert (await mine.receive_more(waiter=channel.channel)).messages == ()
@@ -740,7 +740,7 @@ async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_somethi
     await channel.woken(1)
     await waiting.woken(0)
     await put(bench, "s", b"2")
-    await channel.woken(0)  # it was woken already
+    await channel.woken(0)  # it had been woken already
     assert [body(one) for one in (await mine.receive_more(waiter=channel.channel)).messages] == [b"1", b"2"]
     await put(bench, "t", b"1")
     await channel.woken(0)
@@ -766,7 +766,7 @@ async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
         await mine.abandon(*held)
     elif how == "room":
         await bench.send(of_session("s"))
-        await channel.woken(0)  # it could not take it
+        await channel.woken(0)  # it could not receive the message
         await mine.complete(held[0])
     else:
         bench.later(1000)
@@ -776,7 +776,7 @@ async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
 
 
 async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: Receivers) -> None:
-    """Given back, lapsed, or by its own word."""
+    """It gave the session back, or its lock lapsed, or it said that it leaves."""
     channel = await listening("mine")
     for how in ("release", "lapse", "word"):
         mine = await holder(bench, "s")
@@ -797,7 +797,7 @@ async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: 
 
 
 async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
-    """One of them is enough: it moves time on for all."""
+    """One waiter is enough: its next call does the due work for all."""
     channel = await listening("mine")
     mine = await holder(bench, "s")
     assert (await mine.receive_more(waiter=channel.channel)).due == LOCK
@@ -812,7 +812,7 @@ async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, li
 
 @pytest.mark.parametrize("how", ["woken", "released", "accepted"])
 async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
-    """A holder that is woken for its own message, or has given its session back; or who waited for one and got it."""
+    """The waiter is a holder that gets a message or gives its session back, or a waiter that gets a session."""
     knowing, other = await listening("knowing"), await listening("other")
     mine = await holder(bench, "s")
     if how == "accepted":
@@ -859,7 +859,7 @@ async def test_a_look_in_a_session_reports_whether_it_has_messages(bench: Bench)
 
 @pytest.mark.parametrize("ahead", [0, LOCK // 2, LOCK, 100 * LOCK])
 async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(bench: Bench, ahead: int) -> None:
-    """However far the new server's clock is ahead, as long as it is not by more than one duration."""
+    """The new server's clock may be ahead; its lead does no harm unless it is more than one duration."""
     await put(bench, "s", b"1")
     mine = await holder(bench)
     (one,) = await mine.receive()
@@ -876,7 +876,7 @@ async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(
 
 
 async def at_one_process(bench: Bench) -> None:
-    """From here on the partition knows of a process, also in memory, where there is none."""
+    """Let the partition know a server process from here on; in memory there is none."""
     bench.run_id = "one"
     await bench.due()
 

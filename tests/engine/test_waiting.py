@@ -1,4 +1,4 @@
-"""Fundamentals, the fifth part: a receiver that finds nothing is woken when there is something for it."""
+"""Fundamentals, part five: a receiver that finds nothing is woken when there is something for it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
 
 PATIENCE = 30_000
-"""For how long a receiver is remembered."""
+"""The time for which a receiver is remembered."""
 GRACE = 1010
-"""After this, one that was woken and did not come is given up."""
+"""The time after which a woken receiver that did not come is given up."""
 
 
 async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, listening: Receivers) -> None:
-    """On its channel it hears which partition has something, and on which side."""
+    """Its channel tells it which partition has something, and on which side."""
     receiver = await listening("a")
     assert await receiver.receive() == []
     await bench.send(b"m")
@@ -28,7 +28,7 @@ async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, 
 
 
 async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, listening: Receivers) -> None:
-    """It has come for that; what is sent afterwards it finds when it looks again."""
+    """It has its message; it finds later messages when it looks again."""
     receiver = await listening("a")
     await bench.send(b"m")
     assert await receiver.receive() == [b"m"]
@@ -37,13 +37,13 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
 
 
 async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: Bench, listening: Receivers) -> None:
-    """It wants more than it was given, so it need not ask again to learn that nothing is left."""
+    """It wants more than it was given, so it need not call again to learn that nothing is left."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     assert await receiver.receive(5) == [b"m", b"n"]
     await bench.send(b"o")
     await receiver.woken(1)
-    assert await receiver.receive(1) == [b"o"]  # that is all it wants
+    assert await receiver.receive(1) == [b"o"]  # it wants no more than this
     await bench.send(b"p")
     await receiver.woken(0)
 
@@ -60,7 +60,7 @@ async def test_a_receiver_that_waits_for_any_message_does_not_wait_when_it_has_o
 
 
 async def test_a_receiver_waits_for_as_many_as_it_was_not_given(bench: Bench, listening: Receivers) -> None:
-    """Whoever came behind it is woken for what it does not want."""
+    """The next waiter is woken for the messages that the first one does not want."""
     one, two = await listening("a"), await listening("b")
     await bench.send(b"m")
     assert await one.receive(3) == [b"m"]
@@ -81,13 +81,13 @@ async def test_a_result_says_whether_the_receiver_waits(bench: Bench, waits: boo
         request = bench.partition.receive(bench.call_id(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
         result = await bench.tell(request)
         assert (len(result.messages), result.waits) == (1, said)
-        assert (result.due > 0) is said  # when its lock ends
+        assert (result.due > 0) is said  # the time until its lock ends
 
 
 @pytest.mark.parametrize("mode", ["lock", "delete"])
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, mode: Mode, waits: bool) -> None:
-    """The answer to the first run was lost. Nobody would wake a receiver that wrongly believes it waits."""
+    """The answer to the first run may be lost. A receiver that wrongly believes it waits would never be woken."""
     await bench.send(b"m", b"n")
     partition, wanted = bench.partition, 5 if waits else 1
     waiter = waiting_channel(NAMESPACE, SALT, "a")
@@ -97,7 +97,7 @@ async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, 
 
 
 async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Bench, listening: Receivers) -> None:
-    """Who wants many is woken for any number; the next ones only for what is left over."""
+    """A waiter that wants many is woken for any number; the next ones only for the messages that are left over."""
     one, two, three, four = [await listening(name) for name in "cbad"]
     for receiver, wanted in ((one, 1), (two, 3), (three, 1), (four, 1)):
         assert await receiver.receive(wanted) == []
@@ -113,7 +113,7 @@ async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Benc
 
 
 async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, listening: Receivers) -> None:
-    """It takes what came meanwhile along."""
+    """When it comes, it also gets the messages sent meanwhile."""
     receiver = await listening("a")
     await receiver.receive(10)
     await bench.send(b"m")
@@ -123,7 +123,7 @@ async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, l
 
 
 async def test_a_woken_waiter_that_does_not_come_is_replaced(bench: Bench, listening: Receivers) -> None:
-    """After a second, by whatever call comes next, the next one is woken in its place."""
+    """After a second, the next call of any kind wakes the next waiter in its place."""
     gone, next_one = await listening("a"), await listening("b")
     await gone.receive()
     bench.later(10)
@@ -156,7 +156,7 @@ async def test_a_woken_waiter_that_came_is_not_replaced(bench: Bench, listening:
 
 
 async def test_a_waiter_that_has_come_is_no_longer_expected(bench: Bench, listening: Receivers) -> None:
-    """The next message is for the next one that waits, at once."""
+    """The next message wakes the next waiter at once."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
     bench.later(10)
@@ -169,7 +169,7 @@ async def test_a_waiter_that_has_come_is_no_longer_expected(bench: Bench, listen
 
 
 async def test_a_waiter_registered_twice_is_woken_once(bench: Bench, listening: Receivers) -> None:
-    """Looking again replaces what was said before: how many it wants, and until when."""
+    """Looking again replaces the earlier values: how many messages it wants, and until when."""
     receiver, other = await listening("a"), await listening("b")
     await receiver.receive(1)
     bench.later(10)
@@ -197,7 +197,7 @@ async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listenin
 
 
 async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> None:
-    """To the last moment."""
+    """It is woken until the last moment."""
     receiver = await listening("a")
     await receiver.receive()
     bench.later(PATIENCE)
@@ -207,7 +207,7 @@ async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> Non
 
 @pytest.mark.parametrize("way", ["abandoned", "given back", "lapsed", "delay over", "activated"])
 async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening: Receivers, way: str) -> None:
-    """Not sending alone."""
+    """Sending is not the only way."""
     receiver = await listening("a")
     held = None
     if way == "activated":
@@ -222,7 +222,7 @@ async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening
         await bench.abandon(held, counted=False)
     elif held and way == "delay over":
         await bench.abandon(held, delay=20_000)
-        await receiver.woken(1)  # for it would have slept longer
+        await receiver.woken(1)  # because it would have slept longer
         assert await receiver.receive() == []
     await receiver.woken(int(way in {"abandoned", "given back"}))
     bench.later(20_000 if way != "lapsed" else SETTINGS.lock_duration)
@@ -231,7 +231,7 @@ async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening
 
 
 async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Receivers) -> None:
-    """Neither by what cannot be received yet, nor by what is taken away."""
+    """It is woken neither for a message that cannot be received yet, nor by a message that is removed."""
     receiver = await listening("a")
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()
@@ -248,7 +248,7 @@ async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Rec
 
 
 async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
-    """It was told that nothing will be due; one of those who wait then sees to it that the schedule is kept."""
+    """It was told that nothing will be due; one of the waiters is woken to learn the new due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -261,7 +261,7 @@ async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, li
 
 
 async def test_it_is_woken_even_if_another_waiter_is_woken_for_a_message(bench: Bench, listening: Receivers) -> None:
-    """Who gets a message does not hear what will be due."""
+    """A waiter that gets a message does not learn the next due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -273,7 +273,7 @@ async def test_it_is_woken_even_if_another_waiter_is_woken_for_a_message(bench: 
 
 @pytest.mark.parametrize("how", ["finds something", "looks and finds something", "goes away"])
 async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
-    """Who was woken to hear of it may never come to wait again. The next one is woken for it; and so on."""
+    """The waiter that was woken to learn it may never wait again. Then the next one is woken for it, and so on."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
         await receiver.receive()
@@ -287,7 +287,7 @@ async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listen
         await second.woken(0)
         assert await first.receive() == [b"now"] if how == "finds something" else (await first.look()).found
     await second.woken(1)
-    await third.woken(how == "looks and finds something")  # then the second one was woken for what is there
+    await third.woken(how == "looks and finds something")  # the second one was woken for the message that is there
 
 
 async def test_a_leaving_waiter_wakes_nobody_if_nothing_is_due_soon(bench: Bench, listening: Receivers) -> None:
@@ -301,7 +301,7 @@ async def test_a_leaving_waiter_wakes_nobody_if_nothing_is_due_soon(bench: Bench
 
 
 async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listening: Receivers) -> None:
-    """It knows: nobody else is woken for it."""
+    """No other waiter is woken for the due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -313,7 +313,7 @@ async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listen
 
 
 async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listening: Receivers) -> None:
-    """However many they are."""
+    """This holds for any number of dead ones."""
     for number in range(100):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
     bench.later(PATIENCE + 10)
@@ -324,7 +324,7 @@ async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listen
 
 
 async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Bench, listening: Receivers) -> None:
-    """It would be waited for as long as the clock needs to catch up."""
+    """Otherwise it would be expected until the clock has caught up."""
     bench.later(60_000)
     await (await listening("gone")).receive()
     await bench.send(b"m")
@@ -338,7 +338,7 @@ async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Ben
 
 
 async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench, listening: Receivers) -> None:
-    """It learns of it then."""
+    """It learns the due time then."""
     receiver = await listening("a")
     await receiver.receive()
     await bench.send(b"m", due=START + PATIENCE)
@@ -346,7 +346,7 @@ async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench
 
 
 async def test_a_receiver_may_wait_at_both_sides(bench: Bench, listening: Receivers) -> None:
-    """A client has one channel for all that it waits for in a slot."""
+    """A client has one channel for everything that it waits for in a slot."""
     receiver = await listening("a")
     await receiver.receive()
     assert await receiver.receive(side="d") == []
@@ -358,7 +358,7 @@ async def test_a_receiver_may_wait_at_both_sides(bench: Bench, listening: Receiv
 
 
 async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) -> None:
-    """A few whenever one comes, so that they do not gather."""
+    """Each new waiter removes a few dead ones, so that they do not gather."""
     for number in range(30):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
     bench.later(PATIENCE + 10)
@@ -369,7 +369,7 @@ async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) ->
 
 
 async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) -> None:
-    """Who waits for dead letters hears of those, and of nothing else; and the other way round."""
+    """A waiter for dead letters is woken for those only, and a waiter for messages only for messages."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m")
     held = await bench.one()
@@ -387,7 +387,7 @@ async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) 
 
 
 async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench, listening: Receivers) -> None:
-    """The number is kept up to a bound, beyond which it makes no difference."""
+    """The number is stored up to a limit; above it the number makes no difference."""
     greedy, other = await listening("a"), await listening("b")
     await greedy.receive(1000)
     bench.later(10)

@@ -1,4 +1,4 @@
-"""A topic on a bench: one partition of it, and its subscriptions there."""
+"""A topic for tests: one partition of it, and its subscriptions there."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Topic:
         return CallId(f"lane{self._number}", 1, self.now)
 
     def at(self) -> CallId:
-        """Now, for what has no place in a lane."""
+        """Return the present time, for a call that has no place in a lane."""
         return CallId("", 0, self.now)
 
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
@@ -86,7 +86,7 @@ class Topic:
         return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[11:27]])
 
     async def everything(self) -> Everything:
-        """All that the keys of all partitions hold."""
+        """Return the content of all keys of all partitions."""
         keys = dict.fromkeys(key for partition in (self.topic, *self.subscriptions) for key in partition.keys)
         return await everything(self.transport, tuple(keys))
 
@@ -100,22 +100,22 @@ class Topic:
         *,
         fence: int | None = None,
     ) -> Sent:
-        """Publish with whatever routes."""
+        """Publish messages with these routes."""
         request = self.topic.publish(self.call_id(), messages, routes, self.subscriptions, fence=fence)
         return await self.tell(request)
 
     async def dead(self, subscription: Partition) -> list[Delivery]:
-        """The dead letters of a subscription, which are gone afterwards."""
+        """Receive and delete the dead letters of a subscription."""
         received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, side="d", mode="delete"))
         return list(received.messages)
 
     async def taken(self, subscription: Partition) -> list[Delivery]:
-        """What a subscription gives out, which is gone afterwards."""
+        """Receive and delete the messages of a subscription."""
         received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, mode="delete"))
         return list(received.messages)
 
     async def refs(self) -> dict[Any, Any]:
-        """How many carry a record, where it is more than one."""
+        """Return the number of copies of each record that has more than one."""
         return dict((await self.everything()).get(self.topic.keys[10].decode(), ("", {}))[1])
 
     async def complete(self, subscription: Partition, token: str, *names: str) -> None:

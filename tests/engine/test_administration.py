@@ -144,7 +144,7 @@ async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
 
 
 async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -> None:
-    """This includes a message that expires before an earlier one (only this one is indexed), and a returned one."""
+    """The events include those of a message that expires before an earlier one, and of a returned message."""
     await bench.send(b"long", time_to_live=100_000)
     await bench.send(b"short", time_to_live=50_000)
     await bench.abandon(*await bench.receive(1))
@@ -316,7 +316,7 @@ async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Benc
 
 
 async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> None:
-    """No key is left, whatever the partition held; later callers are told that it is gone."""
+    """No key is left, whatever the partition held; later callers learn that it is gone."""
     message = await assorted.one()
     for key in assorted.partition.keys:
         if key.decode() not in await assorted.whole():

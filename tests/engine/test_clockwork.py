@@ -38,7 +38,7 @@ async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench
 
 @set_to(time_to_live=2000)
 async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
-    """It is enqueued at its due time, however late the next call is; the entity's maximum counts from then as well."""
+    """A message is enqueued at its due time, however late the next call is; the entity's maximum counts from then."""
     await bench.send(b"short", due=START + 5000, time_to_live=1000)
     await bench.send(b"long", due=START + 5000, time_to_live=9000)
     bench.later(5999)
@@ -193,7 +193,7 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
         (0, LOCK, 2 * LOCK),
         (0, 2 * LOCK - 1, 2 * LOCK),  # no lock is longer by more than one duration
         (0, 2 * LOCK, 2 * LOCK),
-        (15_000, -3_600_000, -3_600_000 + 15_000),  # the new server's clock is late
+        (15_000, -3_600_000, -3_600_000 + 15_000),  # the new server's clock is behind
     ],
 )
 async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_duration_at_most(
@@ -288,7 +288,7 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
 
 
 async def test_also_due_has_its_share(bench: Bench) -> None:
-    """Its share is 500 messages; a caller repeats it until the answer says that nothing is left."""
+    """The share of `due` is 500 messages; a caller repeats it until the answer says that nothing is left."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)

@@ -97,7 +97,7 @@ async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench
 
 
 async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_with(bench: Bench) -> None:
-    """It is the same message in another place."""
+    """A dead letter is the same message in another place."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen")
     await bench.dead_letter(await bench.one())
@@ -106,7 +106,7 @@ async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_w
 
 
 async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_which_they_died(bench: Bench) -> None:
-    """Their earlier numbers and levels make no difference."""
+    """The earlier numbers and levels of dead letters make no difference."""
     await bench.send(b"one", b"two", level=1)
     await bench.send(b"three", level=0)
     three, one, two = await bench.receive()
@@ -117,7 +117,7 @@ async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_w
 
 
 async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(bench: Bench) -> None:
-    """It has locks, lapses and competing receivers; and its messages take room until they are gone."""
+    """Dead letters have locks, lapses and competing receivers; they take room until they are gone."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(*await bench.receive())
     one, two = await bench.one(side="d"), await bench.one(side="d")
@@ -148,7 +148,7 @@ async def test_a_dead_letter_is_abandoned_to_its_own_place_at_once_or_after_a_de
 
 
 async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
-    """It is received by its number in the dead-letter queue, and returns to the deferred ones there."""
+    """A deferred dead letter is received by its number there, and returns to the deferred dead letters."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     await bench.defer(await bench.one(side="d"), changes=b"later")
@@ -163,7 +163,7 @@ async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
 
 
 async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench) -> None:
-    """A caller that asks for it is told so and keeps the lock; reaching the delivery limit does not do it either."""
+    """The answer says so to a caller that asks for it, and the lock stays; the delivery limit does not apply either."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     for _ in range(3 * SETTINGS.max_delivery_count):
@@ -176,7 +176,7 @@ async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench)
 
 
 async def test_no_dead_letter_expires(bench: Bench) -> None:
-    """It does not expire while it waits, is locked or is delayed, however short the life of the message was."""
+    """A dead letter does not expire while it is ready, locked or delayed, however short its time to live was."""
     await bench.send(b"one", b"two", b"three", time_to_live=100)
     await bench.dead_letter(*await bench.receive())
     await bench.abandon((await bench.receive(2, side="d"))[1], delay=50)

@@ -51,7 +51,7 @@ async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench
 
 
 async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
-    """Its home ends with its life on the main side: the dead letter returns to its queue, not to the deferred ones."""
+    """A dead letter has no home among the deferred messages: it returns to the dead-letter queue."""
     (name,) = await deferred(bench, b"m")
     ((message,), _) = await bench.receive_deferred(name)
     await bench.dead_letter(message)
@@ -128,7 +128,7 @@ async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> N
 
 
 async def test_a_call_gives_out_deferred_messages_as_far_as_there_is_room(bench: Bench) -> None:
-    """It gives out the first ones that were named; the others stay deferred, and the answer counts them as left."""
+    """The call gives out the first messages that it named; the others stay deferred, and the answer counts them."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # with its record's header each weighs 100 bytes
     received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
     assert (payloads(received), received.left, received.missing) == ([b"c" * 85, b"a" * 85], 1, ())
@@ -166,7 +166,7 @@ async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) ->
 
 @modes
 async def test_a_repeated_call_gives_out_the_same_part_and_the_remaining_count(bench: Bench, mode: Mode) -> None:
-    """It reads no more than the first call did. Deleted messages cannot be given out again."""
+    """A repeated call reads no more than the first one did. Deleted messages cannot be given out again."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)
     room = 200 if mode == "lock" else 300
     request = ask(bench, *names, room=room, mode=mode)

@@ -43,7 +43,7 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
 @either_way
 @pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
 async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer: bool) -> None:
-    """Its holder can still complete it; otherwise it expires when it is given back, and a delay does not save it."""
+    """The holder can still complete the message; otherwise it expires when it is given back, even with a delay."""
     if longer:
         await bench.send(b"longer", time_to_live=100_000)
         await bench.complete(await bench.one())
@@ -199,7 +199,7 @@ async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench
 
 @set_to(max_delivery_count=10)
 async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
-    """They expire neither while they are deferred nor when they are given back. They expire when they are asked for."""
+    """Deferred messages do not expire while they wait, nor when they are given back; they expire when asked for."""
     await bench.send(b"m", time_to_live=1000)
     await bench.defer(await bench.one())
     ((message,), _) = await bench.receive_deferred("1")
@@ -213,7 +213,7 @@ async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
 
 @set_to(dead_letter_expired=True)
 async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None:
-    """It expires when its time to live ends, not when the delay ends."""
+    """The message expires when its time to live ends, not when the delay ends."""
     await bench.send(b"m", time_to_live=1000)
     await bench.abandon(await bench.one(), delay=50_000)
     bench.later(999)

@@ -98,7 +98,7 @@ async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Ben
 
 
 async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) -> None:
-    """This is the most that a call takes; the bodies extend over two of the hashes that hold them."""
+    """A thousand is the most that a call takes; the bodies extend over two of the hashes that hold them."""
     for _ in range(5):
         await bench.send(*(b"%d" % number for number in range(1000)))
     for _ in range(5):
@@ -147,7 +147,7 @@ async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
 
 
 async def test_a_message_is_settled_once(bench: Bench) -> None:
-    """This holds in one call as in two: the second time, the message's lock is lost."""
+    """A second settlement finds the message's lock lost, in the same call or in another one."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     assert (await bench.complete(one, one, two)).lost == (one.name,)
@@ -217,7 +217,7 @@ async def test_a_new_lock_duration_counts_from_the_next_lock_or_renewal(bench: B
 
 
 async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> None:
-    """It comes before all messages that were sent after it, not behind them."""
+    """The message comes before all messages that were sent after it."""
     await bench.send(b"one", b"two", b"three")
     one, two = await bench.receive(2)
     await bench.abandon(two)
@@ -230,7 +230,7 @@ async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> No
 
 
 async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
-    """It returns among the messages of the same level."""
+    """The message returns among the messages of the same level."""
     await bench.send(b"urgent", level=1)
     await bench.send(b"first", b"second", level=4)
     urgent, first = await bench.receive(2)
@@ -268,7 +268,7 @@ async def test_giving_a_message_back_unread_counts_no_delivery(bench: Bench) -> 
 
 
 async def test_changed_properties_are_kept_until_they_are_changed_again(bench: Bench) -> None:
-    """They come with the next delivery, and stay if that delivery changes nothing."""
+    """Changed properties come with the next delivery, and stay if that delivery changes nothing."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"\x00first;1")
     message = await bench.one()
@@ -284,7 +284,7 @@ async def test_changed_properties_are_kept_until_they_are_changed_again(bench: B
 
 
 async def test_giving_a_message_back_unread_may_change_its_properties(bench: Bench) -> None:
-    """The changes are the only sign that it was received."""
+    """The changed properties are the only sign that the message was received."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen", counted=False)
     message = await bench.one()
@@ -292,7 +292,7 @@ async def test_giving_a_message_back_unread_may_change_its_properties(bench: Ben
 
 
 async def test_changed_properties_take_room_until_the_message_is_gone(bench: Bench) -> None:
-    """They count among the bytes of the queue, and only the last changes do."""
+    """The bytes of the last changes count among the bytes of the queue; those of earlier changes do not."""
     await bench.send(b"m")
     bare = (await bench.count()).bytes
     await bench.abandon(await bench.one(), changes=b"x" * 100)
@@ -352,7 +352,7 @@ async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_defer
 
 
 async def test_deferred_messages_are_locked_as_others_are(bench: Bench) -> None:
-    """Their locks are renewed and ended, one by one or all at once."""
+    """The locks of deferred messages are renewed and ended, one by one or all at once."""
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred(*names)
@@ -405,7 +405,7 @@ async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> No
 
 
 async def test_received_messages_can_be_settled_in_every_status(bench: Bench) -> None:
-    """They can also be renewed, peeked at and counted."""
+    """Received messages can also be renewed, peeked at and counted."""
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()
     await bench.change(status="Disabled")

@@ -58,7 +58,7 @@ ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
 
 
 def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
-    """This holds for each partition: its own keys, its store's, its subscriptions', and its receivers' channels."""
+    """One slot holds a partition's own keys, its store's, its subscriptions', and its receivers' channels."""
     for salt in salts(64):
         keys = (
             *partition_keys("ns", salt, "e1"),
@@ -72,7 +72,7 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
 
 
 def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None:
-    """They share the store of the topic, and nothing else."""
+    """A topic and its subscriptions share the store of the topic, and nothing else."""
     topic, other = partition_keys("ns", SALT, "t"), partition_keys("ns", SALT, "s")
     subscription = partition_keys("ns", SALT, "s", "t")
     assert len(set(topic)) == len(KINDS)
@@ -89,7 +89,7 @@ def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None
 
 @real_servers
 async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
-    """It reaches none by a command, by a script that is given another key, or by one that makes one up."""
+    """The user reaches no other key by a command, by a script that is given one, or by a script that makes one up."""
     with pytest.raises(ServiceBusAuthorizationError):
         await bench.transport.command("HGETALL", ELSEWHERE[0], key=ELSEWHERE[0])
     with pytest.raises(ServiceBusAuthorizationError):
@@ -178,7 +178,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
 async def test_a_script_needs_rights_to_the_commands_in_its_text(
     bench: Bench, server: LocalServer, arrange: Arrange
 ) -> None:
-    """So the rules of a role can be made from the scripts that it uses."""
+    """The rules of a role can therefore be made from the scripts that it uses."""
     request = await arrange(bench)
     rights = Rights.of_keys(KEYS, NAMESPACE, SALT, commands_of([request.script.name]))
     async with user(server, rights) as transport:
@@ -233,7 +233,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """This includes waking receivers, and messages that live shorter in a subscription."""
+    """The call may wake receivers, and messages may live shorter in a subscription; it touches no more keys."""
     channel = waiting_channel(NAMESPACE, SALT, "c")
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
@@ -298,7 +298,7 @@ async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(t
 
 @one_server
 async def test_a_queue_is_never_packed_however_short_it_is(bench: Bench, server: LocalServer) -> None:
-    """It is not packed at first, nor when it has run empty, nor when it was lost and is made again."""
+    """A queue is not packed at first, nor when it has run empty, nor when it was lost and is made again."""
 
     def held() -> list[Any]:
         return [server.ask("OBJECT", "ENCODING", key.decode()) for key in bench.partition.keys[1:3]]
@@ -325,7 +325,7 @@ def bounded(binary: str | None) -> Iterator[LocalServer]:
 
 @pytest.fixture
 async def scarce(bounded: LocalServer) -> AsyncIterator[Bench]:
-    """A partition on such a server."""
+    """A partition on the server with limited memory."""
     bounded.ask("FLUSHALL")
     async with await open_transport(bounded.url, scripts=SCRIPTS) as transport:
         bench = Bench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, SETTINGS))

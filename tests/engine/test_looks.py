@@ -23,7 +23,7 @@ async def waiters(bench: Bench) -> dict[bytes, int]:
 
 
 async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
-    """It waits from the very call that looked, so it misses nothing in between."""
+    """The receiver waits from the very call that looked, so it misses nothing in between."""
     receiver = await listening("a")
     assert await receiver.look() == NOTHING
     await bench.send(b"m")
@@ -34,7 +34,7 @@ async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Ben
 
 
 async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
-    """It waits as long, and for as many messages; the stored data is the same."""
+    """The receiver waits as long, and for as many messages; the stored data is the same."""
     looking, receiving = await listening("a"), await listening("b")
     assert await looking.look(5) == NOTHING
     assert await receiving.receive(5) == []
@@ -49,7 +49,7 @@ async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, 
 
 
 async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listening: Receivers) -> None:
-    """It locks nothing, and nobody waits."""
+    """A look that finds something locks nothing, and its receiver does not wait."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     before = await bench.whole()
@@ -62,7 +62,7 @@ async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listeni
 
 
 async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listening: Receivers) -> None:
-    """The same holds for a receive. The next in line is woken, because the first waiter may have gone elsewhere."""
+    """After a receive, too, the receiver waits no longer. The next in line is woken, as the first may be elsewhere."""
     first, second = await listening("a"), await listening("b")
     await first.look()
     bench.later(10)
@@ -78,7 +78,7 @@ async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listeni
 
 
 async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
-    """Such a look only asks."""
+    """A look without a channel only asks."""
     assert await bench.look() == NOTHING
     before = await bench.whole()
     assert await bench.look() == NOTHING
@@ -110,7 +110,7 @@ async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None
 async def test_a_look_that_finds_nothing_returns_the_next_due_time(
     bench: Bench, listening: Receivers, way: str
 ) -> None:
-    """Messages that come by the clock wake nobody; a later look finds them."""
+    """A message that comes by the clock wakes no receiver; a later look finds it."""
     receiver = await listening("a")
     due = START + (SETTINGS.lock_duration if way == "locked" else 20_000)
     if way == "scheduled":
@@ -130,7 +130,7 @@ async def test_a_look_that_finds_nothing_returns_the_next_due_time(
 
 
 async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
-    """Like every call it does due work, so a waiter hears of it, even one at the other side."""
+    """Like every call, a look does due work, so a waiter hears of it, even one at the other side."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m", due=START + 20_000)
     await main.look()
@@ -179,7 +179,7 @@ async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listeni
 
 
 async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
-    """In a lane it would be answered as the first time; a look is answered as things are now, so it has no lane."""
+    """A call in a lane keeps its first answer; a look must be answered anew each time, so it has no lane."""
     await bench.send(b"m")
     with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
         await bench.tell(bench.partition.look(call_id=bench.call_id("other")))
@@ -261,7 +261,7 @@ async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listeni
 
 
 async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> None:
-    """This holds whether or not it gets something."""
+    """A receive that leaves may get messages or none."""
     receiver = await listening("a")
     for payloads in ([b"m"], []):
         await receiver.receive()

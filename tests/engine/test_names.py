@@ -49,7 +49,7 @@ def test_a_name_is_returned_as_it_was_given(named: Checked, name: str) -> None:
      "a/$DeadLetterQueue"],
 )  # fmt: skip
 def test_an_invalid_name_is_refused_with_the_allowed_form(named: Checked, name: str) -> None:
-    """These include every text with a brace, which would move a key to another slot."""
+    """The invalid names include every text with a brace, which would move a key to another slot."""
     with pytest.raises(ValueError, match=r"is not 1 to \d+ letters, digits, .* begin and end with a letter or digit"):
         named(name)
 

@@ -315,7 +315,9 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 
 async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
-    """One is dead-lettered, one abandoned, and one deferred, which expires when asked for; each keeps its changes."""
+    """One copy is dead-lettered, one abandoned, and one deferred; the last expires when asked for. Each keeps its
+    changes.
+    """
     await topic.hand_out(
         [Outgoing(b"m", 5000)],
         [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]],
@@ -496,7 +498,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
 
 
 async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: Topic) -> None:
-    """This holds for waiters for messages, for dead letters, for a session, and in a session."""
+    """The waiters wait for messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
     channels = {name: waiting_channel("ns", "abc", name) for name in ears}
     for name, ear in ears.items():
@@ -535,7 +537,7 @@ async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: T
 
 
 async def test_dead_letters_of_a_subscription_get_no_number_that_a_failover_may_have_lost(url: str) -> None:
-    """This holds although no call has reached the subscription since the failover."""
+    """The numbers jump although no call has reached the subscription since the failover."""
     topic_settings = PartitionSettings(clock="test", topic=True)
     scripts = [load(name) for name in operations()]
     async with await open_transport(url, scripts=scripts) as transport:

@@ -39,7 +39,7 @@ def _with(bench: Bench, **changes: Any) -> Partition:
 
 
 async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_turn(bench: Bench) -> None:
-    """It was enqueued when it was due, even though more is due than a call does on its way."""
+    """The message was enqueued at its due time, even if more is due than a call does on its way."""
     names = await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     bench.later(10)
     assert await bench.cancel(names[-1]) == (names[-1],)

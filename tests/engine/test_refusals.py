@@ -442,7 +442,7 @@ async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
 
 @pytest.mark.parametrize(("kind", "settings"), list(KINDS.items()), ids=[*KINDS])
 async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> None:
-    """So each refusal comes from the mistake in its case."""
+    """Well-formed calls work, so each refusal comes from the mistake in its case."""
     await bench.change(lock_duration=60_000)
     await bench.look(side="d")
     of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
@@ -474,14 +474,14 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
-    """This holds however many are missing; without its incarnation the call is for an entity that is not here."""
+    """Any number of arguments may be missing; a call without its incarnation is for an entity that is not here."""
     for script, arguments in too_few():
         assert await sent_in_vain(bench, script, *arguments) in {"BADCALL", "GONE"}, (script, arguments)
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench) -> None:
-    """Such a call comes from a release in which the argument means something."""
+    """A call with more arguments comes from a release in which they mean something."""
     for script in OF_A_PARTITION:
         if contract_of(script).rest is None:
             whole = ("first", 1, "", 0, bench.now, *WELL_FORMED[script], "more")
@@ -490,7 +490,7 @@ async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench
 
 @pytest.mark.parametrize("target", ["memory"])
 async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
-    """It is not taken for a message whose lock is lost."""
+    """An invalid name is not taken for a message whose lock is lost."""
     for script in ("abandon", "complete", "dead_letter", "defer", "renew"):
         first, *own = WELL_FORMED[script]
         for name in NOT_NAMES:

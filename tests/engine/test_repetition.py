@@ -345,7 +345,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
 async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_changes_nothing(
     bench: Bench, arrange: Arrange
 ) -> None:
-    """This holds however often it is repeated; the next call in its lane is done as usual."""
+    """The call may be repeated any number of times; the next call in its lane is done as usual."""
     request = await arrange(bench)
     assert request.script.name in arrange.__name__
     first = await bench.tell(request)
@@ -427,7 +427,7 @@ async def test_messages_that_were_received_and_deleted_are_given_once(bench: Ben
 
 
 async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: Bench) -> None:
-    """It was answered already, or must never be done."""
+    """An older call was answered already, or must never be done."""
     old = bench.partition.send(bench.call_id(), [Outgoing(b"old")])
     await bench.tell(old)
     await bench.send(b"new")
@@ -479,7 +479,7 @@ async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
 
 
 async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
-    """It goes when a new lane begins; a used lane stays, and so does one whose last call was repeated meanwhile."""
+    """A new lane removes idle ones; a used lane stays, and so does one whose last call was repeated meanwhile."""
 
     async def call(lane: str) -> Request[Any]:
         request = bench.partition.due(bench.call_id(lane))
@@ -503,7 +503,7 @@ async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench)
 
 
 async def test_each_call_forgets_only_a_few_of_many_idle_lanes(bench: Bench) -> None:
-    """Each new lane removes at most ten: no call takes long because of them."""
+    """Each new lane removes at most ten idle ones: no call takes long because of them."""
     for number in range(25):
         await bench.tell(bench.partition.due(bench.call_id(f"lane{number}")))
     bench.later(900_001)

@@ -170,7 +170,7 @@ def test_a_file_of_another_form_is_refused_with_the_way_that_led_to_it(files: di
 
 
 def test_one_line_names_several_fragments() -> None:
-    """They come in the order in which the line names them; ``inside`` applies to its whole line."""
+    """The fragments come in the order in which the line names them; ``inside`` applies to its whole line."""
     fragments = {f"includes/{name}": f"local {name} = 1" for name in "abcd"}
     uses, one_by_one = "-- @use b a\n-- @use d c inside\n", "-- @use b\n-- @use d inside\n-- @use a\n-- @use c inside\n"
     files = fragments | {

@@ -26,7 +26,7 @@ async def purge(bench: Bench, session: str | None, before: int = NEVER, *, share
 
 
 async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(bench: Bench) -> None:
-    """Its held and scheduled messages stay, and all of other sessions, even of those whose names begin alike."""
+    """The session's held and scheduled messages stay, and all of other sessions, even if their names begin alike."""
     await put(bench, "s", b"deferred", b"held", b"active", b"brief", time_to_live=10**6)
     await put(bench, "s", b"scheduled", due=START + 10**6)
     others = [*(await put(bench, "ss", b"1")), *(await put(bench, "", b"2")), *(await put(bench, "t", b"3", b"4"))]
@@ -61,7 +61,7 @@ async def test_a_session_purge_deletes_messages_enqueued_before_a_time(bench: Be
 
 
 async def test_a_purge_of_a_session_goes_in_steps_from_where_it_was(bench: Bench) -> None:
-    """It goes through the active messages and then the deferred ones, past those that it spares."""
+    """The purge goes through the active messages and then the deferred ones, past those that it spares."""
     await put(bench, "s", *(b"m" for _ in range(80)))
     await put(bench, "t", *(b"m" for _ in range(10)))
     mine = await holder(bench, "s")

@@ -54,7 +54,7 @@ def settings() -> PartitionSettings:
 
 
 async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> None:
-    """It is accepted by name, whether or not it has messages, for one lock duration."""
+    """A session is accepted by name, with or without messages, for one lock duration."""
     first = await accept(bench, "s")
     assert (first.outcome, first.session, first.lock, first.due) == ("taken", "s", LOCK, 0)
     before = await traces(bench)
@@ -471,7 +471,7 @@ async def test_the_dead_letter_queue_has_no_sessions(bench: Bench) -> None:
 
 
 async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
-    """Its held, active and deferred messages are buried; its scheduled messages stay, and so do other sessions."""
+    """The session's held, active and deferred messages are buried; scheduled messages and other sessions stay."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     await put(bench, "s", b"brief", time_to_live=10_000)
     await put(bench, "s", b"scheduled", due=START + 1000)
@@ -619,7 +619,7 @@ async def holder_again(bench: Bench, name: str) -> Holder:
 
 
 async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
-    """They come in the order of their numbers, whatever their states are."""
+    """The messages come in the order of their numbers, whatever their states are."""
     await put(bench, "s", b"scheduled", due=START + 10**6)
     await put(bench, "t", b"other")
     await put(bench, "s", b"deferred", b"held", b"active", b"last")
@@ -700,7 +700,7 @@ async def test_a_waiter_for_a_session_is_woken_when_one_is_free(bench: Bench, li
 async def test_a_waiter_is_woken_when_a_session_becomes_free_again(
     bench: Bench, listening: Receivers, how: str
 ) -> None:
-    """It was given back, or its lock has ended, or a delay no longer keeps it back."""
+    """The session was given back, or its lock has ended, or a delay no longer keeps it back."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     waiting = await listening("waiting")
@@ -776,7 +776,7 @@ async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
 
 
 async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: Receivers) -> None:
-    """It gave the session back, or its lock lapsed, or it said that it leaves."""
+    """The holder gave the session back, or its lock lapsed, or it said that it leaves."""
     channel = await listening("mine")
     for how in ("release", "lapse", "word"):
         mine = await holder(bench, "s")

@@ -18,7 +18,7 @@ GRACE = 1010
 
 
 async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, listening: Receivers) -> None:
-    """Its channel tells it which partition has something, and on which side."""
+    """The receiver's channel says which partition has something, and on which side."""
     receiver = await listening("a")
     assert await receiver.receive() == []
     await bench.send(b"m")
@@ -28,7 +28,7 @@ async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, 
 
 
 async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, listening: Receivers) -> None:
-    """It has its message; it finds later messages when it looks again."""
+    """The receiver has its message; it finds later messages when it looks again."""
     receiver = await listening("a")
     await bench.send(b"m")
     assert await receiver.receive() == [b"m"]
@@ -37,7 +37,7 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
 
 
 async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: Bench, listening: Receivers) -> None:
-    """It wants more than it was given, so it need not call again to learn that nothing is left."""
+    """The receiver wants more than it was given, and need not call again to learn that nothing is left."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     assert await receiver.receive(5) == [b"m", b"n"]
@@ -113,7 +113,7 @@ async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Benc
 
 
 async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, listening: Receivers) -> None:
-    """When it comes, it also gets the messages sent meanwhile."""
+    """When the waiter comes, it also gets the messages sent meanwhile."""
     receiver = await listening("a")
     await receiver.receive(10)
     await bench.send(b"m")
@@ -185,7 +185,7 @@ async def test_a_waiter_registered_twice_is_woken_once(bench: Bench, listening: 
 
 
 async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listening: Receivers) -> None:
-    """Then it counts as gone, unless it has come again."""
+    """A receiver that has not come again by then counts as gone."""
     gone, there = await listening("a"), await listening("b")
     await gone.receive()
     bench.later(PATIENCE)
@@ -197,7 +197,7 @@ async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listenin
 
 
 async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> None:
-    """It is woken until the last moment."""
+    """A receiver that is remembered is woken until the last moment."""
     receiver = await listening("a")
     await receiver.receive()
     bench.later(PATIENCE)
@@ -231,7 +231,7 @@ async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening
 
 
 async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Receivers) -> None:
-    """It is woken neither for a message that cannot be received yet, nor by a message that is removed."""
+    """A waiter is not woken for a message that cannot be received yet, nor by a message that is removed."""
     receiver = await listening("a")
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()
@@ -248,7 +248,7 @@ async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Rec
 
 
 async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
-    """It was told that nothing will be due; one of the waiters is woken to learn the new due time."""
+    """The waiter believes that nothing will be due; one waiter is woken to learn the new due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -313,7 +313,7 @@ async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listen
 
 
 async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listening: Receivers) -> None:
-    """This holds for any number of dead ones."""
+    """Any number of dead waiters may be before it."""
     for number in range(100):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
     bench.later(PATIENCE + 10)
@@ -324,7 +324,7 @@ async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listen
 
 
 async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Bench, listening: Receivers) -> None:
-    """Otherwise it would be expected until the clock has caught up."""
+    """Otherwise the woken waiter would be expected until the clock has caught up."""
     bench.later(60_000)
     await (await listening("gone")).receive()
     await bench.send(b"m")
@@ -338,7 +338,7 @@ async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Ben
 
 
 async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench, listening: Receivers) -> None:
-    """It learns the due time then."""
+    """The waiter learns the due time when it comes."""
     receiver = await listening("a")
     await receiver.receive()
     await bench.send(b"m", due=START + PATIENCE)

@@ -102,7 +102,7 @@ class Mechanics:
     left: bool = False  # whether a waiter has left since the running call began
     # whether the running call is the partition's own, and not one that publishes to it and knows less of it
     own: bool = False
-    told: bool = False  # whether a waiter was told in the running call when something will be due
+    told: bool = False  # whether a waiter learned in the running call when something will be due
     more: bool = False  # whether the running call has used up its share
     waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
@@ -407,8 +407,9 @@ class Mechanics:
         return 1, len(message.record) if text[0] == "e" else 0
 
     def _lapse_session(self, name: str, share: int, now: int) -> int:
-        """Lapse a lock on a session; it weighs what it holds, at least one. Until all is released nobody has the
-        session.
+        """Lapse a lock on a session, and return its weight: the number of messages released, at least one.
+
+        Until all of its messages are released, no receiver can accept the session.
         """
         held = sorted(self._held(self.sessions[name].token), key=lambda message: message.number)
         for message in held[:share]:
@@ -418,7 +419,7 @@ class Mechanics:
         return max(1, len(held[:share]))
 
     def _unlock(self, name: str, now: int) -> None:
-        """End the lock on a session of which no message is held any more."""
+        """End the lock on a session that no longer holds any message."""
         session = self.sessions[name]
         del self.leases[session.token]
         self._wait_no_longer(HOLDERS, session.waiter)

@@ -186,7 +186,7 @@ class Model(Mechanics):
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
             if waits and found:
-                self.sooner = None  # the receiver is told of the locks that it was just given
+                self.sooner = None  # the receiver knows of the locks that it was just given
             return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST

@@ -22,7 +22,7 @@ Mode = Literal["lock", "delete"]
 
 
 class Bounds(NamedTuple):
-    """How much due work a call does before it leaves the rest to later calls."""
+    """The amount of due work that a call does before it leaves the rest to later calls."""
 
     share: int = 100
     """The number of due messages handled on the way; five times as many by a call that only does due work."""
@@ -274,7 +274,7 @@ class Message:
 
 @dataclass
 class MessageLease:
-    until: int  # on the logical clock
+    until: int  # the end, on the logical clock
     messages: list[Message]  # in the order in which they were locked; those that are still held carry the token
     session: str | None = None  # the session that it locks; then the lease holds all messages that carry the token
 
@@ -286,7 +286,7 @@ class Session:
     token: str = ""  # of its lock
     waiter: str = ""  # the channel on which its holder waits
     state: bytes | None = None
-    stated: int = 0  # when the state was set
+    stated: int = 0  # the time when the state was set
     blocked: int | None = None  # until when it gives out nothing
     barred: bool = False  # it is free except for that block
     free: int | None = None  # since when it can be accepted and has a message

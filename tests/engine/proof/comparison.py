@@ -22,7 +22,7 @@ T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-"""Operations that have no place in a lane; the first of them is told the time all the same."""
+"""Operations that have no place in a lane; the first of them still takes the time."""
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """The refusals that a malformed call may get instead: a script may notice another mistake first."""
 

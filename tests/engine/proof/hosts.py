@@ -84,7 +84,7 @@ class Host:
         if self._memory is None:
             replies = self._evaluate(_READ_ALL, keys, ("".join("h" if hashed else "z" for hashed in HASHES),))
             return Picture.of([dict(zip(reply[::2], reply[1::2], strict=True)) for reply in replies])
-        # This avoids commands: thirty of them would take longer than all the rest.
+        # Read the data directly, without commands: thirty of them would take longer than all the rest.
         there = self._memory.dbs[0]
         return Picture.of([_held_in_memory(there.get(key)) for key in keys])
 

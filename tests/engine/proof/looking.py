@@ -84,7 +84,7 @@ class Extent:
 
 
 class Pair:
-    """The two partitions, and the time."""
+    """The two partitions, and the current time."""
 
     def __init__(self, on: Host, given: PartitionSettings, extent: Extent) -> None:
         self.on, self.settings, self.version, self.extent = on, given, 1, extent

@@ -16,7 +16,7 @@ from tests.engine.proof.looking import Extent, drive
 def test_looking_in_between_makes_no_difference(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
-    """This also holds when more is due at once than a call takes care of."""
+    """The looks make no difference even when more is due at once than a call takes care of."""
     extent = Extent()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)

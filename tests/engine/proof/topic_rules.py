@@ -137,7 +137,7 @@ class TopicMachine(SessionMachine):
     @every(4, 2)
     @rule(run_id=some(["r1", "r2", "r3"]), times=some([1, 2]))
     def bury_copies_after_a_failover(self, run_id: str, times: int) -> None:
-        """Their numbers are the subscriptions' own, and no call has reached a subscription since."""
+        """Send dead letters to subscriptions that no call has reached since; each numbers its own dead letters."""
         self.topic.run_id = run_id
         for _ in range(times):
             self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(0, dead=True), Copy(2)]], self.family[1:])

@@ -70,7 +70,7 @@ class TwoClients(RuleBasedStateMachine):
     @initialize(messages=st.integers(1, 4))
     def begin(self, messages: int) -> None:
         self.partition = Partition("two", "abc", f"e{next(_entities)}", "i1", 1, SETTINGS)
-        self.now = T0  # by the clock of the clients
+        self.now = T0  # the time by the clock of the clients
         self.skew = 0  # how far the clock of the server is ahead
         self.seen_skew = 0  # the same, when the partition last looked at it
         self.recorded_skew = 0  # the same, when the partition last recorded it; a repetition does not record it

@@ -93,7 +93,7 @@ async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int =
 
 
 async def traces(bench: Bench) -> dict[str, object]:
-    """Return what the keys hold besides the partition's own settings, its last calls, and its sentinel."""
+    """Return the content of the keys, without the partition's own settings, its last calls and its sentinel."""
     whole = await bench.whole()
     kinds = (
         "leases",

@@ -81,7 +81,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         1: ("s", "0"),
         2: ("x", "-1", "1.5", NEVER + 1, 5),
     },  # where a time is possible, a number comes first
-    "set_state": {2: ("", "2", "yes", "0")},  # "none" is not stored together with bytes
+    "set_state": {2: ("", "2", "yes", "0")},  # with "0", which removes the state, no bytes may be given
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),

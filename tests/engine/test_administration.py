@@ -92,7 +92,7 @@ async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
 
 
 async def test_count_reports_the_messages_in_each_state(assorted: Bench) -> None:
-    """A count goes by side and state, and includes the stored bytes, the last number, and the next due time."""
+    """The answer has a count for each side and state, the stored bytes, the last number, and the next due time."""
     counts = await assorted.count()
     assert (counts.active, counts.locked, counts.delayed, counts.deferred, counts.scheduled) == (1, 1, 1, 1, 1)
     assert (counts.dead_active, counts.dead_locked, counts.dead_delayed, counts.dead_deferred) == (1, 1, 1, 1)

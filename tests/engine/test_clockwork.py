@@ -78,7 +78,7 @@ async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> N
 
 
 async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench: Bench) -> None:
-    """If one is not scheduled, or no longer, the answer names it, and nothing is cancelled."""
+    """If one of them is not scheduled, or no longer is, the answer names it, and none is cancelled."""
     await bench.send(b"one", b"two", due=START + 1000)
     await bench.send(b"active")
     assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")

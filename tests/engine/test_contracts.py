@@ -119,7 +119,7 @@ class Asked(NamedTuple):
 
 
 def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[Any]]:
-    """Record how the request of an operation is made."""
+    """Return the values that the builder of an operation passes on, and the request."""
     found: list[Asked] = []
     make = Partition.request
 
@@ -213,7 +213,7 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
 def test_keys_have_the_order_that_the_scripts_expect() -> None:
     found = numbered(fragment("begin"))
     assert "index = sessions and keys[28] or nil" in fragment("begin")
-    found["sessions"] = 28  # nil where there are none
+    found["sessions"] = 28  # nil where there are no sessions
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)}
     elsewhere = numbered(source_of("destroy"), "KEYS")

@@ -66,7 +66,7 @@ async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench)
 
 
 async def test_the_count_of_a_dead_letter_stays_whatever_becomes_of_its_lock(bench: Bench) -> None:
-    """After an abandon, a deferral, a lapse or an unread return, it is received with the same count."""
+    """After an abandon, a deferral, a lapse or an unread return, a dead letter is received with the same count."""
     await bench.send(b"m")
     await bench.abandon(await bench.one())
     await bench.dead_letter(await bench.one())

@@ -90,7 +90,7 @@ async def test_the_more_urgent_level_comes_first(bench: Bench) -> None:
 
 
 async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Bench) -> None:
-    """A receiver gets both values with the message."""
+    """A receiver gets the level and the enqueued time with the message."""
     await bench.send(b"m", level=5)
     bench.later(1234)
     record = (await bench.one()).record
@@ -307,7 +307,7 @@ async def test_changed_properties_take_room_until_the_message_is_gone(bench: Ben
 
 
 async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -> None:
-    """An ordinary receive does not return it, and it does not come back with time."""
+    """An ordinary receive does not return a deferred message, and it does not come back with time."""
     await bench.send(b"one", b"two")
     one = await bench.one()
     assert (await bench.defer(one)).lost == ()
@@ -320,7 +320,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -
 
 
 async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: Bench) -> None:
-    """If one of them is not deferred here, the answer names it, and none is given out."""
+    """If one of the messages is not deferred here, the answer names it, and none is given out."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     await bench.defer(one, three)
@@ -332,7 +332,7 @@ async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: 
 
 
 async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_deferred(bench: Bench) -> None:
-    """After an abandon, an unread return or a lapse it counts deliveries like any message, and no delay applies."""
+    """After an abandon, an unread return or a lapse, deliveries count as for any message, and no delay applies."""
     await bench.change(max_delivery_count=4)
     await bench.send(b"m")
     await bench.defer(await bench.one())

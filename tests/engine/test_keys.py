@@ -250,7 +250,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
 async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """Of the topic it touches only the messages, and nothing of the other subscription, even when it is destroyed."""
+    """It touches only the topic's messages, and nothing of the other subscription, even when it is destroyed."""
     await topic.tell(topic.publish(*[(0, 1)] * 7))
     sub, call_id = topic.two, topic.call_id
     async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:

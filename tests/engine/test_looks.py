@@ -1,4 +1,4 @@
-"""Fundamentals, part eight: a receiver for several partitions looks, and takes nothing until it knows where to."""
+"""Fundamentals, part eight: a receiver for several partitions looks first, and then takes from one of them."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_sixteen_partitions_spread_over_any_few_masters(masters: int, most_to_fe
 
 @pytest.mark.parametrize("masters", range(1, 17))
 def test_no_master_has_more_than_one_partition_more_than_another(masters: int) -> None:
-    """The shares are even for up to the 1024 partitions that a namespace may have."""
+    """The shares are even for every number of partitions up to 1024, the most that a namespace may have."""
     uneven = [
         (count, how, found)
         for how, boundaries in even_splits(masters)

@@ -315,9 +315,7 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 
 async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
-    """One copy is dead-lettered, one abandoned, and one deferred; the last expires when asked for. Each keeps its
-    changes.
-    """
+    """One copy is dead-lettered, one abandoned, one deferred (it expires when asked for). All keep their changes."""
     await topic.hand_out(
         [Outgoing(b"m", 5000)],
         [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]],
@@ -384,7 +382,7 @@ async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subs
 
 
 async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topic: Topic) -> None:
-    """The topic does not activate it: a client sees that it is due, judges it, and publishes it by its number."""
+    """The topic does not activate the message: a client finds it due, judges it, and publishes it by its number."""
     later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
     sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
     assert (sent.first, sent.scheduled) == (1, (2, 3))
@@ -430,7 +428,7 @@ async def test_due_messages_are_listed_in_order_of_time_in_pages(topic: Topic) -
 
 
 async def test_a_scheduled_message_is_published_once(topic: Topic) -> None:
-    """If it is named twice, published before, cancelled, or never existed, it counts as dropped."""
+    """A message that is named twice, was published before or cancelled, or never existed counts as dropped."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"two", due=START + 10)], [[], []])
     topic.now += 10
     both = [Outgoing(b"", origin="1"), Outgoing(b"", origin="1")]

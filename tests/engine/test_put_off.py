@@ -56,9 +56,7 @@ async def test_a_future_message_is_cancelled_although_more_is_due_than_one_call_
 
 
 async def test_changed_settings_do_not_wait_for_due_work_of_one_call(bench: Bench) -> None:
-    """The work is done under the old settings. Otherwise no change would succeed while something is due each
-    millisecond.
-    """
+    """The work uses the old settings. Otherwise no change would succeed while something is due each millisecond."""
     await bench.send(b"m", due=START + 10)
     bench.later(10)
     bench.partition = _with(bench, time_to_live=1)

@@ -151,7 +151,7 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 
 
 async def publish(bench: Bench) -> Request[Any]:
-    """Publish one message for no subscription, one for later, and one that waited."""
+    """Return a call that publishes a message for no subscription, one for later, and one that waited."""
     topic = await become(bench, topic=True)
     first = await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
     assert first.scheduled == (1,)
@@ -202,7 +202,7 @@ async def receive_deferred(bench: Bench) -> Request[Any]:
 
 
 async def receive_deferred_in_part(bench: Bench) -> Request[Any]:
-    """There is room for one of two."""
+    """Return a call with room for one of two deferred messages."""
     names = await bench.send(b"a" * 85, b"b" * 85)
     await bench.defer(*await bench.receive())
     return bench.partition.receive_deferred(bench.call_id(), new_token(), names, room=100)
@@ -218,7 +218,7 @@ async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
 
 
 async def receive_in_part(bench: Bench) -> Request[Any]:
-    """There is room for one of two, so a repetition reads no more than that either."""
+    """Return a call with room for one of two messages; a repetition must read no more than that either."""
     await bench.send(b"a" * 85, b"b" * 85)
     return bench.partition.receive(bench.call_id(), new_token(), 10, room=100)
 
@@ -359,7 +359,7 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
 
 @each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
 async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
-    """Calls of other lanes change nothing in it, except the time that is left of a lock."""
+    """Calls of other lanes change nothing in the answer, except the time that is left of a lock."""
     request = await arrange(bench)
     first = await bench.tell(request)
     bench.later(5000)
@@ -438,7 +438,7 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
 
 
 async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None:
-    """The stored answer of the one would be misread as that of the other."""
+    """The stored answer of one call would be misread as that of another."""
     call_id = bench.call_id()
     await bench.tell(bench.partition.send(call_id, [Outgoing(b"m")]))
     before = await bench.whole()

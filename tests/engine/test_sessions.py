@@ -128,7 +128,7 @@ ANY_BYTES = [
 @pytest.mark.parametrize("name", ANY_BYTES)
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_session_may_be_called_anything(bench: Bench, name: str) -> None:
-    """Whatever bytes are in its name, its lock is separate, and ends without touching another session's lock."""
+    """Whatever bytes are in a session's name, its lock is separate, and ends without touching another session's."""
     await put(bench, name, b"1", b"2")
     other = await holder(bench, "a")
     mine = await holder(bench, name)
@@ -731,7 +731,7 @@ async def test_a_waiter_that_leaves_or_finds_a_session_no_longer_waits(bench: Be
 async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_something_for_it(
     bench: Bench, listening: Receivers
 ) -> None:
-    """Messages of other sessions do not wake it, and a waiter for a session is not woken for a locked one."""
+    """Messages of other sessions do not wake the holder, and a waiter for a session is not woken for a locked one."""
     mine, channel = await holder(bench, "s"), await listening("mine")
     waiting = await listening("waiting")
     assert (await mine.receive_more(waiter=channel.channel)).messages == ()

@@ -616,9 +616,7 @@ class Mechanics:
         return list(found.values()), tuple(name for name in names if name not in found)
 
     def _locked(self, lock: Lock) -> Message | None:
-        """Return the message if this token holds it; a lease that has ended holds nothing, whether or not it has
-        lapsed.
-        """
+        """Return the message if this token holds it; a lease that has ended, lapsed or not, holds nothing."""
         try:
             side, number = split_member(lock.name)
         except ValueError:

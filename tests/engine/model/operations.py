@@ -552,9 +552,7 @@ class Model(Mechanics):
         return self.version
 
     def destroy(self, call: Call) -> bool:
-        """Remove everything; the answer says that no other step is needed. A partition that does not exist is gone
-        already.
-        """
+        """Remove everything; the answer says that no other step is needed. A missing partition is gone already."""
         if not call.sound:
             self._refuse("BADCALL", "share")
         if self.exists:

@@ -42,7 +42,7 @@ REAL_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Call:
-    """The caller's knowledge, the place of the call in a lane, and its time."""
+    """A call: the caller's knowledge, the place of the call in a lane, and its time."""
 
     run_id: str = "r1"
     incarnation: str = "i1"

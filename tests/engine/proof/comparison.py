@@ -27,7 +27,7 @@ SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "
 """The refusals that a malformed call may get instead: a script may notice another mistake first."""
 
 LATEST = NEVER - 10**8
-"""The latest time that is used: whatever is held then ends before NEVER, as it would at any real time."""
+"""The latest time that is used: a lock taken then still ends before NEVER, as at any real time."""
 
 Transition = tuple[Side, State, Event, Condition]
 
@@ -149,7 +149,7 @@ class Comparison:
         return f"token{self.world.tokens:07}"
 
     def close(self) -> None:
-        """Add up the counts, and delete everything: a key that is left then is no key of a partition."""
+        """Add up the counts, and delete all keys of the partitions: no other key may be left."""
         for one in self.family:
             self.tally.transitions.update(one.model.taken)
             self.host.ask("DEL", *one.keys)

@@ -64,9 +64,7 @@ class Host:
         return self.client.execute_command(*arguments)
 
     def run(self, request: Request[T], run_id: str = "r1") -> T:
-        """Return the result of a request. A refusal raises :class:`Refused`; a script that fails is an error of the
-        test.
-        """
+        """Return the result of a request. A refusal raises :class:`Refused`; a failing script fails the test."""
         return request.read(self.call(request.script.name, request.keys, (run_id, *request.arguments)))
 
     def call(self, name: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:

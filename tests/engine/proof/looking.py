@@ -141,7 +141,7 @@ class Pair:
             return refused
 
     def catch_up(self) -> None:
-        """Bring both up to date. Their contents must then be those that they showed before."""
+        """Bring both up to date. The asleep one must then hold the content that it showed before."""
         shown = self.shown()
         for name in self.numbers:
             making: Make[Any] = _do_due if name == "watched" else _look  # in large shares, and in small ones
@@ -152,7 +152,7 @@ class Pair:
             assert before[0] or before == after, f"shown {before}, and then {after}"
 
     def shown(self) -> list[tuple[bool, Any]]:
-        """Return everything that calls show of them, each with whether there was more to work out."""
+        """Return everything that calls show of the asleep partition, each with whether there was more to work out."""
         counts = self.run("asleep", lambda p, call_id: p.count(call_id))
         pages: list[Peeked] = [
             self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]

@@ -102,9 +102,7 @@ class TwoClients(RuleBasedStateMachine):
         data=st.data(),
     )
     def settle(self, who: int, kind: str, data: st.DataObject) -> None:
-        """Settle messages that the client holds or once held: it may be late. It stops relying on those that it gives
-        up.
-        """
+        """Settle messages that the client holds or once held: it may be late. It forgets those that it gives up."""
         client = self.clients[who]
         if not client.held or client.pending:
             return

@@ -36,7 +36,7 @@ def commands_of(names: Iterable[str]) -> tuple[str, ...]:
             if what.startswith("'"):
                 found.add(what.strip("'").lower())
             else:
-                assert what == _PASSED_ON, f"{name} calls {what}, which cannot be known from its text"
+                assert what == _PASSED_ON, f"{name} calls {what}: its text does not show the command"
     return tuple(sorted(found))
 
 

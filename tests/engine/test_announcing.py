@@ -187,7 +187,7 @@ async def test_a_lock_that_was_renewed_is_announced_when_the_first_end_has_passe
 def test_a_malformed_announcement_is_refused() -> None:
     assert read_announcement(b"sb:n:{s}:e7:state 5 9") == ("e7", 5, 9)
     for wrong in (b"", b"x", b"sb:n:{s}:e7:state 5", b"sb:n:{s}:e7:state 5 x", b"nothing 5 9", b"a b c d"):
-        with pytest.raises(ValueError):  # noqa: PT011 -- whatever it says
+        with pytest.raises(ValueError):  # noqa: PT011 -- any text will do
             read_announcement(wrong)
 
 

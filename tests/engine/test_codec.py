@@ -183,7 +183,7 @@ def test_a_field_of_a_later_release_is_passed_over() -> None:
         (object(), TypeError),
         ({1, 2}, TypeError),
         (1j, TypeError),
-        (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001 -- that it has no zone is the point
+        (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001 -- the test needs a time without a zone
         ({(1, 2): 2}, TypeError),
         ({frozenset(): 2}, TypeError),
         (2**64, ValueError),

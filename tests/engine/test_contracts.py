@@ -123,7 +123,7 @@ def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[An
     found: list[Asked] = []
     make = Partition.request
 
-    def spying(  # noqa: PLR0917 -- the parameters of what it stands for
+    def spying(  # noqa: PLR0917 -- the parameters of the method that it replaces
         self: Partition, name: str, call_id: CallId, read: Any, scalars: dict[str, Any], rest: Sequence[Any] = ()
     ) -> Request[Any]:
         found.append(Asked(name, scalars, rest))
@@ -298,7 +298,7 @@ def test_the_bands_match_the_life_cycle() -> None:
 
 def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
     written = {name for name in SOURCES if re.search(r"\d \* BAND\b", without_comments(SOURCES[name]))}
-    assert written == set(), "a band stands as a number"
+    assert written == set(), "a script has a band as a literal number"
     # A count goes through all bands in order, and its header lists them.
     counted = [int(number) for number in evaluated(fragment("state_bands") + "return STATE_BANDS").values()]
     main = [bands for (side, state), bands in BANDS.items() if side is Side.MAIN and state is not State.ACTIVE]

@@ -431,7 +431,7 @@ class Compiled:
         assert not isinstance(chunk, tuple), chunk[1].decode()
         self._dump: bytes = lua.globals()[b"string"][b"dump"](chunk)
         # Signature, version 5.1, format 0, little endian, and the sizes of int, size_t, instruction and number.
-        assert self._dump[:12] == b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00", "not compiled on a machine of 64 bits"
+        assert self._dump[:12] == b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00", "not compiled on a 64-bit machine"
         self._at = 12
         self.reads: set[str] = set()
         self.writes: set[str] = set()
@@ -547,7 +547,7 @@ def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str
 @every_file
 def test_a_file_neither_writes_nor_builds_the_name_of_a_key(name: str) -> None:
     source = text_of(name)
-    assert re.findall(r"\bredis\.p?call\b(?!\()", source) == [], "a call under another name escapes this test"
+    assert re.findall(r"\bredis\.p?call\b(?!\()", source) == [], "this test does not see a call under another name"
     assert [call for call in calls(source) if len(call) > 1 and re.search(r"['\"]|\.\.|\[\[", call[1])] == []
 
 
@@ -581,7 +581,7 @@ def test_the_fragment_that_opens_a_call_lists_its_refusals() -> None:
 def test_each_fragment_is_in_a_folder_by_subject_under_a_name_of_its_own() -> None:
     assert {path.parent.parent for path in PLACES} == {LUA / "includes"}
     assert sorted(FRAGMENTS) == sorted(path.stem for path in PLACES)
-    assert set(FRAGMENTS) & {path.parent.name for path in PLACES} == set(), "a folder called as a fragment misleads"
+    assert set(FRAGMENTS) & {path.parent.name for path in PLACES} == set(), "a folder has a fragment's name"
 
 
 def test_no_file_has_the_name_of_a_fragment_that_is_generated() -> None:
@@ -603,7 +603,7 @@ def test_two_fragments_of_one_name_are_refused(tmp_path: Path, monkeypatch: pyte
         ScriptFormatError, match=r"^both (calls and time|time and calls) in lua/includes have a begin.lua$"
     ):
         read_source("includes/begin")
-    assert _folders.cache_info().currsize == 0, "what was refused is not remembered"
+    assert _folders.cache_info().currsize == 0, "the cache keeps a refused folder"
 
 
 # -- fields by name ----------------------------------------------------------------------------------------------------

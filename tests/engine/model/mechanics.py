@@ -293,7 +293,7 @@ class Mechanics:
         new = call.lane not in self.lanes
         self.lanes[call.lane] = Lane(call.number, call.now, again)
         if new:
-            assert len(self.lanes) <= 10, "of more lanes some are looked at by chance, which is not modelled"
+            assert len(self.lanes) <= 10, "the model does not choose by chance among more lanes"
             self.lanes = {name: lane for name, lane in self.lanes.items() if lane.used >= call.now - IDLE}
 
     @staticmethod

@@ -171,7 +171,7 @@ class Model(Mechanics):
                 if len(found) == wanted or full:
                     break
                 if message.expires <= call.now:
-                    assert self.more, "it was left over"
+                    assert self.more, "an expired message is left, but no due work"
                     late.append(len(message.record))
                     full = len(late) == self.bounds.share or sum(late) > self.bounds.weight
                 elif found and sum(len(one.record) for one in found) + len(message.record) > room:

@@ -154,7 +154,7 @@ class Comparison:
             self.tally.transitions.update(one.model.taken)
             self.host.ask("DEL", *one.keys)
         left = self.host.ask("KEYS", f"sb:{NAMESPACE}:*")
-        assert not left, f"keys that nobody named: {left}"
+        assert not left, f"keys of no partition: {left}"
 
     def _partition(self, incarnation: int | None = None, version: int | None = None) -> Partition:
         return Partition(
@@ -236,7 +236,7 @@ class Comparison:
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
             put_off = real.code in ("DUE", "QUOTA")  # due work was done, and nothing else
-            assert put_off or after == before, f"refused, and yet something changed: {text}"
+            assert put_off or after == before, f"the call was refused, but changed something: {text}"
         else:
             assert not isinstance(expected, m.Refused), text
             agree(step.operation, real, expected)

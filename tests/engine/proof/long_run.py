@@ -89,9 +89,9 @@ def _say(*lines: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100_000, help="how many steps at least, on all hosts together")
-    parser.add_argument("--times", type=int, default=100, help="how often everything must have happened")
-    parser.add_argument("--seconds", type=float, default=3_600, help="when to give up")
+    parser.add_argument("--steps", type=int, default=100_000, help="the least number of steps, on all hosts together")
+    parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
+    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
     given = parser.parse_args()
     started = time.monotonic()
     tallies: dict[str, Tally] = {kind: Tally() for kind in KINDS}

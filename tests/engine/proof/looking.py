@@ -130,7 +130,7 @@ class Pair:
         self.extent.calls += 1
         self.calls += 1
         asleep, watched = self._attempt("asleep", make), self._attempt("watched", make)
-        assert _alike(asleep) == _alike(watched), f"{asleep} where nobody looked, {watched} where somebody did"
+        assert _alike(asleep) == _alike(watched), f"{asleep} without looks, {watched} with looks"
         self.compare()
         return asleep
 
@@ -163,7 +163,7 @@ class Pair:
 
     def compare(self) -> None:
         asleep, watched = (self.snapshot(name) for name in self.numbers)
-        assert asleep == watched, f"where nobody looked:\n{asleep}\nwhere somebody did:\n{watched}"
+        assert asleep == watched, f"without looks:\n{asleep}\nwith looks:\n{watched}"
 
     def snapshot(self, name: str) -> Snapshot:
         found = told(self.on.picture(self.partition(name).keys))
@@ -355,7 +355,7 @@ def drive(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=50_000, help="how many calls and looks at least")
+    parser.add_argument("--steps", type=int, default=50_000, help="the least number of calls and looks")
     given = parser.parse_args()
     started, extent = time.monotonic(), Extent()
     with LocalServer() as server:

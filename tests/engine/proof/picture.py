@@ -100,7 +100,7 @@ class Picture:
         for place in range(16):
             for field, record in self.hashes[f"m{place}"].items():
                 number = whole(field)
-                assert number // 4096 % 16 == place, f"the record of {number} stands in m{place}"
+                assert number // 4096 % 16 == place, f"the record of {number} is in m{place}"
                 found[number] = record
         return found
 
@@ -192,7 +192,7 @@ def standing(picture: Picture) -> list[Standing]:
         side, number = split_member(name)
         of, in_band = split_score(score)
         band_side, state, band_level = state_of_band(of)
-        assert (band_side, in_band) == (side, number), f"{name} stands in band {of} as {in_band}"
+        assert (band_side, in_band) == (side, number), f"{name} is in band {of} as {in_band}"
         entry = entries.pop(name, None)
         store_number = (entry and entry.store_number) or number
         assert store_number in records, f"{name} has no record"
@@ -209,10 +209,10 @@ def standing(picture: Picture) -> list[Standing]:
                 expires = entry.expires
         one = Standing(side, number, state, entry, store_number, record, read, level, expires)
         _check_entry(one, shared=shared)
-        assert band_level == (level if state is State.ACTIVE else 0), f"{name} stands at level {band_level}"
+        assert band_level == (level if state is State.ACTIVE else 0), f"{name} is at level {band_level}"
         assert (state is State.SCHEDULED) is (record[:1] == b"s"), f"{name}: {record[:1]!r} is {state.value}"
         found.append(one)
-    assert not entries, f"entries of nothing: {sorted(entries)}"
+    assert not entries, f"entries without a message: {sorted(entries)}"
     return found
 
 
@@ -261,7 +261,7 @@ def check(picture: Picture) -> list[Standing]:
     if not state:
         left = {kind: held for kind, held in (*picture.hashes.items(), *picture.sets.items()) if held}
         # The store of a subscription stays: it belongs to the topic.
-        assert not set(left) - (set(STORE_KINDS) if store else set()), f"left of what is gone: {left}"
+        assert not set(left) - (set(STORE_KINDS) if store else set()), f"left of a destroyed partition: {left}"
         return []
     assert set(state) == _STATE, f"state: {set(state) ^ _STATE}"
     assert set(store) == _STORE, f"store: {set(store) ^ _STORE}"
@@ -273,7 +273,7 @@ def check(picture: Picture) -> list[Standing]:
     for side, last in ((Side.MAIN, store["seq"]), (Side.DEAD, state["dead_seq"])):
         assert whole(last) >= max((one.number for one in messages if one.side is side), default=0)
     assert state["waiting"] in (b"", b"1")
-    assert state["waiting"] or not picture.sets["waiters"], "somebody waits unseen"
+    assert state["waiting"] or not picture.sets["waiters"], "there are waiters, but the state does not say so"
     return messages
 
 
@@ -309,7 +309,7 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
             continue  # see _check_sessions
         assert _DUE.fullmatch(entry), f"{entry!r} in `due` is no event"
         one = by_name.get(f"{entry[1:-12]}{int(entry[-12:], 16)}")
-        assert one is not None, f"{entry} in `due` is of nothing"
+        assert one is not None, f"{entry} in `due` belongs to no message"
         assert one.state is _KIND_OF_DUE[entry[0]], f"{entry} in `due` is {one.state.value}"
         assert entry[0] != "e" or time == one.expires, f"{entry} at {time}, expires {one.expires}"
         assert entry[0] != "d" or time <= one.expires, f"{entry} at {time}, expires {one.expires}"

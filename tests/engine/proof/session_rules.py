@@ -261,7 +261,7 @@ class SessionMachine(Machine):
         then=some(["", "release", "wait", "lapse"]),
         lives=some([None, None, 900]),
     )
-    def give_back_the_first(  # noqa: PLR0917 -- what there is to choose
+    def give_back_the_first(  # noqa: PLR0917 -- the values to choose from
         self, data: st.DataObject, how: How, delay: int, counted: bool, then: str, lives: int | None
     ) -> None:
         """Receive the next message of a session and give it back; the messages behind it must wait for it."""

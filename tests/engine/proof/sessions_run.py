@@ -95,7 +95,7 @@ class Run:
 
     def _tell(self, request: Request[Any]) -> Any:
         self.tally["calls"] += 1
-        assert self.tally["calls"] < 20 * self.tally["sent"] + 10_000, "something is never given out"
+        assert self.tally["calls"] < 20 * self.tally["sent"] + 10_000, "some message is never given out"
         return self.on.run(request)
 
     def _turn(self, receiver: Receiver) -> CallId:
@@ -162,7 +162,7 @@ class Run:
             assert accepted.outcome == ("locked" if locked else "none"), accepted
             return
         known = self.known[accepted.session]
-        assert name is not None or known.blocked <= self.now, f"{accepted.session} is kept back"
+        assert name is not None or known.blocked <= self.now, f"{accepted.session} is blocked"
         assert known.holder is None, f"{accepted.session} is with {known.holder} and given to {receiver}"
         known.holder, known.until = receiver, self.now + LOCK
         receiver.session, receiver.token, receiver.held = accepted.session, token, []
@@ -215,7 +215,7 @@ class Run:
             return
         assert known is not None, f"{receiver} receives with a lock that has ended"
         numbers = [int(message.name) for message in given]
-        assert not numbers or known.blocked <= self.now, f"{receiver} gets {numbers} of what is kept back"
+        assert not numbers or known.blocked <= self.now, f"{receiver} gets {numbers} of a blocked session"
         self._check_order(known, numbers)
         for message in given:
             assert message.failures == known.failures[int(message.name)], message

@@ -312,7 +312,7 @@ async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Benc
     assert not any(key.endswith(":dedup") for key in await bench.whole())
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+# -- destroying and changing -------------------------------------------------------------------------------------------
 
 
 async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> None:

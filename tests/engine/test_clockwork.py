@@ -225,7 +225,7 @@ async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks_at_once(
     assert (await bench.complete(message)).lost == ()
 
 
-# -- much to do --------------------------------------------------------------------------------------------------------
+# -- shares of due work ------------------------------------------------------------------------------------------------
 
 
 async def fading(bench: Bench) -> None:

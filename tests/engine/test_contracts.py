@@ -74,7 +74,7 @@ LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, 
 
 each_operation = for_each("name", OF_A_PARTITION)
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),

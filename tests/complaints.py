@@ -1,4 +1,4 @@
-"""What a program has complained of on standard error, beside what is true of every server of the tests."""
+"""The complaints of a program on standard error, without those that every test server causes."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _KEEPS_NOTHING = re.compile(r"durability=master on .*a crash of the server loses
 
 
 def complaints(stderr: str) -> str:
-    """Its lines without those that warn of a server that keeps nothing."""
+    """Return the lines of standard error without the warnings about a server that keeps nothing."""
     return "".join(line for line in stderr.splitlines(keepends=True) if not _KEEPS_NOTHING.match(line))

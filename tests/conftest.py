@@ -1,8 +1,9 @@
-"""What all tests share: the three targets, each started once, and an event loop that tells of what was forgotten.
+"""The fixtures that all tests share: the three targets, each started once, and an event loop that reports forgotten
+coroutines.
 
-A test that takes ``url`` runs over memory and one server, and over a cluster of three masters where it is marked so
-(tests/plugins/targets.py). ``SBREDIS_TEST_SERVER`` names another server program than the one of the wheel (see
-:func:`sbredis.servers.find_server`), for the same tests on an older or another server.
+A test that takes ``url`` runs over memory and over one server. If it is marked for it, it also runs over a cluster of
+three masters (tests/plugins/targets.py). ``SBREDIS_TEST_SERVER`` names another server program than that of the wheel
+(see :func:`sbredis.servers.find_server`), to run the same tests on an older or another server.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
-"""Hypothesis measures how long an example takes, which says something of the machine."""
+"""Hypothesis measures the time of an example, which depends on the machine."""
 
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """Asyncio; without a server on a loop that refuses calls from another thread.
+    """Choose asyncio; a test without a server gets a loop that refuses calls from another thread.
 
-    A coroutine that was never awaited is a warning, and a warning is an error, everywhere.
+    In every test a coroutine that is never awaited is a warning, and a warning is an error.
     """
     over = request.getfixturevalue("target") if "target" in request.fixturenames else "memory"
     return "asyncio", {"loop_factory": OneThreadLoop if over == "memory" else None}
@@ -47,7 +48,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def forgotten_memory() -> Iterator[None]:
-    """Forget the in-memory servers that a test made: otherwise they and their data live as long as the process."""
+    """Forget the in-memory servers that a test made. Otherwise they and their data live as long as the process."""
     before = set(memory_names())
     yield
     for name in memory_names():
@@ -57,14 +58,14 @@ def forgotten_memory() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no client pass over a partition that answers late: on a busy machine any answer may take seconds."""
+    """Let no client skip a partition that answers late: on a busy machine any answer may take seconds."""
     monkeypatch.setattr(watching, "LATE", 60.0)
     monkeypatch.setattr(inbox, "ANSWERING", 60.0)
     monkeypatch.setattr(accepting, "ANSWERING", 60.0)
     gather = inbox.Inbox._gather
 
     async def gathered(self: inbox.Inbox, call: ReceiveCall, deadline: float | None) -> None:
-        """Gather as ever, and then wait for the calls under way: they may bring what the test expects."""
+        """Gather as usual, and then wait for the calls under way: they may bring messages that the test expects."""
         await gather(self, call, deadline)
         now = self._loop.time
         until = now() + min(5.0, self.entity.record.settings.lock_duration / 8000)
@@ -78,67 +79,67 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a receiver that has a message gather more until it has all, however slowly they come."""
+    """Let a receiver that has one message gather until it has all messages, however slowly they arrive."""
     monkeypatch.setattr(inbox, "_GATHERING", 60.0)
     monkeypatch.setattr(inbox, "_LONGEST_GATHERING", 60.0)
 
 
 @pytest.fixture
 def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- comes after it
-    """Make answers late soon, for tests in which one never comes."""
+    """Treat an answer as late after a short time, for tests in which an answer never arrives."""
     monkeypatch.setattr(watching, "LATE", 0.05)
 
 
 @pytest.fixture(scope="session")
 def binary() -> str | None:
-    """The server program that this run is about."""
+    """The server program under test in this run."""
     return BINARY
 
 
 @pytest.fixture(scope="session")
 def shared_server(binary: str | None) -> Iterator[LocalServer]:
-    """One server for all tests that leave it as it was."""
+    """One server for all tests that leave it unchanged."""
     with LocalServer(binary=binary) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
-    """One cluster of three masters for all tests that leave it as it was."""
-    with LocalCluster(3, 0, node_timeout=60_000, binary=binary) as cluster:  # a busy node is not taken for failed
+    """One cluster of three masters for all tests that leave it unchanged."""
+    with LocalCluster(3, 0, node_timeout=60_000, binary=binary) as cluster:  # a busy node must not count as failed
         yield cluster
 
 
 @pytest.fixture
 def server(shared_server: LocalServer) -> LocalServer:
-    """The shared server, empty."""
+    """The shared server, emptied."""
     shared_server.ask("FLUSHALL")
     return shared_server
 
 
 @pytest.fixture
 def cluster(shared_cluster: LocalCluster) -> LocalCluster:
-    """The shared cluster, empty."""
+    """The shared cluster, emptied."""
     shared_cluster.flush()
     return shared_cluster
 
 
 @pytest.fixture
 def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
-    """A fresh cluster with a replica for each master: what happens here leaves it damaged."""
+    """A fresh cluster with a replica for each master, for tests that damage it."""
     with LocalCluster(3, 1, node_timeout=2000, binary=binary) as cluster:  # a failover then takes 3 to 6 s
         yield cluster
 
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> str:
-    """The target that a test runs over: "memory", "server" or "cluster" (tests/plugins/targets.py chooses)."""
+    """The target of a test: "memory", "server" or "cluster" (tests/plugins/targets.py chooses it)."""
     return str(request.param)
 
 
 @pytest.fixture
 def url(target: str, request: pytest.FixtureRequest) -> str:
-    """A connection string of an empty target."""
+    """The connection string of an empty target."""
     if target == "memory":
         return f"memory://{uuid.uuid4().hex}"
     running: LocalServer | LocalCluster = request.getfixturevalue(target)

@@ -1,4 +1,4 @@
-"""An event loop that refuses calls from another thread, as asyncio's debug mode does, at next to no cost.
+"""An event loop that refuses calls from another thread, as asyncio's debug mode does, at very little cost.
 
 The debug mode also keeps a stack for every future and every call-back, and takes twice the time for that.
 """

@@ -1,7 +1,8 @@
-"""One test of a rule about many things of the repository, which names every one that breaks it.
+"""A decorator that makes one test of a rule about many things of the repository. The test names every thing that breaks
+the rule.
 
-A rule about every module, Lua file, class or keyword is one thing to know, so it is one item of the suite, and not one
-for each file. Cases that were written down to show a behaviour stay items of their own, by ``parametrize``.
+A rule about every module, Lua file, class or keyword is one fact to know, so it is one item of the suite, and not one
+for each file. Cases that were written down to show a behaviour stay separate items, by ``parametrize``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from _pytest.mark import ParameterSet
 __all__ = ["Offenders", "for_each"]
 
 LONGEST = 100
-"""The most characters of a name that is made of values."""
+"""The maximum length of a name that is made of values."""
 
 
 def for_each(
@@ -28,9 +29,9 @@ def for_each(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Call a test for each of these things, and fail once, with a line for each thing that broke the rule.
 
-    It is written as ``pytest.mark.parametrize`` is. A thing is called as ``pytest.param(..., id=...)`` says, or as
-    ``ids`` says of its first value. A rule that holds for nothing fails. The test may be asynchronous. It gets the same
-    fixtures for all things, so it must leave them as they were.
+    The decorator is written like ``pytest.mark.parametrize``. The name of a thing is that of ``pytest.param(...,
+    id=...)``, or the result of ``ids`` for its first value. A rule without any things fails. The test may be
+    asynchronous. It gets the same fixtures for all things, so it must leave them unchanged.
     """
     wanted = (names,) if isinstance(names, str) else names
     cases = [_case(thing, one=isinstance(names, str), ids=ids) for thing in things]
@@ -51,7 +52,7 @@ def for_each(
         made: Any = wait_for_every if inspect.iscoroutinefunction(test) else every
         made.__name__, made.__qualname__ = test.__name__, test.__qualname__
         made.__module__, made.__doc__ = test.__module__, test.__doc__
-        vars(made).update(vars(test))  # the marks that it has got already
+        vars(made).update(vars(test))  # the marks that the test has already
         signature = inspect.signature(test)
         rest = [each for name, each in signature.parameters.items() if name not in wanted]
         made.__signature__ = signature.replace(parameters=rest)
@@ -61,7 +62,7 @@ def for_each(
 
 
 class Offenders:
-    """Collects what is wrong with things, and fails when all have been looked at."""
+    """Collects the failures of single things, and fails after the last one."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -77,7 +78,7 @@ class Offenders:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Note what goes wrong with a thing, with the line of the test where it does."""
+        """Record the failure of a thing, with the line of the test that failed."""
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever is wrong is told at the end
@@ -88,7 +89,7 @@ class Offenders:
 
 
 def _case(thing: Any, *, one: bool, ids: Callable[[Any], str]) -> tuple[str, tuple[Any, ...]]:
-    """What a thing is called, and the values that the test gets."""
+    """Return the name of a thing, and the values that the test gets."""
     if isinstance(thing, ParameterSet):
         return str(thing.id or ids(thing.values[0])), tuple(thing.values)
     values = (thing,) if one else tuple(thing)

@@ -1,4 +1,4 @@
-"""Waiting for conditions, never for time."""
+"""Functions that wait for a condition, never for a length of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["eventually", "given_time", "wait_until"]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str = "") -> None:
-    """Return as soon as ``condition()`` is true; fail when it was not within ``timeout`` seconds."""
+    """Return as soon as ``condition()`` is true; fail if it is not true within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str
 async def eventually(
     condition: Callable[[], object] | Callable[[], Awaitable[object]], timeout: float = 60.0, what: str = ""
 ) -> None:
-    """The same in an event loop."""
+    """Do the same as ``wait_until`` in an event loop."""
     deadline = time.monotonic() + timeout
     while True:
         found = condition()
@@ -40,8 +40,8 @@ async def eventually(
 async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, seconds: float = 0.3) -> Exception:
     """Return the error of an attempt that was given a number of seconds, if its text matches.
 
-    On a busy machine the time may be over before the attempt has got as far as the test wants. It is repeated with more
-    time then.
+    On a busy machine the time may run out before the attempt has reached the point that the test needs. Then the
+    attempt is repeated with more time.
     """
     while True:
         try:
@@ -59,5 +59,5 @@ async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, 
 def _source_of(condition: object) -> str:
     try:
         return inspect.getsource(condition).strip()  # type: ignore[arg-type]
-    except TypeError:  # a partial has none
+    except TypeError:  # a partial has no source
         return repr(condition)

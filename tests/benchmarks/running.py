@@ -1,4 +1,4 @@
-"""Running a benchmark in its short form, and holding what it says against what it is to say."""
+"""Run a benchmark in its short form, and compare the lines that it prints with the expected patterns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tools.repository import ROOT
 __all__ = ["SPEED", "benchmark", "refused", "unlike"]
 
 SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
-"""Messages a second, and the processor time of both sides."""
+"""The pattern of messages a second, and of the processor time of both sides."""
 
 
 def benchmark(module: str, *arguments: str) -> list[str]:
-    """The lines that it prints."""
+    """Run a benchmark and return the lines that it prints."""
     command = [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def benchmark(module: str, *arguments: str) -> list[str]:
 
 
 def refused(module: str, *arguments: str) -> str:
-    """What it says instead of beginning."""
+    """Run a benchmark that refuses to start, and return the reason that it prints."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert (done.returncode, done.stdout) == (2, "")
@@ -34,6 +34,6 @@ def refused(module: str, *arguments: str) -> str:
 
 
 def unlike(lines: Sequence[str], patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
-    """The lines that do not look as they are to, each with how; and how many there are more, or fewer."""
+    """Return the lines that do not match their patterns, each with its pattern, and the number of surplus lines."""
     wrong = [(line, pattern) for line, pattern in zip(lines, patterns, strict=False) if not re.fullmatch(pattern, line)]
     return wrong, len(lines) - len(patterns)

@@ -1,4 +1,4 @@
-"""The client's benchmark runs and says all that it is to say. How fast anything is, no test asserts."""
+"""Tests that the client's benchmark runs and prints every line of its report. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SINGLE = [
 
 
 def row(name: str, *beside: str) -> str:
-    """What a line of the table is to look like, without NATS."""
+    """Return the pattern of one line of the table, without NATS."""
     return rf"{name} +{SPEED}" + "".join(rf" +\d+\.\d\d x {other} \(CPU \d+\.\d\d x\)" for other in beside)
 
 
 def rows(*, cluster: bool) -> list[str]:
-    """What the lines of the table are to look like, without NATS."""
+    """Return the patterns of all lines of the table, without NATS."""
     patterns = [r"messages/s +client CPU +server CPU"]
     for way in (
         r"a task for each send and for each message, 100 at once",
@@ -63,7 +63,7 @@ def rows(*, cluster: bool) -> list[str]:
 
 
 def told(*loops: str) -> list[str]:
-    """What each of the lines is to look like, on these event loops."""
+    """Return the pattern of each line of the report on these event loops."""
     patterns = [
         r".+",
         r"with its append-only file on, alone and as a cluster of 3 masters; Python 3\S+, redis-py \S+ with hiredis",
@@ -101,7 +101,7 @@ def told(*loops: str) -> list[str]:
 def test_the_short_form_reports_the_same_rows_as_the_long_one(
     tmp_path: Path, arguments: tuple[str, ...], loops: tuple[str, ...]
 ) -> None:
-    """It runs without NATS, whether NATS is installed or not."""
+    """The benchmark runs without NATS here, whether or not NATS is installed."""
     pytest.importorskip("uvloop")
     lines = benchmark("client", "--short", "--messages", "300", "--body", "64", "--nats", str(tmp_path), *arguments)
     assert unlike(lines, told(*loops)) == ([], 0)
@@ -151,7 +151,7 @@ def speed(per_second: float, server: float = 1.0, client: float = 1.0) -> dict[s
 
 
 def results(*, nats: float, streams: float, server: float, sixteen: float, idle: Idle) -> Results:
-    """Make up what was measured: NATS and bare streams at 10,000 messages/s, and trips of 1 ms through NATS."""
+    """Make up measured results: NATS and bare streams at 10,000 messages/s, and round trips of 1 ms through NATS."""
     works: dict[str, dict[str, Medians]] = {}
     for shape in (IN_STEP, BACKLOG):
         works |= {
@@ -168,7 +168,7 @@ def cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())[1:]
 
 
-def test_met_and_missed_goals_are_told_apart() -> None:
+def test_met_and_missed_goals_are_distinguished() -> None:
     met = results(nats=1.5, streams=1.1, server=1.5, sixteen=0.9, idle=Idle(1.4, 2.0))
     missed = results(nats=1.498, streams=1.098, server=1.502, sixteen=0.898, idle=Idle(1.402, 2.002))
     assert [cells(line) for line in verdicts({"asyncio": met, "uvloop": missed})[1:]] == [

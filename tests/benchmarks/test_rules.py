@@ -1,4 +1,4 @@
-"""The benchmark of rules runs and says all that it is to say. How fast anything is, no test asserts."""
+"""Tests that the benchmark of rules runs and prints every line of its report. No test asserts a speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of sessions runs and says all that it is to say. How fast anything is, no test asserts."""
+"""Tests that the benchmark of sessions runs and prints every line of its report. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
     assert "--sessions more than 10" in refused("sessions", "--sessions", "10")
 
 
-def test_met_and_missed_goals_are_told_apart() -> None:
+def test_met_and_missed_goals_are_distinguished() -> None:
     def told(weight: float, growth: float, left: float) -> list[str]:
         weights = Weights(100, weight, 999, 999, 999, left)
         lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999))

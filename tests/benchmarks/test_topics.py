@@ -1,4 +1,4 @@
-"""The benchmark of topics runs and says all that it is to say. How fast anything is, no test asserts."""
+"""Tests that the benchmark of topics runs and prints every line of its report. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
     assert "--messages, --rounds and --body must be 1 at least" in refused("topics", "--rounds", "-1")
 
 
-def test_met_and_missed_goals_are_told_apart() -> None:
+def test_met_and_missed_goals_are_distinguished() -> None:
     lines = verdicts(2_000, 10.0, {"simple": 1.0, "complex": 10.001})
     goals = [re.split(r" {2,}", line.strip()) for line in lines[1:]]
     assert goals == [

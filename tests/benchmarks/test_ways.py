@@ -1,4 +1,6 @@
-"""The ways in which the benchmarks call a queue: every message is sent and completed, and never too many at once."""
+"""Tests of the ways in which the benchmarks call a queue: they send and complete every message, within the bound of
+concurrent calls.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class CountingQueue:
-    """A queue in memory that counts how many calls are under way at once."""
+    """A queue in memory that counts the calls under way at once."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[int] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""The functions that the guides show without a program around them do what the guides say."""
+"""Tests that the functions in the guides that are shown without a program do what the guides say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.run_page import python_blocks
 
 
 def fragment(page: str, name: str) -> Any:
-    """A function that a page shows."""
+    """Compile a function that a page shows, and return it."""
     for block in python_blocks((ROOT / page).read_text("utf-8")):
         if f"async def {name}(" in block.code:
             names: dict[str, Any] = {}
@@ -28,7 +28,7 @@ def fragment(page: str, name: str) -> Any:
 
 @pytest.mark.anyio
 async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It sends what can be sent and says what cannot."""
+    """The pipeline sends each message that can be sent, and reports the others."""
 
     async def source() -> AsyncIterator[ServiceBusMessage]:
         for size in (10, 2_000_000, 20):
@@ -44,7 +44,7 @@ async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture
 
 @pytest.mark.anyio
 async def test_the_worker_of_the_guide(url: str) -> None:
-    """It handles and completes what is there."""
+    """The worker handles and completes the messages in the queue."""
     handled: list[str] = []
 
     async def handle(message: ServiceBusReceivedMessage) -> None:
@@ -63,7 +63,7 @@ async def test_the_worker_of_the_guide(url: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["work", "patient"])
 async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None:
-    """Each handles what is there of a session, in its order."""
+    """Each worker handles the messages of a session in order."""
     handled: list[tuple[str, str]] = []
 
     async def handle(session: ServiceBusSession, message: ServiceBusReceivedMessage) -> None:
@@ -82,7 +82,7 @@ async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None
 
 @pytest.mark.anyio
 async def test_a_session_without_a_holder_is_shown_and_cleared(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The other sessions stay."""
+    """Clearing one session leaves the other sessions in place."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True)
         async with client.get_queue_sender("payments") as sender:
@@ -96,7 +96,7 @@ async def test_a_session_without_a_holder_is_shown_and_cleared(url: str, capsys:
 
 @pytest.mark.anyio
 async def test_the_guide_shows_how_to_maintain_topics(url: str) -> None:
-    """As long as it does, what is scheduled on a topic comes to its subscriptions."""
+    """While the function of the guide runs, messages that are scheduled on a topic reach its subscriptions."""
     ended = asyncio.Event()
     looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
     async with (
@@ -114,7 +114,9 @@ async def test_the_guide_shows_how_to_maintain_topics(url: str) -> None:
 
 @pytest.mark.anyio
 async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
-    """What expires reaches a receiver of dead letters, although nobody uses the queue itself."""
+    """While the function of the guide runs, expired messages reach a receiver of dead letters, although no client uses
+    the queue itself.
+    """
     ended = asyncio.Event()
     maintaining = asyncio.ensure_future(fragment("docs/queues.md", "maintain")(url, ended))
     async with ServiceBusClient(url) as client:
@@ -132,7 +134,7 @@ async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("well", [True, False])
 async def test_a_message_is_received_here_and_settled_there_in_the_guide(url: str, well: bool) -> None:
-    """Through another client it is completed, or comes back later."""
+    """Another client completes the message, or abandons it so that it is delivered again."""
 
     async def done() -> bool:
         return well
@@ -149,7 +151,7 @@ async def test_a_message_is_received_here_and_settled_there_in_the_guide(url: st
 
 @pytest.mark.anyio
 async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
-    """Its state goes from hand to hand, and its message is settled."""
+    """The second process gets the state of the session and settles the message."""
     async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
         await here.ensure_queue("payments", requires_session=True)
         async with here.get_queue_sender("payments") as sender:
@@ -165,7 +167,7 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_handler_is_stopped_with_the_lock_of_its_session_in_the_guide(url: str) -> None:
-    """One that ends in time brings its result."""
+    """A handler that ends before the lock is lost returns its result."""
 
     async def quick() -> str:
         return "done"
@@ -173,7 +175,7 @@ async def test_a_handler_is_stopped_with_the_lock_of_its_session_in_the_guide(ur
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True, lock_duration=timedelta(seconds=5))
         async with client.get_queue_receiver("payments", session_id="ann") as receiver:
-            # As the guide does, in a module that has asyncio already.
+            # The guide shows this function in a module that has already imported asyncio.
             guarded = fragment("docs/sessions.md", "guarded")
             guarded.__globals__["asyncio"] = asyncio
             assert await guarded(receiver.session, quick) == "done"

@@ -1,4 +1,4 @@
-"""The page about operating names what there is: every error, logger, operation and metric, and rows that exist."""
+"""Tests that the page about operating names every error, logger, operation and metric, and no others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PUBLIC: list[type[ServiceBusError]] = [
 
 
 def rows(header: str) -> list[list[str]]:
-    """The rows of the table with this header."""
+    """Return the rows of the table with this header."""
     lines = PAGE.split(header, 1)[1].splitlines()[2:]
     table = lines[: next(place for place, line in enumerate(lines) if not line.startswith("|"))]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]

@@ -1,7 +1,7 @@
-"""The README and the guides run as a reader types them, page after page, and leave room for each other.
+"""Tests that run the README and the guides as a reader types them, one page after another.
 
-Each page is a session of its own, with Python's development mode and with warnings as errors. All pages share one
-server: two guides that mean different things by one name collide here, as they would for a reader.
+Each page runs in its own process, with Python's development mode and with warnings as errors. All pages share one
+server. If two guides use one name for different things they collide here, as they would for a reader.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ PRINTED = {
     "docs/topics.md": ["sales piano"],
     "docs/testing.md": [r"\.+ +\[100%\]"],
 }
-"""What each page with Python prints first, as patterns. A page without an entry has none."""
+"""Patterns of the first lines that each page with Python prints. A page without an entry prints none."""
 
 NOT_RUN: dict[str, list[str]] = {}
-"""What is not run, and the reason that the page gives."""
+"""The programs that are not run, each with the reason that its page gives."""
 
 CALLED_ELSEWHERE = {
     "docs/queues.md": ["pipeline", "work", "receive_here", "settle_there", "maintain"],
@@ -56,11 +56,11 @@ CALLED_ELSEWHERE = {
 """The functions that pages show and do not call. ``test_fragments.py`` calls them."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
-"""What asyncio's debug mode says on a busy machine."""
+"""The warning that asyncio's debug mode logs on a busy machine."""
 
 
 class Ran(NamedTuple):
-    """What became of a page."""
+    """The outcome of running a page."""
 
     printed: list[str]
     complained: list[str]
@@ -84,7 +84,7 @@ def type_in(page: Path, *url: str, folder: Path) -> Ran:
 
 
 def problems(page: str, ran: Ran) -> list[str]:
-    """What went wrong with a page."""
+    """Return the problems that a page had."""
     if ran.code or ran.complained:
         return [f"{page} ended with {ran.code}", *ran.printed, *ran.complained]
     return [
@@ -123,7 +123,7 @@ def test_a_block_that_is_not_run_has_a_reason() -> None:
 
 @for_each("page", WITH_PYTHON)
 def test_every_function_of_a_page_is_called(page: str) -> None:
-    """By the page, by pytest, or by ``test_fragments.py``."""
+    """The caller is the page, pytest, or ``test_fragments.py``."""
     trees = [ast.parse(block.code) for block in python_blocks((ROOT / page).read_text("utf-8"))]
     called = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
     defined = [
@@ -132,7 +132,7 @@ def test_every_function_of_a_page_is_called(page: str) -> None:
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("test_")
     ]
-    fixtures = {"anyio_backend"}  # of anyio's plug-in
+    fixtures = {"anyio_backend"}  # a fixture of anyio's plugin
     assert [name for name in defined if name not in called | fixtures] == CALLED_ELSEWHERE.get(page, [])
 
 
@@ -166,7 +166,7 @@ def test_await_outside_of_a_function_needs_the_page_to_say_where_to_type_it(tmp_
     assert typed(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
 
 
-def test_a_test_that_fails_fails_its_page(tmp_path: Path) -> None:
+def test_a_failing_test_fails_its_page(tmp_path: Path) -> None:
     good, bad = "```python\ndef test_a():\n    pass\n```\n", "```python\ndef test_b():\n    assert 1 == 2\n```\n"
     assert typed(tmp_path, good).code == 0
     ran = typed(tmp_path, good + bad)

@@ -1,5 +1,7 @@
-"""Every example runs as it is shown, in a process of its own, with Python's development mode and with warnings as
-errors, over memory, a server and a cluster. The programs in the documents are run by ``tests/docs``.
+"""Tests that run every example as it is shown, over memory, a server and a cluster.
+
+Each example runs in its own process, with Python's development mode and with warnings as errors. ``tests/docs`` runs
+the programs in the documents.
 """
 
 from __future__ import annotations
@@ -105,20 +107,20 @@ EXAMPLES = {
         + [f"received message {number}" for number in range(10)]
     ),
 }
-"""What each example prints, line by line, as patterns."""
+"""Patterns of the lines that each example prints."""
 
 ELSEWHERE = {"command_line.py", "demo.py"}
-"""What is no example, but how they are called, and what has a target of its own: `make demo`."""
+"""Programs that are no examples: the shared command line, and the demo, which has its own target `make demo`."""
 
 GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md"]
-"""What names the examples, each in one of them."""
+"""The guides that name the examples; each example is named in one of them."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
-"""What asyncio's debug mode says on a busy machine."""
+"""The warning that asyncio's debug mode logs on a busy machine."""
 
 
 class Ran(NamedTuple):
-    """What became of a program."""
+    """The outcome of running a program."""
 
     printed: list[str]
     complained: list[str]
@@ -147,7 +149,7 @@ def run(*arguments: str, folder: Path) -> Ran:
 @pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_the_expected_output(name: str, target: str, url: str, tmp_path: Path) -> None:
-    """Memory is what it runs over if it is not told where."""
+    """An example runs over memory if it is called without a connection string."""
     ran = run(str(ROOT / "examples" / name), *([] if target == "memory" else [url]), folder=tmp_path)
     assert (ran.complained, ran.code) == ([], 0)
     expected = textwrap.dedent(EXAMPLES[name]).strip().splitlines()
@@ -156,7 +158,7 @@ def test_an_example_prints_the_expected_output(name: str, target: str, url: str,
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
 def test_the_example_of_topics_can_be_run_again(url: str, tmp_path: Path) -> None:
-    """What it has created the first time is there then."""
+    """On the second run, the entities of the first run exist already."""
     first, again = (run(str(ROOT / "examples/topic_with_rules.py"), url, folder=tmp_path) for _ in range(2))
     assert (again.complained, again.code) == ([], 0)
     assert again.printed == first.printed
@@ -164,7 +166,7 @@ def test_the_example_of_topics_can_be_run_again(url: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", [*EXAMPLES, "demo.py"])
 def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
-    """To who asks, and to who calls it otherwise, and does nothing then."""
+    """An example shows its usage on request and after a wrong call, and then does nothing else."""
     program = str(ROOT / "examples" / name)
     asked = run(program, "--help", folder=tmp_path)
     assert (asked.complained, asked.code) == ([], 0)
@@ -177,7 +179,7 @@ def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """What is started can be interrupted: a run in the background has that ignored, and hands it on."""
+    """Let child processes be interrupted: a test run in the background ignores SIGINT, and children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -186,7 +188,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py"])
 def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) -> None:
-    """By Ctrl-C, while it waits for messages. All are called in the same way."""
+    """Ctrl-C interrupts the example while it waits for messages. All examples are called in the same way."""
     command = [sys.executable, "-u", "-W", "error", str(ROOT / "examples" / name)]
     with subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""The modules of this repository as syntax trees, for the tests that hold the rules of the house."""
+"""The modules of this repository as syntax trees, for the tests of the rules of the house."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ PLACES = {"sbredis": ROOT / "sbredis", "sbredis.workers": ROOT / "workers"}
 
 @dataclass(frozen=True)
 class Module:
-    """One module, under the name by which it is imported."""
+    """A module, under the name by which it is imported."""
 
     name: str
     path: Path
 
     @property
     def folder(self) -> str:
-        """The folder of sbredis it belongs to: ``transport`` of ``sbredis.transport._slots``; ``""`` at the top."""
+        """The folder of sbredis that the module belongs to:
+
+        ``transport`` for ``sbredis.transport._slots``; ``""`` at the top.
+        """
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 and (len(parts) > 2 or self.is_package) else ""
 
@@ -35,9 +38,9 @@ class Module:
         return ast.parse(self.path.read_text("utf-8"), str(self.path))
 
     def imports(self) -> Iterator[str]:
-        """The full name of everything it imports, wherever the import stands, also in functions and for types alone.
+        """Yield the full name of each import, wherever it is in the module, also in functions and for types alone.
 
-        ``from a.b import c`` is told as ``a.b.c``, since ``c`` may be a module.
+        ``from a.b import c`` gives ``a.b.c``, since ``c`` may be a module.
         """
         package = self.name if self.is_package else self.name.rpartition(".")[0]
         for node in ast.walk(self.tree):
@@ -54,7 +57,7 @@ class Module:
 
 
 def modules() -> list[Module]:
-    """All modules of sbredis, those of the worker framework among them."""
+    """Return all modules of sbredis, including those of the worker framework."""
     found: list[Module] = []
     for package, place in PLACES.items():
         for path in sorted(place.rglob("*.py")):

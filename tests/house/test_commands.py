@@ -1,4 +1,6 @@
-"""The commands that README and CONTRIBUTING name: make's targets, the scripts behind them, and what they install."""
+"""Tests of the commands that README and CONTRIBUTING name: make's targets, their scripts, and the packages they
+install.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ SCRIPTS = ["tools/environment", "tools/nats", "tools/system-packages", ".ci/run"
 
 
 def make(*arguments: str) -> str:
-    """What make prints, as if it were called at a prompt."""
+    """Run make as if it were called at a prompt, and return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=280)
@@ -27,7 +29,7 @@ def make(*arguments: str) -> str:
 
 
 def pins(name: str) -> dict[str, str]:
-    """A requirements file: the versions by the names, without extras and markers."""
+    """Return the versions in a requirements file by package name, without extras and markers."""
     lines = (ROOT / "requirements" / name).read_text("utf-8").splitlines()
     wanted = [re.sub(r"[;#].*", "", line).strip() for line in lines]
     return {line.partition("==")[0]: line.partition("==")[2] for line in wanted if line}
@@ -43,7 +45,7 @@ def test_make_alone_lists_every_target_with_its_purpose() -> None:
 
 @pytest.mark.parametrize("failing", ["", "check", "test", "test-pythons"])
 def test_continuous_integration_runs_checks_and_tests_and_fails_if_one_fails(failing: str, tmp_path: Path) -> None:
-    """What fails keeps nothing else from running."""
+    """A failing step does not keep the other steps from running."""
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci/run").write_bytes((ROOT / ".ci/run").read_bytes())
     made = tmp_path / "make"
@@ -58,7 +60,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_one_fails(fai
 
 
 @pytest.mark.parametrize(("status", "missing"), [(0, None), (1, "npm error network")])
-def test_a_pyright_that_cannot_be_fetched_is_told_from_one_that_can(
+def test_an_unavailable_pyright_is_distinguished_from_an_available_one(
     status: int, missing: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = subprocess.CompletedProcess([], status, "", "npm error code\nnpm error network\n")

@@ -1,4 +1,4 @@
-"""The documents hold what they say, and the tool that checks it sees when they do not."""
+"""Tests that the documents keep the rules of the house, and that the tool that checks them finds a violation."""
 
 from __future__ import annotations
 

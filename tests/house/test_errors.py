@@ -1,4 +1,4 @@
-"""The errors are one tree, and it is drawn in the module that has them."""
+"""Tests that the errors form one tree, and that the docstring of their module draws it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CODES: dict[type[ServiceBusError], str] = {
     registry.EntityChangedError: "EntityChanged",
     ServerNotFoundError: "ServerNotFound",
 }
-"""Written out, because programs compare with these: a code that changes, or goes, breaks them."""
+"""The codes are written out because programs compare with them: a changed or removed code breaks those programs."""
 
 
 def below(cls: type[ServiceBusError]) -> Iterator[type[ServiceBusError]]:

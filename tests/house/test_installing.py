@@ -1,4 +1,7 @@
-"""How sbredis is installed, as errors and documents say it. It is not published: nobody is told to install a name."""
+"""Tests of how errors and documents say to install sbredis.
+
+It is not published, so no text tells a user to install it by name.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from tools.repository import ROOT, files
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BARE = re.compile(r"(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[")
-"""A package registry would be asked for the name, under which anybody could have registered anything."""
+"""Such a command would ask a package registry for the name, under which anyone could have registered anything."""
 
 NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
-"""It says what will be written once sbredis is published."""
+"""This document describes the time after sbredis is published."""
 
 
 def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:
@@ -58,7 +61,7 @@ def test_every_extra_that_is_named_exists() -> None:
 
 
 def test_the_first_program_of_the_readme_runs_after_the_line_above_it() -> None:
-    """Of the extras only what that line installs can be imported."""
+    """Only the extras that this line installs can be imported."""
     blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
     (shell, line), (language, program) = blocks[:2]
     assert (shell, language) == ("sh", "python")

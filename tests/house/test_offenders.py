@@ -1,4 +1,4 @@
-"""The decorator that makes one test of a rule about many things (tests/offenders.py)."""
+"""Tests of the decorator that makes one test of a rule about many things (tests/offenders.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def long_as_said(word: str, length: int, tmp_path: Path) -> None:
     assert 1 / length == len(word)
 
 
-def test_every_offender_is_named_with_what_is_wrong() -> None:
+def test_every_offender_is_named_with_its_error() -> None:
     with pytest.raises(pytest.fail.Exception) as raised:
         even()
     where = r"\(test_offenders\.py, line \d+\)"
@@ -53,6 +53,6 @@ async def test_an_asynchronous_rule_is_waited_for() -> None:
         await small()
 
 
-def test_a_rule_about_nothing_fails() -> None:
+def test_a_rule_without_things_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match="0 of 0"):
         for_each("number", [])(even)()

@@ -1,4 +1,4 @@
-"""The package as a user gets it: an sdist, a wheel made from it, and what happens when that is installed."""
+"""Tests of the package that a user gets: an sdist, a wheel made from it, and an installation of that wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SDIST = f"sbredis-{sbredis.__version__}.tar.gz"
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist of this checkout and the wheel that was built from it, out of sight of the checkout."""
+    """Return a folder outside the checkout with the sdist of this checkout and the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=ROOT)
     return folder
@@ -56,7 +56,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def sources(folder: str) -> dict[str, bytes]:
-    """The files of a folder of the checkout, by their path in it."""
+    """Return the contents of the files in a folder of the checkout, by path within that folder."""
     return {
         str(path.relative_to(ROOT / folder)): path.read_bytes()
         for path in (ROOT / folder).rglob("*")
@@ -80,13 +80,13 @@ def test_the_folders_at_the_root_are_shipped_inside_sbredis_byte_for_byte(wheel:
 
 
 def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """No top-level ``workers``, which many services have one of; no tests; nothing left behind by a build."""
+    """The wheel has no top-level ``workers``, a name that many services use, no tests, and no leftovers of a build."""
     info = f"sbredis-{sbredis.__version__}.dist-info"
     names = wheel.namelist()
     assert {name.split("/")[0] for name in names} == {"sbredis", info}
     assert len(names) == len(set(names))
     assert {Path(name).suffix for name in names if name.startswith("sbredis/")} <= {".py", ".typed", ".lua", ".md"}
-    own = {f"sbredis/{name}" for name in sources("sbredis")}  # a walk does not follow the links
+    own = {f"sbredis/{name}" for name in sources("sbredis")}  # rglob does not follow the links
     own |= {f"sbredis/{folder}/{name}" for folder in ("lua", "workers") for name in sources(folder)}
     assert {name for name in names if name.startswith("sbredis/")} == own
     assert {name.removeprefix(info + "/") for name in names if name.startswith(info)} == {
@@ -130,10 +130,11 @@ def test_the_metadata_claim_only_the_python_that_the_suite_runs_on(metadata: Mes
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the wheel in it, and nothing of this checkout.
+    """Return the interpreter of an environment that has the wheel and nothing of this checkout.
 
-    What sbredis depends on is borrowed from the environment of the tests, so that nothing is fetched. A path that
-    stands in a ``.pth`` file is searched, but the ``.pth`` files in it are not read: the editable one does not count.
+    The dependencies of sbredis are borrowed from the environment of the tests, so that nothing is fetched. Python
+    searches a path that a ``.pth`` file lists, but does not read the ``.pth`` files in it. So the ``.pth`` file of the
+    editable installation has no effect.
     """
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
@@ -188,8 +189,8 @@ print(sbredis.__file__)
     assert str(dist / WHEEL) in run(sys.executable, "-I", "-S", "-c", code, cwd=tmp_path)
 
 
-def test_the_checkout_is_what_these_tests_run_on() -> None:
-    """An editable installation: a change in the checkout is seen at once."""
+def test_these_tests_run_on_the_checkout() -> None:
+    """sbredis is installed in editable mode, so a change in the checkout takes effect at once."""
     assert Path(sbredis.__file__).resolve().is_relative_to(ROOT)
     assert importlib.metadata.version("sbredis") == sbredis.__version__
     sbredis_workers = importlib.import_module("sbredis.workers")

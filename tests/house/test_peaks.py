@@ -1,4 +1,4 @@
-"""A run tells the peak memory of its processes, and fails above the limit."""
+"""Tests that a run reports the peak memory of its processes, and fails above the limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def session(exitstatus: int = pytest.ExitCode.OK) -> Any:
 
 
 def told(found: memory.Memory) -> list[str]:
-    """The lines at the end of a run."""
+    """Return the lines that the plugin prints at the end of a run."""
     lines: list[str] = []
     found.pytest_terminal_summary(
         SimpleNamespace(section=lines.append, write_line=lambda line, **_: lines.append(line))  # type: ignore[arg-type]

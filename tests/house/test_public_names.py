@@ -1,4 +1,6 @@
-"""A package's ``__init__`` is its table of contents: it names what is public, and what is public is explained."""
+"""Tests that a package's ``__init__`` is its table of contents: it lists the public names, and each of them is
+documented.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def test_every_public_name_exists_and_has_a_docstring(module: Module) -> None:
 
 
 def undocumented_methods(cls: type) -> list[str]:
-    """The public methods and properties that the class itself defines, and neither it nor a parent explains."""
+    """Return the public methods and properties that the class defines, and that neither it nor a parent documents."""
     return [
         name
         for name, value in vars(cls).items()
@@ -59,7 +61,7 @@ def undocumented_methods(cls: type) -> list[str]:
 
 @for_each("package", PACKAGES, ids=lambda module: module.name)
 def test_a_package_holds_nothing_but_its_table_of_contents(package: Module) -> None:
-    """A module's ``__getattr__``, which imports an entry of the table when it is asked for, belongs to it."""
+    """The table may include a module's ``__getattr__``, which imports an entry when it is first used."""
     things = [
         node for node in package.tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]

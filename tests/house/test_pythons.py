@@ -58,7 +58,7 @@ def test_programs_that_do_not_answer_as_a_finished_python_does_are_passed_over(t
         ([], 1),
     ],
 )
-def test_one_that_fails_fails_the_whole_and_every_verdict_is_told(
+def test_one_failing_python_fails_the_run_and_every_verdict_is_reported(
     verdicts: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {Python((3, 11 + i, 0), Path(f"/p{i}")): verdict for i, verdict in enumerate(verdicts)}

@@ -1,4 +1,6 @@
-"""The rooms of the asynchronous client: which may know which, and no module that knows itself by a detour."""
+"""Tests of the rooms of the asynchronous client: which room may import which, and that no module imports itself
+indirectly.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from tests.house.modules import modules
 from tests.offenders import for_each
 
 HOUSE = "sbredis.aio"
-# The highest first. A room may import what lies on a floor below its own, also for types alone. "" is the public
-# classes, with what is theirs.
+# The floors of the client, the highest first. A room may import rooms on a floor below its own, also for types alone.
+# "" holds the public classes and the modules that belong to them.
 FLOORS: list[set[str]] = [
     {"management"},
     {""},
@@ -27,7 +29,7 @@ def room(name: str) -> str:
 
 
 def known(name: str) -> set[str]:
-    """The modules of the client that a module imports, also for types alone."""
+    """Return the modules of the client that a module imports, also for types alone."""
     found = {other if other in MODULES else other.rpartition(".")[0] for other in MODULES[name].imports()}
     return {other for other in found if other in MODULES}
 
@@ -36,7 +38,10 @@ KNOWN = {name: known(name) for name in MODULES}
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
-    """The modules that are in circles, or lead nowhere but into one: what is left without those that know nobody."""
+    """Return the modules that are in import circles, or that import only such modules.
+
+    These are the modules that are left after repeatedly removing each module that imports none of the rest.
+    """
     left = {name: set(others) for name, others in graph.items()}
     while ends := [name for name, others in left.items() if not others]:
         left = {name: others.difference(ends) for name, others in left.items() if name not in ends}

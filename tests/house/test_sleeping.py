@@ -42,7 +42,7 @@ def test_no_test_sleeps_for_a_length_of_time() -> None:
     assert found == {name: count for name, (count, _) in ALLOWED.items()}
 
 
-def test_what_a_sleep_is() -> None:
-    """Numbers only: what a test computes may depend on what it waits for."""
+def test_sleeps_for_a_fixed_time_are_found() -> None:
+    """Only numbers count: a computed time may depend on the condition that the test waits for."""
     text = "time.sleep(1)\nasyncio.sleep(0.05)\nsleep(2)\nasyncio.sleep(0)\nasyncio.sleep(3600)\nasyncio.sleep(pause)\n"
     assert [call.lineno for call in sleeps(ast.parse(text))] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""The check of spelling, which `make check` runs over the repository, finds misspelt words."""
+"""Tests that the spelling check, which `make check` runs over the repository, finds misspelt words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tools.check_spelling import american_spellings, misspellings, prose
 
 WRONG = "recie" + "ve"
-"""A misspelling. It is put together, so that the check does not find it in this file."""
+"""A misspelling. It is composed, so that the check does not find it in this file."""
 
 TEXTS = {
     "page.md": f"Call it to {WRONG}.\n",

@@ -1,4 +1,4 @@
-"""The plugin that chooses the targets of a test and the shape of its entity (tests/plugins/targets.py)."""
+"""Tests of the plugin that chooses the targets of a test and the shape of its entity (tests/plugins/targets.py)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CHOSEN = {
 
 
 def collected(folder: Path, tests: str) -> str:
-    """The list that pytest prints of these tests."""
+    """Return the list of these tests that pytest prints when it collects them."""
     (folder / "conftest.py").write_text(FIXTURES, "utf-8")
     (folder / "test_it.py").write_text(tests, "utf-8")
     plugins = ("-p", "tests.plugins.targets", "-p", "no:cacheprovider")

@@ -1,4 +1,4 @@
-"""The closing table of a run says what each folder of tests took."""
+"""Tests that the closing table of a run reports the time of each folder of tests."""
 
 from __future__ import annotations
 

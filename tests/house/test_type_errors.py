@@ -1,4 +1,4 @@
-"""Who calls something public in a wrong way reads its public name in the error, and no internal one."""
+"""Tests that a wrong call of a public function is reported with its public name, and without an internal name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OURS = {
     for node in vars(import_module(module.name)).values()
     if inspect.isclass(node) and node.__module__.startswith("sbredis")
 }
-"""Every class of sbredis, by its name."""
+"""Every class of sbredis, by name."""
 
 
 def classes() -> Iterator[Any]:
@@ -41,7 +41,7 @@ def classes() -> Iterator[Any]:
 
 
 def functions(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """A public thing, and what can be called of it."""
+    """Yield a public object and its public methods, each with its name."""
     yield thing.__name__, thing
     for name in dir(thing) if inspect.isclass(thing) else ():
         if not name.startswith("_") and inspect.isroutine(inspect.getattr_static(thing, name)):
@@ -49,10 +49,10 @@ def functions(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def complaints(function: Callable[..., Any]) -> Iterator[str]:
-    """What is said of calls that cannot be."""
+    """Yield the errors of calls that have wrong arguments."""
     for positional, named in WRONG:
         if inspect.isclass(function) and not positional and not named:
-            continue  # that may well be right
+            continue  # such a call may be valid
         try:
             done = function(*positional, **named)
         except TypeError as error:
@@ -64,7 +64,7 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
                 done.close()
 
 
-@pytest.mark.filterwarnings("ignore")  # options that do not exist are a warning elsewhere
+@pytest.mark.filterwarnings("ignore")  # unknown options are a warning elsewhere
 @for_each("thing", classes())
 def test_a_wrong_call_is_reported_with_public_names(thing: Any) -> None:
     said = [text for _, function in functions(thing) for text in complaints(function)]

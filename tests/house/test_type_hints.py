@@ -1,4 +1,4 @@
-"""What makes documentation or injects dependencies asks for the types of what is public, and gets them."""
+"""Tests that tools for documentation or dependency injection can read the type hints of everything public."""
 
 from __future__ import annotations
 

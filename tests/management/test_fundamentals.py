@@ -224,7 +224,7 @@ async def test_a_namespace_tells_its_name_and_its_partitions(admin: Admin) -> No
     assert (found.name, found.partition_count) == ("ns", 4)
 
 
-async def test_a_client_that_was_closed_is_of_no_use_any_more(where: str) -> None:
+async def test_a_closed_client_refuses_calls(where: str) -> None:
     """An administration client closes as a context manager does, and closing twice is no error."""
     async with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
         await admin.create_queue("orders")

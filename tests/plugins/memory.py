@@ -1,6 +1,6 @@
-"""A pytest plugin that closes a run with the peak memory of each process that ran tests, and bounds it.
+"""A pytest plugin that ends a run with the peak memory of each process that ran tests, and bounds it.
 
-It is loaded through ``addopts`` in pyproject.toml. The figure is that of Linux (``VmHWM``); elsewhere there is none.
+``addopts`` in pyproject.toml loads it. The figure is that of Linux (``VmHWM``); other systems report none.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ EVERY = 50
 most of its memory. Python counts objects, so it does not see how large such a server is."""
 
 LIMIT = 400
-"""A process that used more megabytes fails the run: some test, or sbredis, keeps objects that are no longer used."""
+"""The limit of each process in megabytes.
+
+A process above it fails the run: some test, or sbredis, keeps objects that are no longer used.
+"""
 
 
 class Node(Protocol):
-    """What is used of a worker of pytest-xdist."""
+    """The part of a pytest-xdist worker that the plugin uses."""
 
     gateway: Gateway
     workeroutput: dict[str, object]
@@ -32,7 +35,7 @@ class Gateway(Protocol):
 
 
 def peak() -> int | None:
-    """Return the peak memory of this process, in megabytes; None if the system does not tell it."""
+    """Return the peak memory of this process, in megabytes; None if the system does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -40,7 +43,7 @@ def peak() -> int | None:
 
 
 def peak_in(status: str) -> int | None:
-    """Return the peak memory that ``/proc/…/status`` tells."""
+    """Return the peak memory that ``/proc/…/status`` reports, in megabytes."""
     lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return int(lines["VmHWM"].split()[0]) // 1024 if "VmHWM" in lines else None
 
@@ -58,17 +61,17 @@ class Memory:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Let Hypothesis list the characters of UTF-8 in the main process, before there are workers: it takes 200 MB.
+        """Let Hypothesis list the characters of UTF-8 in the main process, before workers start: it takes 200 MB.
 
-        It does so once in a checkout, and keeps the list in ``.hypothesis``.
+        Hypothesis does so once in a checkout, and keeps the list in ``.hypothesis``.
         """
         if not hasattr(session.config, "workerinput"):
             strategies.characters(codec="utf-8").validate()
 
     def pytest_collection_finish(self) -> None:
-        """Take the modules and the thousands of items out of the garbage collector's sight.
+        """Hide the modules and the thousands of items from the garbage collector.
 
-        Otherwise every full collection would look at them, and Python would do one only when their number has grown by
+        Otherwise every full collection would visit them, and Python would run one only after their number has grown by
         a quarter.
         """
         gc.collect()
@@ -81,7 +84,7 @@ class Memory:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Node) -> None:
-        """Called by pytest-xdist in the main process when a worker ends."""
+        """Record the peak memory of a worker; pytest-xdist calls this in the main process when the worker ends."""
         told = getattr(node, "workeroutput", {}).get("peak")
         if isinstance(told, int):
             self.peaks[node.gateway.id] = told
@@ -107,5 +110,5 @@ class Memory:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest when it starts."""
+    """Register the plugin; pytest calls this when it starts."""
     config.pluginmanager.register(Memory(), "sbredis-memory")

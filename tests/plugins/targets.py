@@ -1,7 +1,7 @@
-"""A pytest plugin that chooses where a test runs: over memory, over one server, over a cluster.
+"""A pytest plugin that chooses the targets of a test: memory, one server, or a cluster.
 
-It decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is proved in
-memory, where ``make quick`` sees it, and once more on a real server. A cluster is another transport below the same
+It decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is tested in
+memory, where ``make quick`` runs it, and once more on a real server. A cluster is another transport below the same
 client and the same scripts, so tests use it where it can make a difference, and for the fundamentals.
 
 | a test | runs over |
@@ -26,7 +26,7 @@ SHAPES = {False: "plain", True: "partitioned"}
 
 
 def partitioned_on(target: str) -> bool:
-    """The shape of the entity on a target that the plugin chose."""
+    """Return whether the entity is partitioned on a target that the plugin chose."""
     return target != "memory"
 
 
@@ -37,7 +37,7 @@ MARKERS = (
 
 
 def chosen_by_hand(metafunc: pytest.Metafunc) -> set[str]:
-    """The arguments that a test's own ``parametrize`` marks set."""
+    """Return the names of the arguments that a test's own ``parametrize`` marks set."""
     names: set[str] = set()
     for mark in metafunc.definition.iter_markers("parametrize"):
         argnames = mark.args[0] if mark.args else mark.kwargs["argnames"]
@@ -46,7 +46,7 @@ def chosen_by_hand(metafunc: pytest.Metafunc) -> set[str]:
 
 
 def targets_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
-    """The targets of a test that does not list them."""
+    """Return the targets of a test that does not list them."""
     mark = metafunc.definition.get_closest_marker("everywhere")
     if mark is None:
         return ALWAYS
@@ -56,7 +56,7 @@ def targets_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Called by pytest for each test function before it makes the tests."""
+    """Parametrize a test function with its targets and shapes; pytest calls this before it makes the tests."""
     by_hand = chosen_by_hand(metafunc)
     over = targets_of(metafunc) if "target" in metafunc.fixturenames and "target" not in by_hand else None
     shaped = metafunc.definition.get_closest_marker("both_shapes") is not None
@@ -72,6 +72,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest when it starts."""
+    """Register the marks; pytest calls this when it starts."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)

@@ -1,6 +1,6 @@
-"""A pytest plugin that closes a run with what each folder of tests took.
+"""A pytest plugin that ends a run with a table of the time that each folder of tests took.
 
-It is loaded through ``addopts`` in pyproject.toml. A fixture's time counts for the test that set it up or tore it down.
+``addopts`` in pyproject.toml loads it. The time of a fixture counts for the test that set it up or tore it down.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Part:
-    """What is known about one folder of tests."""
+    """The results of one folder of tests."""
 
     seconds: float = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
-    """The last word about each test: a failed set-up or teardown outweighs what the test itself said."""
+    """The final outcome of each test: a failed set-up or teardown overrides the outcome of the test itself."""
 
     slowest: tuple[float, str] = (0.0, "")
 
@@ -38,13 +38,13 @@ class Part:
 
 
 def folder_of(nodeid: str) -> str:
-    """The first two folders of a test's path: ``tests/house`` of ``tests/house/test_imports.py::test_rule``."""
+    """Return the first two folders of a test's path: ``tests/house`` of ``tests/house/test_imports.py::test_rule``."""
     folder = PurePosixPath(nodeid.partition("::")[0]).parent
     return "/".join(folder.parts[:2]) or "."
 
 
 def table(parts: dict[str, Part], wall: float) -> Iterable[str]:
-    """The lines of the closing table, the slowest folder first."""
+    """Yield the lines of the closing table, the slowest folder first."""
     width = max(len("(all, wall clock)"), *(len(name) for name in parts))
     yield f"{'part':<{width}}  {'seconds':>8}  {'passed':>6}  {'failed':>6}  {'skipped':>7}  slowest"
     for name, part in sorted(parts.items(), key=lambda item: -item[1].seconds):
@@ -72,5 +72,5 @@ class Timing:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest when it starts."""
+    """Register the plugin; pytest calls this when it starts."""
     config.pluginmanager.register(Timing(), "sbredis-timing")

@@ -114,7 +114,7 @@ def test_a_description_is_one_line_of_ascii_and_always_the_same_text(record: Ent
     assert encode(decode(kept(record))) == text
 
 
-def test_the_text_of_a_record_is_this() -> None:
+def test_the_stored_text_of_a_record_does_not_change() -> None:
     """What is written once is read for years: another text is another layout."""
     assert kept(PLAIN) == (
         b"1 7 a1 incarnation_ stamp-stamp- 1 2 "

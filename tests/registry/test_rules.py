@@ -241,7 +241,7 @@ async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
 # -- the text ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_text_of_a_rule_is_this() -> None:
+def test_the_stored_text_of_a_rule_does_not_change() -> None:
     """What is written once is read for years: another text is another layout."""
     assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
     assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")

@@ -295,7 +295,7 @@ def test_a_bus_that_was_used_in_a_loop_that_has_ended_is_discarded() -> None:
     assert bus._name not in _memory._SERVERS
 
 
-def test_a_bus_is_discarded_from_outside_a_loop_that_goes_on() -> None:
+def test_a_bus_is_discarded_from_outside_a_running_loop() -> None:
     bus = Bus()
     loop = asyncio.new_event_loop()
 

@@ -81,7 +81,7 @@ async def test_a_first_line_for_real_servers_is_kept_from_those_that_do_not_know
         assert await transport.call(script, [b"k"]) == 1
 
 
-async def test_a_script_that_refuses_has_changed_nothing_and_says_why(url: str) -> None:
+async def test_a_refusing_script_changes_nothing_and_gives_the_reason(url: str) -> None:
     refuse = Script(
         "refuse", "if true then return redis.error_reply('LOCKLOST 7 of 9') end redis.call('SET', KEYS[1], 1)"
     )

@@ -156,7 +156,7 @@ async def test_a_missing_script_that_the_user_may_not_load_is_an_error(address: 
         assert caught.value.outcome is Outcome.NEVER_SENT
 
 
-async def test_a_user_who_may_load_scripts_does(address: str) -> None:
+async def test_a_user_who_may_load_scripts_loads_them(address: str) -> None:
     async with await open_transport(f"redis://loader:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 

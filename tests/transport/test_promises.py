@@ -108,7 +108,9 @@ async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalC
 
 
 @pytest.mark.parametrize("durability", ["fsync", "nonsense"])
-async def test_a_call_cannot_ask_for_what_only_the_server_can_give(server: LocalServer, durability: str) -> None:
+async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
+    server: LocalServer, durability: str
+) -> None:
     """Nothing is sent."""
     async with await open_transport(server.url, scripts=[COUNT]) as transport:
         with pytest.raises(ValueError, match="durability"):

@@ -1,4 +1,4 @@
-"""The public API as it is meant to be used: the type checkers report nothing here. Nothing here runs."""
+"""Correct uses of the public API: the type checkers report nothing here. This file is never run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = datetime.now(UTC)
 
 
 def clients(options: dict[str, Any]) -> None:
-    """Options that come from elsewhere, as a dictionary of anything, are not looked at."""
+    """Type checkers do not check options that are passed as a dictionary of Any."""
     aio.ServiceBusClient("memory://a", retry_total=1, retry_mode="fixed")
     aio.ServiceBusClient.from_connection_string("memory://a", namespace="n", credential=("user", "secret"))
     aio.ServiceBusClient.from_connection_string("memory://a", **options)
@@ -38,7 +38,7 @@ async def made_by_clients(client: aio.ServiceBusClient, other: sbredis.ServiceBu
 
 
 async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
-    """A receiver with a session id has a session; one without has none."""
+    """A receiver with a session id has a session; a receiver without one has none."""
     assert_type(client.get_queue_receiver("q", session_id="a").session, aio.ServiceBusSession)
     assert_type(client.get_subscription_receiver("t", "s", session_id="a").session, aio.ServiceBusSession)
     assert_type(client.get_queue_receiver("q").session, aio.ServiceBusSession | None)
@@ -60,7 +60,7 @@ async def paths(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -
 
 
 def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
-    """The body of a message is bytes, and ids are what AMQP lets them be."""
+    """The body of a message is bytes, and an id has any type that AMQP allows."""
     assert_type(message.body, bytes)
     assert_type(message.raw_amqp_message.body, Any)
     assert_type(message.message_id, str | int | UUID | bytes | None)

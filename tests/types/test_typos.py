@@ -1,6 +1,6 @@
-"""A typo in an option is an error of the type checker, and what is right is none.
+"""Tests that the type checker reports a typo in an option, and reports nothing in correct code.
 
-mypy looks here. ``make check`` has pyright look at the same two files.
+The tests run mypy. ``make check`` runs pyright on the same two files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ PUBLIC = [module.name for module in modules() if not any(part.startswith("_") fo
 
 
 def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
-    """The lines of a program in which mypy sees an error, and all that it says of it and of these other programs."""
+    """Return the lines of a program in which mypy reports an error, and mypy's whole output for this and the other
+    programs.
+    """
     programs = [folder / f"{name}.py" for name in ("program", *others)]
     for program, content in zip(programs, (text, *others.values()), strict=True):
         program.write_text(content, "utf-8")
@@ -53,15 +55,15 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
     assert lines == marked(text), said
 
 
-def test_what_is_right_is_no_error(tmp_path: Path) -> None:
-    """As the synchronous sample scenarios are, which no type checker sees elsewhere, since they are derived."""
+def test_correct_code_has_no_type_errors(tmp_path: Path) -> None:
+    """This includes the synchronous sample scenarios: they are derived, so no type checker sees them elsewhere."""
     samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}
     _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"), **samples)
     assert said.startswith("Success: no issues found"), said
 
 
 def untyped(name: str) -> list[str]:
-    """The public functions of a module that take keywords of any name."""
+    """Return the public functions of a module that accept keywords of any name."""
     module = import_module(name)
     found: list[str] = []
     for each in module.__all__:

@@ -1,4 +1,4 @@
-"""At run time an option that does not exist is a warning, at the line of who gave it."""
+"""Tests that an unknown option causes a warning at run time, at the line of the caller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENTS: list[type[Any]] = [
 
 
 def line_of(function: Callable[..., object]) -> tuple[str, int]:
-    """Where a function of one line is."""
+    """Return the file and the line of a function of one line."""
     return __file__, inspect.getsourcelines(function)[1] + 1
 
 
@@ -45,13 +45,13 @@ def test_an_unknown_option_of_a_client_is_a_warning(kind: type[Any], make: Calla
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_the_durability_is_refused_by_all_clients(kind: type[Any]) -> None:
-    """It would be ignored otherwise, and messages would be less safe than they seem."""
+    """The client would otherwise ignore the option, and messages would be less safe than they seem."""
     with pytest.raises(ValueError, match="durability belongs in the connection string"):
         kind("memory://unused", durability="fsync")
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_what_a_connection_string_is_given_with_are_the_options_of_the_constructor(kind: type[Any]) -> None:
+def test_from_connection_string_takes_the_options_of_the_constructor(kind: type[Any]) -> None:
     options = ClientOptions if kind.__name__ == "ServiceBusClient" else AdministrationClientOptions
     given_by_name = {"conn_str", "kwargs", "credential_provider", "partition_count", "timeout"}
     named = set(inspect.signature(kind.from_connection_string).parameters)
@@ -62,6 +62,6 @@ def test_what_a_connection_string_is_given_with_are_the_options_of_the_construct
 
 
 def test_the_types_of_options_can_be_asked_for() -> None:
-    """A program that makes documentation does so."""
+    """A program that generates documentation reads them."""
     for options in (management.QueueOptions, management.RuleOptions, management.NewSubscriptionOptions):
         assert get_type_hints(options)

@@ -1,7 +1,8 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
-"""Typos of a user. Each marked line is an error of the type checkers: a mark without an error is one too.
+"""Typos that a user might make. Type checkers report an error in each marked line, and for a mark without an error.
 
-Nothing here runs. ``test_typos.py`` removes the marks and compares what mypy then reports with where they were.
+This file is never run. ``test_typos.py`` removes the marks and compares the lines that mypy reports with the marked
+lines.
 """
 
 from __future__ import annotations

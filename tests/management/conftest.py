@@ -1,4 +1,4 @@
-"""A client that administers the namespace ``ns`` of four partitions, and what the servers hold."""
+"""A client that administers the namespace ``ns`` of four partitions, and the contents of its servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.registry.keys import Snapshot, snapshot
 
 
 def in_namespace(url: str) -> str:
-    """The connection string of the namespace ``ns``."""
+    """Return the connection string of the namespace ``ns``."""
     return f"{url}{'&' if '?' in url else '?'}namespace=ns"
 
 
@@ -31,10 +31,10 @@ async def admin(where: str) -> AsyncIterator[ServiceBusAdministrationClient]:
 
 @pytest.fixture
 async def transport(admin: ServiceBusAdministrationClient) -> Transport:
-    """What the client goes through."""
+    """Return the transport of the client."""
     return admin._connection.transport
 
 
 async def held(admin: ServiceBusAdministrationClient) -> Snapshot:
-    """All that the servers hold."""
+    """Return the whole contents of the servers."""
     return await snapshot(admin._connection.transport)

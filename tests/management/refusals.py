@@ -1,4 +1,4 @@
-"""What must be refused, and must change nothing."""
+"""A check that a call is refused and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["refused"]
 async def refused(
     admin: ServiceBusAdministrationClient, done: Awaitable[Any], error: type[Exception], text: str
 ) -> None:
-    """Wait for what must be refused with this error, and see that nothing has changed."""
+    """Await a call that must be refused with this error, and check that nothing has changed."""
     before = await held(admin)
     with pytest.raises(error, match=text):
         await done

@@ -1,4 +1,4 @@
-"""The client that administers a namespace: what it says of it, what it takes, and with whose credentials."""
+"""Tests of the client that administers a namespace: its properties, its arguments, and its credentials."""
 
 from __future__ import annotations
 

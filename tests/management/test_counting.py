@@ -1,4 +1,4 @@
-"""What is in a queue: counts of all partitions together, by state, and what is told of partitions that are missing."""
+"""Tests of counting a queue: totals of all partitions, counts by state, and reports of missing partitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Admin = ServiceBusAdministrationClient
 
 
 class Queue:
-    """A queue as the engine's requests reach it."""
+    """A queue, called through the engine's requests."""
 
     def __init__(self, admin: Admin, partitions: Sequence[Partition]) -> None:
         self.transport = admin._connection.transport
@@ -75,7 +75,10 @@ class Queue:
         return CallId(f"lane{self.number}", 1)
 
     async def fill(self, partition: Partition) -> None:
-        """Eight messages of ten bytes: two active, one locked, delayed, deferred, scheduled, dead, dead and locked."""
+        """Store eight messages of ten bytes.
+
+        Two are active. One each is locked, delayed, deferred, scheduled, dead-lettered, and dead-lettered and locked.
+        """
         due = int((time.time() + 3600) * 1000)
         await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789")] * 7))
         await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789", due=due)]))
@@ -119,7 +122,7 @@ async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *
 
 
 async def published(admin: Admin, topic: str, subscriptions: Sequence[str], count: int) -> None:
-    """So many messages of ten bytes for each of these subscriptions, and one that is scheduled, in each partition."""
+    """Publish ``count`` messages of ten bytes to each of these subscriptions, and schedule one, in each partition."""
     queue = await Queue.named(admin, topic)
     targets = [await Queue.named(admin, f"{topic}/subscriptions/{name}") for name in subscriptions]
     copies = [Copy(place) for place in range(len(targets))]
@@ -203,7 +206,7 @@ async def test_a_change_moves_the_time_of_the_last_one(admin: Admin) -> None:
 
 
 class Failing:
-    """Goes the way of another transport, but fails for what lies in some partitions."""
+    """Passes calls to another transport, but fails calls to some partitions."""
 
     def __init__(self, transport: Transport, partitions: dict[int, ServiceBusError]) -> None:
         self.transport = transport
@@ -223,7 +226,7 @@ class Failing:
 
 
 def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
-    """Let calls of the client to these partitions fail from now on."""
+    """Make calls of the client to these partitions fail from now on."""
     connection: Any = admin._connection
     connection.transport = Failing(connection.transport, partitions)
 
@@ -312,7 +315,7 @@ async def test_a_partition_that_a_failover_has_lost_is_made_again_and_counted(ad
 
 
 async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
-    """Another has changed it, or it was deleted, and perhaps made again, while it was being counted."""
+    """During the count another client changes the queue, or deletes it, and perhaps creates it again."""
     connection = admin._connection
     counter = counting.Counter(connection.transport, connection.namespace, connection.clock)
     await admin.create_queue("q")

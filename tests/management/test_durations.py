@@ -1,4 +1,4 @@
-"""Durations: what is read, what is refused, and what becomes of it in ms."""
+"""Tests of durations: the forms that are accepted or refused, and their values in ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DURATIONS = st.timedeltas(min_value=timedelta(0), max_value=timedelta.max)
 
 
 def written(value: timedelta) -> str:
-    """A duration in ISO 8601, with as few parts as it needs."""
+    """Return a duration in ISO 8601 with the fewest parts."""
     hours, rest = divmod(value.seconds, 3600)
     minutes, seconds = divmod(rest, 60)
     parts = [f"{value.days}D"] if value.days else []

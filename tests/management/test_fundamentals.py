@@ -1,8 +1,8 @@
-"""What an administrator can do, told from the beginning: each test is one thing that users may rely on.
+"""Fundamental tests of administration, in the order of a tutorial: each test shows one promise to users.
 
-It goes from the first queue to topics, subscriptions and rules, and every test runs on every target. The other files of
+They go from the first queue to topics, subscriptions and rules, and every test runs on every target. The other files of
 this folder have the details: queues (test_queues.py), topics (test_topics.py), subscriptions (test_subscriptions.py),
-rules (test_rules.py), counts (test_counting.py), and what each property may be.
+rules (test_rules.py), counts (test_counting.py), and the values of each property.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Admin = ServiceBusAdministrationClient
 
 
 async def test_a_queue_is_created_with_azures_defaults(admin: Admin) -> None:
-    """A queue keeps its name as it was given, and is found whatever the case of its letters."""
+    """A queue keeps the case of its name, and lookups ignore the case."""
     created = await admin.create_queue("Billing/Orders")
     assert created == QueueProperties("Billing/Orders")
     assert (created.lock_duration, created.max_delivery_count) == (timedelta(minutes=1), 10)
@@ -59,7 +59,7 @@ async def test_a_name_is_taken_once(admin: Admin) -> None:
 
 
 async def test_a_queue_that_is_missing_is_not_found(admin: Admin) -> None:
-    """The error says which queue it was, and whether there is one can be asked without an error."""
+    """The error names the queue. ``queue_exists`` answers without an error."""
     with pytest.raises(MessagingEntityNotFoundError, match="orders"):
         await admin.get_queue("orders")
     assert not await admin.queue_exists("orders")
@@ -68,13 +68,13 @@ async def test_a_queue_that_is_missing_is_not_found(admin: Admin) -> None:
 
 
 async def test_a_queue_is_ensured(admin: Admin) -> None:
-    """``ensure_queue`` creates what is missing, and leaves what is there."""
+    """``ensure_queue`` creates a missing queue, and leaves an existing one unchanged."""
     made = await admin.ensure_queue("orders", max_delivery_count=3)
     assert await admin.ensure_queue("orders") == made
 
 
 async def test_a_queue_is_changed(admin: Admin) -> None:
-    """The properties are read, changed, and written."""
+    """The program reads the properties, changes them, and writes them back."""
     queue = await admin.create_queue("orders")
     queue.max_delivery_count = 3
     await admin.update_queue(queue, lock_duration=timedelta(seconds=30))
@@ -83,7 +83,7 @@ async def test_a_queue_is_changed(admin: Admin) -> None:
 
 
 async def test_some_properties_cannot_be_changed(admin: Admin) -> None:
-    """The error names the property, and nothing is changed."""
+    """The error names the property, and nothing changes."""
     await admin.create_queue("orders")
     with pytest.raises(ValueError, match="RequiresSession"):
         await admin.update_queue({"name": "orders"}, requires_session=True, max_delivery_count=3)
@@ -91,7 +91,7 @@ async def test_some_properties_cannot_be_changed(admin: Admin) -> None:
 
 
 async def test_queues_are_listed_by_name(admin: Admin) -> None:
-    """A list is iterated over, or read page by page."""
+    """A program can iterate over a list, or read it page by page."""
     for name in ("c", "a", "b"):
         await admin.create_queue(name)
     assert [queue.name async for queue in admin.list_queues()] == ["a", "b", "c"]
@@ -100,7 +100,7 @@ async def test_queues_are_listed_by_name(admin: Admin) -> None:
 
 
 async def test_a_queue_is_deleted_with_its_messages(admin: Admin, where: str) -> None:
-    """A queue of the same name that is created later is another one, and empty."""
+    """A queue that is created later under the same name is a new, empty queue."""
     await admin.create_queue("orders")
     async with ServiceBusClient(where) as client:
         await client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"))
@@ -115,7 +115,7 @@ async def test_a_queue_is_deleted_with_its_messages(admin: Admin, where: str) ->
 
 
 async def test_messages_are_counted_by_state(admin: Admin, where: str) -> None:
-    """The runtime properties of a queue tell how many messages are active, scheduled and dead."""
+    """The runtime properties of a queue give the number of active, scheduled and dead-lettered messages."""
     await admin.create_queue("orders", enable_partitioning=True)
     async with ServiceBusClient(where) as client:
         sender, receiver = client.get_queue_sender("orders"), client.get_queue_receiver("orders")
@@ -133,7 +133,7 @@ async def test_messages_are_counted_by_state(admin: Admin, where: str) -> None:
 
 
 async def test_a_topic_is_created_with_azures_defaults(admin: Admin) -> None:
-    """A topic is no queue, and is listed apart from them."""
+    """A topic is no queue, and the lists are separate."""
     created = await admin.create_topic("news")
     assert created == TopicProperties("news")
     assert await admin.get_topic("NEWS") == created
@@ -142,7 +142,7 @@ async def test_a_topic_is_created_with_azures_defaults(admin: Admin) -> None:
 
 
 async def test_a_subscription_is_created_with_a_rule_that_takes_everything(admin: Admin) -> None:
-    """A subscription belongs to its topic, and begins with one rule, ``$Default``."""
+    """A subscription belongs to its topic, and starts with one rule, ``$Default``."""
     await admin.create_topic("news")
     created = await admin.create_subscription("news", "kitchen")
     assert created == SubscriptionProperties("kitchen")
@@ -152,7 +152,7 @@ async def test_a_subscription_is_created_with_a_rule_that_takes_everything(admin
 
 
 async def test_a_subscription_is_changed_and_deleted(admin: Admin) -> None:
-    """A subscription is changed as a queue is, and its topic counts those that are left."""
+    """A subscription is changed like a queue, and its topic counts the remaining subscriptions."""
     await admin.create_topic("news")
     for name in ("kitchen", "office"):
         subscription = await admin.create_subscription("news", name)
@@ -165,7 +165,7 @@ async def test_a_subscription_is_changed_and_deleted(admin: Admin) -> None:
 
 
 async def test_a_topic_is_deleted_with_its_subscriptions(admin: Admin) -> None:
-    """A topic of the same name that is created later has none of them."""
+    """A topic that is created later under the same name has no subscriptions."""
     await admin.create_topic("news")
     await admin.create_subscription("news", "kitchen")
     await admin.delete_topic("news")
@@ -195,7 +195,7 @@ async def test_rules_are_created_changed_and_deleted(admin: Admin) -> None:
 
 
 async def test_a_filter_that_is_wrong_is_refused_when_it_is_given(admin: Admin) -> None:
-    """The error says where the text is wrong, and no rule is made."""
+    """The error gives the position of the mistake in the text, and no rule is created."""
     await admin.create_topic("news")
     await admin.create_subscription("news", "dear", rules=[])
     with pytest.raises(ValueError, match="line 1, column 8"):
@@ -204,7 +204,7 @@ async def test_a_filter_that_is_wrong_is_refused_when_it_is_given(admin: Admin) 
 
 
 async def test_a_subscription_can_begin_with_other_rules(admin: Admin, where: str) -> None:
-    """So no message slips in by ``$Default`` before it can be deleted."""
+    """Thus ``$Default`` passes no message before it can be deleted."""
     await admin.create_topic("news")
     rules = [RuleProperties("red", filter=CorrelationRuleFilter(label="red"))]
     await admin.create_subscription("news", "red", rules=rules)
@@ -219,13 +219,13 @@ async def test_a_subscription_can_begin_with_other_rules(admin: Admin, where: st
 
 
 async def test_a_namespace_tells_its_name_and_its_partitions(admin: Admin) -> None:
-    """A namespace is made when it is first used, and keeps its number of partitions."""
+    """A namespace is created when it is first used, and keeps its number of partitions."""
     found = await admin.get_namespace_properties()
     assert (found.name, found.partition_count) == ("ns", 4)
 
 
 async def test_a_closed_client_refuses_calls(where: str) -> None:
-    """An administration client closes as a context manager does, and closing twice is no error."""
+    """The context manager closes an administration client, and a second close is no error."""
     async with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
         await admin.create_queue("orders")
     await admin.close()

@@ -1,4 +1,4 @@
-"""Names of entities in the administration: assigned anew, and too long."""
+"""Tests of entity names in administration: changed names, and names that are too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 @pytest.mark.parametrize("there", [False, True], ids=["to a new name", "to the name of another one"])
 async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
-    """And changes nothing, also where another entity has the name."""
+    """The update changes nothing, also if another entity has the name."""
     for name in ("one", "two") if there else ("one",):
         await admin.create_queue(f"q-{name}")
         await admin.create_topic(f"t-{name}")
@@ -49,7 +49,7 @@ async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
         assert not caught.value.is_transient
         assert await held(admin) == before
     for given in (queue, topic, subscription, rule):
-        given.name = given.name.replace("two", "ONE")  # the same name, for names are compared without case
+        given.name = given.name.replace("two", "ONE")  # the same name, since names are compared without case
     for update in updates.values():
         await update()
     assert (await admin.get_queue("q-one")).user_metadata == "changed"
@@ -57,7 +57,10 @@ async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
 
 @in_memory
 async def test_properties_under_another_name_describe_another_entity(admin: Admin) -> None:
-    """What was read can be created under a new name, and what was made by hand names what it is about."""
+    """Properties that were read can be used to create an entity under a new name.
+
+    Properties that a program makes are updated under the name that they carry.
+    """
     await admin.create_queue("one", max_delivery_count=3)
     found = await admin.get_queue("one")
     found.name = "two"
@@ -94,7 +97,7 @@ LONG_NAMES: dict[str, Callable[[Admin], Awaitable[object]]] = {
 
 @pytest.fixture
 async def entities(admin: Admin) -> None:
-    """A queue ``q``, a topic ``t`` and its subscription ``s``."""
+    """Create a queue ``q``, a topic ``t`` and its subscription ``s``."""
     await admin.create_queue("q")
     await admin.create_topic("t")
     await admin.create_subscription("t", "s")

@@ -1,4 +1,4 @@
-"""The properties of a queue as a value: what they are by default, what they take, how they are kept."""
+"""Tests of the properties of a queue as a value: their defaults, their accepted values, and their stored form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ RULE = AuthorizationRule(
     secondary_key="second",
 )
 
-# Of each property a value other than its default, and how it is kept: a setting of the partitions, or among the others.
+# A value other than the default for each property, and its stored form: a setting of the partitions, or another
+# property.
 KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "lock_duration": (timedelta(seconds=5), {"lock_duration": 5_000}, {}),
     "max_delivery_count": (3, {"max_delivery_count": 3}, {}),
@@ -170,7 +171,7 @@ def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is
 
 
 def test_an_update_leaves_all_other_properties_exactly_as_they_were() -> None:
-    """Also what this release does not know, or could not have been asked for."""
+    """This includes properties that this release does not know, and values that it would refuse."""
     before = StoredEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
         properties={"colour": {"red": [1]}, "forward_to": "other"},

@@ -1,4 +1,7 @@
-"""Queues as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+"""Tests of queues for an administrator: they are created, found, changed, listed and deleted.
+
+Refusals change nothing.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +195,7 @@ async def test_wrong_properties_create_nothing(
 
 @pytest.fixture
 async def existing(admin: Admin) -> None:
-    """A queue ``q``."""
+    """Create a queue ``q``."""
     await admin.create_queue("q")
 
 
@@ -395,7 +398,7 @@ async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
-    """As senders and receivers do, with ``create_if_missing``."""
+    """Senders and receivers use this way with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = queue_creation(lock_duration="PT30S", enable_partitioning=True)
@@ -438,7 +441,7 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
 
 
 async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last one is short, and none is empty but that of a list of nothing."""
+    """Only the last page may be short. No page is empty, except the one page of an empty list."""
     monkeypatch.setattr(calls, "PAGE", 3)
     for name in "abcdefghij":
         await admin.create_topic(name)

@@ -1,4 +1,4 @@
-"""Rules, filters and actions as values: what they are by default, what they say, what they refuse."""
+"""Tests of rules, filters and actions as values: their defaults, their text, and the values that they refuse."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_filters_and_actions_have_a_useful_repr() -> None:
 
 
 def test_parameters_and_properties_are_none_unless_given_and_a_mapping_when_read() -> None:
-    """As Azure has it: what was read can be gone through without asking whether there is something."""
+    """As in Azure, a program can iterate over the properties that it read without checking for None."""
     assert (SqlRuleFilter("a = 1").parameters, CorrelationRuleFilter(label="x").properties) == (None, None)
     shown = rule_shown(Rule("r", SqlFilter("a = 1"), SqlAction("SET a = 1")))
     assert isinstance(shown.filter, SqlRuleFilter)

@@ -1,4 +1,7 @@
-"""Rules as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+"""Tests of rules for an administrator: they are created, found, changed, listed and deleted.
+
+Refusals change nothing.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ VALUES: dict[str, Any] = {
 
 @pytest.fixture
 async def admin(admin: Admin) -> Admin:
-    """With a topic that has a subscription without rules."""
+    """The client, with a topic that has a subscription without rules."""
     await admin.create_topic("News")
     await admin.create_subscription("news", "All", rules=[])
     return admin
@@ -229,7 +232,7 @@ async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> 
 async def test_a_concurrent_change_of_another_property_stays(
     admin: Admin, made_anew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the rule is another one of the name: nothing of the one that was read is put into it."""
+    """If the rule was deleted and created again, no property of the old rule is written into the new one."""
     await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"), action=SqlRuleAction("SET old = 1"))
     namespace = admin._namespace  # pyright: ignore[reportPrivateUsage]
     update = Namespace.update_rule

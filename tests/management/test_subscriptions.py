@@ -1,4 +1,7 @@
-"""Subscriptions as an administrator sees them: created, found, changed, listed, deleted, refused without a trace."""
+"""Tests of subscriptions for an administrator: they are created, found, changed, listed and deleted.
+
+Refusals change nothing.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ Admin = ServiceBusAdministrationClient
 
 @pytest.fixture
 async def admin(admin: Admin) -> Admin:
-    """With a topic."""
+    """The client, with a topic."""
     await admin.create_topic("News")
     return admin
 
@@ -59,7 +62,7 @@ async def test_a_subscription_is_created_as_azure_s_is_with_a_rule_that_takes_ev
 
 
 async def test_a_subscription_may_have_other_rules_from_the_beginning(admin: Admin) -> None:
-    """So that nothing is taken by ``$Default`` before it can be deleted."""
+    """Thus ``$Default`` takes no message before it can be deleted."""
     given = [
         RuleProperties("red", filter=CorrelationRuleFilter(label="red")),
         RuleProperties("blue", filter=SqlRuleFilter("colour = 'blue'")),
@@ -111,7 +114,10 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
 
 
 async def test_dead_lettering_on_filter_errors_is_stored_by_name(admin: Admin) -> None:
-    """Where it is not kept, they are dead-lettered: who judges messages reads it there."""
+    """If the property is not stored, such messages are dead-lettered.
+
+    Clients that evaluate rules read it under this name.
+    """
     name = "dead_lettering_on_filter_evaluation_exceptions"
     namespace = admin._connection.namespace
     await admin.create_subscription("news", "s")
@@ -334,7 +340,7 @@ async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) -> None:
-    """As receivers do, with ``create_if_missing``."""
+    """Receivers use this way with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = subscription_creation(lock_duration="PT30S", rules=[RuleProperties("red")])

@@ -1,4 +1,4 @@
-"""The properties of topics and subscriptions as values: their defaults, where they are kept, and what they refuse."""
+"""Tests of the properties of topics and subscriptions as values: their defaults, their storage, and invalid values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Kind = type[TopicProperties] | type[SubscriptionProperties]
 
 
 class Kept(NamedTuple):
-    """A value other than the default, and how it is kept."""
+    """A value other than the default, and its stored form."""
 
     value: Any
     settings: Mapping[str, Any] = MappingProxyType({})

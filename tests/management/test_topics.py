@@ -1,4 +1,7 @@
-"""Topics as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+"""Tests of topics for an administrator: they are created, found, changed, listed and deleted.
+
+Refusals change nothing.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +249,7 @@ async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: A
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
-    """As senders do, with ``create_if_missing``."""
+    """Senders use this way with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = topic_creation(user_metadata="ours", enable_partitioning=True)

@@ -1,4 +1,4 @@
-"""Messages for the tests: whatever a sender may give, and the same as it comes back from a partition."""
+"""Strategies for messages: any message that a sender may make, and the same message as a partition returns it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHOLE_TIMES = st.integers(-(10**12), 9_999_999_999_998).map(
 
 @st.composite
 def arguments(draw: st.DrawFn) -> dict[str, Any]:
-    """What a message is made with: any part of it, and the keys equal if there are both."""
+    """Draw the arguments of a message: any subset of them. If both keys are present, they are equal."""
     optional: dict[str, st.SearchStrategy[Any]] = {
         "application_properties": st.dictionaries(TEXT, VALUES, min_size=1, max_size=4),
         "message_id": IDS | OTHER_IDS,
@@ -72,7 +72,7 @@ ARGUMENTS = arguments()
 
 
 def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> MessageLease:
-    """A lease as a receiver makes it."""
+    """Return a lease like that of a receiver."""
     return MessageLease(token, until, until_utc)
 
 
@@ -91,7 +91,7 @@ def received(
     expires_here: int | None = None,
     peeked: bool = False,
 ) -> ServiceBusReceivedMessage:
-    """A message that was sent, as it is received."""
+    """Return a sent message as a receiver gets it."""
     payload = outgoing(message, detects_duplicates=False).payload
     head = b"a0%d" % ENQUEUED if expires is None else b"x0%d%013d" % (ENQUEUED, expires)
     if state == "s":

@@ -1,4 +1,4 @@
-"""Messages in the terms of AMQP: the same content, seen differently, and nothing of it lost on the way."""
+"""Tests of messages in the terms of AMQP: the same content in another view, without loss."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MAPS = st.dictionaries(TEXT.filter(lambda name: not name.startswith("x-opt-")), 
 
 
 def full() -> AmqpAnnotatedMessage:
-    """A message with something in every section."""
+    """Return a message that has content in every section."""
     own: dict[str | bytes, Any] = {b"x-own": 1, "x-opt-partition-key": b"g", "x-opt-scheduled-enqueue-time": 1000}
     return AmqpAnnotatedMessage(
         data_body=["a", b"b"],

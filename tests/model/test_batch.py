@@ -1,4 +1,4 @@
-"""A batch: as large as what the broker counts of its messages, and never larger than it may be."""
+"""Tests of a batch: its size is the size that the broker counts for its messages, and never exceeds the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body is bytes to whoever takes it as bytes, and one piece to whoever goes through it as with Azure's library."""
+"""Tests of bodies: a body reads as bytes, and iterates as one piece for programs written for Azure's library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ each_message = pytest.mark.parametrize("make", MESSAGES, ids=["own", "received",
 
 
 def read(body: object) -> Any:
-    """What is read of a body by whoever goes through it."""
+    """Return the body as a value for iteration."""
     return body
 
 

@@ -1,4 +1,4 @@
-"""The properties of an entity as a value: gone through like a mapping, copied, shown."""
+"""Tests of the properties of an entity as a value: iterated like a mapping, copied, and shown."""
 
 from __future__ import annotations
 

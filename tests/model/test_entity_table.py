@@ -1,4 +1,4 @@
-"""Each property of an entity is declared once, and what type checkers read says the same as its declaration."""
+"""Tests that each property of an entity is declared once, and that its type annotation agrees with its declaration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def taken(field: Field[Any, Any]) -> Any:
-    """The type of what a property takes, as its declaration says it."""
+    """Return the type of the values that a property accepts, from its declaration."""
     match field:
         case Flag():
             return bool

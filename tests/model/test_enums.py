@@ -1,4 +1,4 @@
-"""An enumeration that is asked for a value which it does not have says which there are."""
+"""Tests that an enumeration, asked for an unknown value, lists the valid values."""
 
 from __future__ import annotations
 

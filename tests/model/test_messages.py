@@ -1,4 +1,4 @@
-"""What an application makes, keeps what it was given, refuses what cannot be sent, and goes out as it is."""
+"""Tests of a message that an application makes: it keeps its values, refuses unsendable ones, and is sent unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sbredis.model import (
 )
 from tests.model.givens import ARGUMENTS
 
-MESSAGE: Any = ServiceBusMessage  # what the type checkers would refuse is tried as well
+MESSAGE: Any = ServiceBusMessage  # so that values which type checkers refuse can be tested
 TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "content_type", "subject", "to", "reply_to")
 IDS = ("message_id", "session_id", "partition_key", "reply_to_session_id")
 FIELDS = (
@@ -389,7 +389,7 @@ def test_a_message_without_an_id_gets_one_and_keeps_it() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the child does next to nothing
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the child process does very little
 def test_a_forked_process_draws_ids_of_its_own() -> None:
     def drawn() -> str:
         message = ServiceBusMessage("a")
@@ -428,7 +428,7 @@ def test_the_session_id_or_else_the_partition_key_decides_on_the_partition(
 
 
 class Mine(ServiceBusMessage):
-    """A message of an application that has its own class."""
+    """A subclass of the message in an application."""
 
 
 def test_a_message_is_taken_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""The class, ``help()`` and the table of the document say of every property its default and what it may be."""
+"""Tests that the class, ``help()`` and the table in the document give the default and the limits of every property."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ every_property = for_each(("kind", "name"), FIELDS)
 
 
 def spoken(value: object) -> str:
-    """A default or a limit as people say it."""
+    """Return a default or a limit in words."""
     match value:
         case timedelta():
             if value == timedelta.max:
@@ -49,7 +49,7 @@ def spoken(value: object) -> str:
 
 
 def spoken_limits(field: Field[Any, Any]) -> Iterator[str]:
-    """What a property may be, as people say it."""
+    """Yield the limits of a property in words."""
     if field.planned is not None:
         return
     if isinstance(field, Text) and not isinstance(field, Neighbour):
@@ -62,7 +62,7 @@ def spoken_limits(field: Field[Any, Any]) -> Iterator[str]:
 
 
 def table() -> dict[str, tuple[str, str, str]]:
-    """The properties in the document, and beside each whose it is, its default, and what it may be."""
+    """Return the properties in the document, each with its entities, its default and its limits."""
     text = (ROOT / "docs/management.md").read_text("utf-8")
     section = text.partition("## The properties\n")[2].partition("\n## ")[0]
     found: dict[str, tuple[str, str, str]] = {}

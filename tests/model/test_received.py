@@ -1,4 +1,4 @@
-"""What is received is what was sent, and what the broker says of it."""
+"""Tests that a received message has the content that was sent, and the properties that the broker added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHEN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ENQUEUED)
 
 
 def corrupt() -> ServiceBusReceivedMessage:
-    """A message whose content cannot be read."""
+    """Return a message whose content cannot be read."""
     return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), Source(0, PEEK_LOCK, None), None)
 
 
@@ -264,7 +264,7 @@ def test_sending_a_received_message_again_does_not_change_it() -> None:
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
 def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
-    hold_of(message).source.owner = open  # stands for a receiver
+    hold_of(message).source.owner = open  # a stand-in for a receiver
     copied = again(message)
     assert type(copied) is ServiceBusReceivedMessage
     assert copied._content == message._content

@@ -1,4 +1,4 @@
-"""What the properties and the bodies of messages may be, how they are looked up, and that they keep their types."""
+"""Tests of the values of message properties and bodies: which are valid, how they are found, and their types."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_map_of_the_applications_own_stays_a_map(own: dict[str, Any]) -> None:
 
 
 def looked_up() -> list[dict[Any, Any]]:
-    """Mappings of named values, as there are."""
+    """Return mappings of named values, one of each kind."""
     given: dict[str, Any] = {"k": "v", "grü": 1}
     sent = ServiceBusMessage("x", application_properties=given)
     later = ServiceBusMessage("x")

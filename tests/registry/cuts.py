@@ -1,4 +1,4 @@
-"""What is done with a namespace is cut off after each of its steps."""
+"""Interrupt an operation on a namespace after each of its steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Deed = Callable[[Namespace], Awaitable[object]]
 
 
 def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """What is there of a namespace, but for what chance and the clock have put into it."""
+    """Return the contents of a namespace without the parts that depend on chance or the clock."""
     kept = keys_of(found, namespace)
     for key, value in kept.items():
         if key.endswith(":namespace"):
@@ -47,10 +47,10 @@ def _tally(name: bytes, text: bytes) -> list[bytes]:
 
 
 class Cuts:
-    """Does a deed and cuts it off after each of its steps, in a namespace of its own each time."""
+    """Runs an operation and interrupts it after each of its steps, each time in a fresh namespace."""
 
     def __init__(self, transport: Transport, first: Deed, deed: Deed) -> None:
-        """``first`` is what must have been done before."""
+        """Take ``first``, the preparation that the operation needs, and ``deed``, the operation."""
         self._transport = transport
         self._first = first
         self._deed = deed
@@ -58,14 +58,14 @@ class Cuts:
         self.whole: dict[str, Any] = {}
 
     async def fresh(self) -> Namespace:
-        """Another namespace, in which the deed can be done."""
+        """Return a fresh namespace that is prepared for the operation."""
         self._number += 1
         namespace = await Namespace.open(self._transport, f"ns{self._number}", 3)
         await self._first(namespace)
         return namespace
 
     async def all(self) -> AsyncIterator[tuple[Namespace, int]]:
-        """Yields the namespace after each cut, as another client knows it, and how many steps were taken."""
+        """Yield the namespace after each interruption, as another client sees it, and the number of steps taken."""
         namespace = await self.fresh()
         counting = Cut(self._transport, 1000, before=True)
         await self._deed(Namespace(counting, namespace.name, 3, 0))

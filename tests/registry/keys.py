@@ -1,4 +1,4 @@
-"""All that a server or a cluster holds, as it can be compared."""
+"""The whole contents of a server or a cluster, in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Snapshot", "keys_of", "snapshot"]
 
 Snapshot = dict[bytes, tuple[bytes, Any]]
 
-# A key on each master of up to three.
+# One key on each master, for up to three masters.
 _EVERYWHERE = [salt.encode() for salt in (*salts(3), registry_salt())]
 
 _READS: dict[bytes, tuple[str, ...]] = {
@@ -22,7 +22,7 @@ _READS: dict[bytes, tuple[str, ...]] = {
 
 
 async def snapshot(transport: Transport, namespace: str | None = None) -> Snapshot:
-    """Every key, or every one of a namespace, with its type and its value."""
+    """Return every key, or every key of a namespace, with its type and its value."""
     found: Snapshot = {}
     pattern = "*" if namespace is None else f"sb:{namespace}:*"
     for key in sorted({key for place in _EVERYWHERE for key in await transport.command("KEYS", pattern, key=place)}):
@@ -34,6 +34,6 @@ async def snapshot(transport: Transport, namespace: str | None = None) -> Snapsh
 
 
 def keys_of(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """What of it belongs to a namespace, by the part of the key behind the name of the namespace."""
+    """Return the values that belong to a namespace, by the part of the key after the name of the namespace."""
     prefix = f"sb:{namespace}:".encode()
     return {key.removeprefix(prefix).decode(): value for key, (_, value) in found.items() if key.startswith(prefix)}

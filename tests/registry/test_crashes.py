@@ -1,4 +1,4 @@
-"""Whoever creates, changes or deletes an entity may be gone after any step, or be slower than everybody else."""
+"""Tests that a client may end after any step of a change to an entity, or be slower than all others."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
     await turns.let_through(turns.waiting[0])
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
 
-    await others.get_entity("Orders")  # which makes it whole
+    await others.get_entity("Orders")  # this call completes it
     await others.delete_entity("Orders")
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
@@ -246,7 +246,7 @@ async def test_a_slow_deletion_deletes_the_entity_with_the_name_at_that_time(tra
 
 
 async def test_a_foreign_partition_stops_a_creation(transport: Transport) -> None:
-    """No id is given twice; if one were, because data was lost, nobody's messages may be touched."""
+    """No id is given twice. If lost data made an id repeat, the messages of the first entity must stay untouched."""
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
     await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
@@ -298,13 +298,13 @@ DEEDS: dict[str, Deed] = {
 }
 
 
-EXAMPLES = 60  # each opens a transport, and takes up to some hundred calls
+EXAMPLES = 60  # each opens a transport, and makes up to a few hundred calls
 
 
 class Crowd:
-    """Several clients that each do one thing with the same entity, their calls in an order that chance decides.
+    """Several clients that each perform one operation on the same entity, with their calls in random order.
 
-    Up to ``dying`` of them end in the middle, without a word.
+    Up to ``dying`` of them end in the middle, without notice.
     """
 
     def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:
@@ -315,7 +315,7 @@ class Crowd:
         self._done: list[tuple[str, object]] = []
 
     async def act(self) -> None:
-        """Let them do it, one call at a time."""
+        """Run the operations, one call at a time."""
         turns = self._turns
         tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._deeds)]
         await turns.quiet()
@@ -341,7 +341,7 @@ class Crowd:
         self._done.append((what, result))
 
     async def _die(self, client: int, task: asyncio.Task[None]) -> None:
-        """What it has sent may arrive, however late, or not at all."""
+        """End a client. The calls that it has sent may arrive at any later time, or never."""
         for sent in [call for call in self._turns.waiting if call.client == client]:
             if self._chance.random() < 0.5:
                 self._turns.waiting.remove(sent)
@@ -357,7 +357,7 @@ chances = st.randoms(use_true_random=False)
 
 
 def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -> dict[str, Any]:
-    """The keys of a record's partitions, which are all there."""
+    """Return the keys of a record's partitions, after a check that all are present."""
     own = {key: value for key, value in kept.items() if key.split(":")[1] == record.id}
     states = {key: value for key, value in own.items() if key.endswith(":state")}
     assert (record.state, len(states), len(own)) == ("active", number, 4 * number)

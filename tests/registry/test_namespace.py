@@ -1,4 +1,4 @@
-"""A namespace as its users see it: entities are created, found, changed, listed and deleted, by several at once."""
+"""Tests of a namespace for its users: several clients create, find, change, list and delete entities at once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def namespace(transport: Transport) -> Namespace:
 
 
 async def partition_keys_in(transport: Transport) -> list[str]:
-    """Which keys of partitions there are."""
+    """Return the partition keys that exist."""
     return [key for key in keys_of(await snapshot(transport), "ns") if not key.startswith(f"{{{registry_salt()}}}")]
 
 
@@ -267,7 +267,7 @@ DEEP: list[Any] = reduce(lambda inner, _: [inner], range(10_000), [])
 
 @pytest.fixture
 async def full_record(namespace: Namespace) -> EntityRecord:
-    """A queue with as many properties as it can keep."""
+    """Create a queue with as many properties as a record can store."""
     return await namespace.create_entity("q", SETTINGS, properties={"a": "x" * 65_528})
 
 
@@ -342,7 +342,7 @@ async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, na
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_creating_an_entity_makes_a_lost_namespace_again(transport: Transport, namespace: Namespace) -> None:
-    """Its servers have come back empty."""
+    """This happens when the servers were restarted empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
     assert (await Namespace.open(transport, "ns")).partitions == namespace.partitions
@@ -444,7 +444,7 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
 async def test_a_lost_partition_is_made_again_and_the_others_stay(
     transport: Transport, namespace: Namespace, way: str
 ) -> None:
-    """A failover may lose what was written last; the registry still knows."""
+    """A failover may lose the latest writes; the registry still has the record."""
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     kept, lost = namespace.partition(record, 0), namespace.partition(record, 2)
     await perform(transport, kept.send(CallId("lane", 1), [Outgoing(b"kept")]))
@@ -463,7 +463,7 @@ async def test_a_lost_partition_is_made_again_and_the_others_stay(
 
 
 async def test_a_deleted_entity_is_not_restored(transport: Transport, namespace: Namespace) -> None:
-    """Nor is another entity of that name touched."""
+    """Another entity of that name stays untouched too."""
     record = await namespace.create_entity("q", SETTINGS)
     await namespace.delete_entity("q")
     with pytest.raises(MessagingEntityNotFoundError):
@@ -547,7 +547,7 @@ async def test_a_foreign_partition_is_not_deleted(transport: Transport, namespac
 async def test_an_older_client_s_call_is_behind_or_ahead_but_never_between(
     transport: Transport, namespace: Namespace
 ) -> None:
-    """A partition that missed a change says so to whoever knows of it, and takes it from there."""
+    """A partition that missed a change reports this to a client that knows the change, and then accepts the change."""
     record = await namespace.create_entity("q", SETTINGS)
     newer = namespace.partition(replace(record, version=2), record.partitions[0])
     with pytest.raises(SettingsBehindError):

@@ -1,4 +1,4 @@
-"""The scripts of the registry, one call each: what they write, what they answer when asked again, what they refuse."""
+"""Tests of the scripts of the registry, one call each: their writes, their answers when repeated, their refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indir
 
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
-    """Connected to a target that has the namespace ``ns`` of four partitions and nothing else."""
+    """A transport to a target that has only the namespace ``ns`` of four partitions."""
     async with await open_transport(url) as transport:
         await perform(transport, register_namespace("ns", 4, exact=True))
         yield transport
@@ -53,7 +53,7 @@ async def ask(transport: Transport, request: Request[Any]) -> Any:
 
 
 async def refused(transport: Transport, request: Request[Any], error: type[ServiceBusError]) -> str:
-    """Send what must be refused with this error, see that nothing has changed, and give the text."""
+    """Send a request that must be refused with this error, check that nothing changed, and return the error text."""
     before = await snapshot(transport)
     with pytest.raises(error) as raised:
         await ask(transport, request)
@@ -148,7 +148,7 @@ async def test_an_entity_is_registered_with_its_whole_record(transport: Transpor
     assert record.created_at > 1_700_000_000_000
     found = await snapshot(transport)
     assert list(found[ENTITIES][1]) == [b"billing/orders"]
-    assert len(found[NAMES][1]) in (1, 2)  # with its score in one list, or in a list of its own
+    assert len(found[NAMES][1]) in (1, 2)  # with its score in one list, or in a separate list
     assert (await ask(transport, REGISTRY.read("BILLING/orders"))) == record
 
 
@@ -413,7 +413,7 @@ LONG = "x" * 13
 
 @pytest.fixture
 async def orders(transport: Transport) -> None:
-    """A queue called ``q``."""
+    """Create a queue called ``q``."""
     await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
 
 

@@ -1,4 +1,4 @@
-"""What messages are judged by is read as it was at one moment, whatever happens meanwhile, and no more than needed."""
+"""Tests that routes are read as one consistent state, also during changes, with no more reading than needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def namespace(transport: Transport) -> Namespace:
 
 
 async def heard(transport: Transport, known: Routes | None) -> tuple[Routes, list[str]]:
-    """Routes, and which scripts it took to read them."""
+    """Return the routes, and the names of the scripts that were called to read them."""
     listening = Heard(transport)
     routes = await Namespace(listening, "ns", 1, 0).routes("topic", known)
     return routes, [name for name, _ in listening.calls]
@@ -93,7 +93,7 @@ async def test_only_the_rules_that_have_changed_are_read_again(transport: Transp
     await changed(1)
     await namespace.update_rule("Topic", "A", Rule("of-A", CORRELATED.filter))
     await namespace.delete_rule("Topic", "a-1", "$default")
-    await changed(1)  # they are neighbours
+    await changed(1)  # these two subscriptions are neighbours
     await namespace.delete_rule("Topic", "A", "of-a")
     await namespace.create_rule("Topic", "b", SQL)
     await changed(2)
@@ -174,7 +174,7 @@ async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespac
 async def test_a_change_between_two_pages_is_noticed(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """Whoever reads begins again, but for the rules that are read and the same."""
+    """The reader starts again, but keeps the rules that it has read and that have not changed."""
     monkeypatch.setattr(rulebook_module, "LONGEST_PAGE", 4)
     turns = Turns(transport)
     reading = asyncio.ensure_future(Namespace(turns.client(0), "ns", 1, 0).routes("Topic"))
@@ -204,7 +204,7 @@ async def test_a_reader_of_many_pages_does_not_start_over(
     for number in range(100):
         if not turns.waiting:
             break
-        if number % 12 == 11:  # sooner than all could be read
+        if number % 12 == 11:  # before the reader can finish
             await namespace.update_rule("Topic", "A", Rule("$Default", SqlFilter(f"a = {number}")))
         scripts.append(turns.waiting[0].script.name)
         await turns.let_through(turns.waiting[0])
@@ -253,7 +253,7 @@ async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
 async def test_every_snapshot_is_the_state_at_one_version(
     url: str, transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several change rules and subscriptions while several read, all of it or what has changed."""
+    """Several clients change rules and subscriptions while several others read the whole state or only its changes."""
     monkeypatch.setattr(rulebook_module, "LONGEST_PAGE", 3)
     states: dict[int, State] = {}
     read: list[Routes] = []
@@ -261,7 +261,7 @@ async def test_every_snapshot_is_the_state_at_one_version(
     chance = random.Random(7)
 
     async def noted() -> None:
-        """Only one changes something at a time, so that what is at each version can be written down."""
+        """Allow one change at a time, so that the state of each version can be recorded."""
         kept = await kept_of(transport)
         state = judged_by(kept)
         assert states.setdefault(kept.entities["topic"].version, state) == state

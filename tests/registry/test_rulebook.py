@@ -1,4 +1,4 @@
-"""The scripts of topics, one call each: their contracts, what they answer when asked again, what they refuse."""
+"""Tests of the scripts of topics, one call each: their contracts, their answers when repeated, their refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUB = EntityDescription(
 
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
-    """Connected to a target that has the namespace ``ns`` of two partitions and nothing else."""
+    """A transport to a target that has only the namespace ``ns`` of two partitions."""
     async with await open_transport(url) as transport:
         await perform(transport, register_namespace("ns", 2, exact=True))
         yield transport
@@ -56,7 +56,7 @@ async def ask(transport: Transport, request: Request[Any]) -> Any:
 
 
 async def refused(transport: Transport, request: Request[Any], error: type[ServiceBusError]) -> str:
-    """Send what must be refused with this error, see that nothing has changed, and give the text."""
+    """Send a request that must be refused with this error, check that nothing changed, and return the error text."""
     before = await snapshot(transport)
     with pytest.raises(error) as raised:
         await ask(transport, request)
@@ -73,7 +73,7 @@ async def with_topic(transport: Transport) -> EntityRecord:
 
 
 async def with_subscription(transport: Transport, *rules: Rule) -> tuple[EntityRecord, EntityRecord]:
-    """A topic and its subscription, which is active."""
+    """Create a topic with an active subscription."""
     topic = await with_topic(transport)
     record = await ask(transport, REGISTRY.register_subscription(topic, SUB, SECOND, rules))
     done = await ask(transport, REGISTRY.revise_subscription(replace(record, state="active"), THIRD, judging=True))
@@ -150,7 +150,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 
 
 def test_script_flags_match_their_use_of_memory() -> None:
-    """What deletes works without any; what only reads says so; what brings something new is refused."""
+    """Scripts that delete work without memory, readers are marked so, and scripts that add data are refused."""
     flags: dict[tuple[str, ...], set[str]] = {
         (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},
         ("allow-oom",): {"delete_rule", "mark_told", "revise_entity", "revise_subscription", "unregister_entity"},
@@ -203,7 +203,7 @@ async def test_a_change_that_does_not_affect_rules_leaves_the_topic_version(tran
 
 
 async def test_a_change_of_a_rule_that_is_repeated_is_answered_as_the_first_time(transport: Transport) -> None:
-    """Also when others came after it."""
+    """This also holds after other changes."""
     _, record = await with_subscription(transport, ANY)
     requests: list[Request[Any]] = [
         RULEBOOK.create(record, SQL, "stamp-create"),
@@ -225,7 +225,7 @@ async def test_a_change_of_a_rule_that_is_repeated_is_answered_as_the_first_time
     for number in range(10, 30):
         await ask(transport, RULEBOOK.update(record, ANY, f"another___{number}"))
     before = await snapshot(transport)
-    await ask(transport, created)  # the rule has its stamp, though the topic has forgotten
+    await ask(transport, created)  # the rule has its stamp, although the topic has forgotten it
     assert await snapshot(transport) == before
 
 
@@ -331,7 +331,7 @@ async def test_records_and_counts_of_another_layout_are_left_alone(
     path = "topic" if spoilt != "subscription" else SUB.path.lower()
     await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "2 x", key=ENTITIES)
     if (place, spoilt) in {(5, "count"), (6, "count"), (6, "subscription")}:
-        await ask(transport, requests[place])  # which does not look at it
+        await ask(transport, requests[place])  # this call does not look at it
         return
     before = await snapshot(transport)
     with pytest.raises(DataLayoutError):

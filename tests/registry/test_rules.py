@@ -1,4 +1,4 @@
-"""The rules of subscriptions: created, found, listed, changed and deleted; and the text in which they are kept."""
+"""Tests of the rules of subscriptions: they are created, found, listed, changed and deleted; and of their text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def namespace(transport: Transport) -> Namespace:
 
 
 async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """See that something is refused with this error, and that nothing has changed."""
+    """Check that a call is refused with this error, and that nothing has changed."""
     before = await snapshot(transport)
     with pytest.raises(error, match=text) as raised:
         await done
@@ -76,7 +76,7 @@ async def test_every_change_of_a_rule_raises_the_topic_version(transport: Transp
     assert created.rule == SQL
     assert created.created_at > 1_700_000_000_000
     assert await namespace.get_rule("Topic", "Sub", "sQL") == created
-    assert (await namespace.topic_facts("Topic"))[1:] == (1, 2, 0)  # the one that is always true counts
+    assert (await namespace.topic_facts("Topic"))[1:] == (1, 2, 0)  # the filter that is always true counts
     changed = Rule("SQL", CORRELATED.filter)
     updated = await namespace.update_rule("Topic", "Sub", changed)
     assert updated == KeptRule(changed, created.created_at, updated.stamp)
@@ -187,7 +187,10 @@ async def test_an_invalid_rule_is_refused_before_sending(
 async def test_a_topic_has_only_so_many_filters(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted over all its subscriptions; what replaces one of its kind, or is not counted, may still come."""
+    """The limit counts the filters of all subscriptions.
+
+    Replacing a filter of the same kind, or adding one that does not count, still works.
+    """
     monkeypatch.setattr(rulebook_module, "LIMITS", Limits(9, 1, 1))
     await namespace.create_subscription("Topic", "Other", OF_SUBSCRIPTION, rules=[SQL, CORRELATED])
     for rule, what in ((SQL, "SQL"), (CORRELATED, "correlation")):
@@ -242,7 +245,7 @@ async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
 
 
 def test_the_stored_text_of_a_rule_does_not_change() -> None:
-    """What is written once is read for years: another text is another layout."""
+    """Stored rules are read for years, so a change of the text would need another layout."""
     assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
     assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")
     assert encode_rule(EVERYTHING).isascii()

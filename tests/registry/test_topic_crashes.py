@@ -1,4 +1,4 @@
-"""Whoever creates, changes or deletes subscriptions and rules may be gone after any step, or be slower than others."""
+"""Tests that a client may end after any step of changing subscriptions or rules, or be slower than others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
 def ways(*names: str) -> pytest.MarkDecorator:
-    """Tests of several ways: all of them in memory, and the first one on real servers."""
+    """Parametrize a test with several ways: all of them in memory, and the first one on real servers."""
     pairs = [*(("memory", name) for name in names), ("server", names[0]), ("cluster", names[0])]
     return pytest.mark.parametrize(("target", "way"), pairs, indirect=["target"])
 
@@ -201,7 +201,7 @@ async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_
         elif way == "judging":
             record = await namespace.get_entity(SUB)
             assert record.properties == {JUDGING_PROPERTY: True}
-            await namespace.restore_entity(record)  # its own partitions are told by whoever asks them
+            await namespace.restore_entity(record)  # its own partitions learn it when a client calls them
         elif way == "create":
             with pytest.raises(MessagingEntityAlreadyExistsError):
                 await deed(namespace)
@@ -218,7 +218,7 @@ async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_
 
 
 async def slowly(transport: Transport, deed: Deed, calls: int) -> tuple[asyncio.Future[Any], Turns]:
-    """Begin with a deed, and let that many of its calls through."""
+    """Start an operation, and let that many of its calls through."""
     turns = Turns(transport)
     slow = asyncio.ensure_future(deed(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
@@ -292,7 +292,7 @@ async def test_a_slow_restore_of_a_deleted_entity_is_undone(transport: Transport
     record = await subscribing(others)
     slow, turns = await slowly(transport, lambda namespace: namespace.restore_entity(record), 1)
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
-    with suppress(ServiceBusError):  # begun, and perhaps left after its first partition
+    with suppress(ServiceBusError):  # the deletion may end after its first partition
         await Namespace(Cut(transport, calls, before=True), "ns", 2, 0).delete_entity(SUB)
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
@@ -323,11 +323,11 @@ DEEDS: dict[str, Deed] = {
     "delete": deleting,
 }
 RAISING = {"create_rule", "update_rule", "revise_subscription", "delete_rule"}
-EXAMPLES = 25  # each opens a transport, and takes up to some hundred calls, after each of which all is looked at
+EXAMPLES = 25  # each opens a transport, makes up to a few hundred calls, and checks all contents after each call
 
 
 class Watched:
-    """Goes the way of another transport, and remembers the last version to which the client raised a topic."""
+    """Passes calls to another transport, and records the last version to which the client raised a topic."""
 
     def __init__(self, transport: ScriptCaller) -> None:
         self._transport = transport
@@ -343,10 +343,10 @@ class Watched:
 
 
 class Crowd:
-    """Several clients that do things with one topic, their calls in an order that chance decides.
+    """Several clients that perform operations on one topic, with their calls in random order.
 
-    After each call is seen that what messages are judged by has not changed without the topic's version. Up to
-    ``dying`` of the clients end in the middle, without a word.
+    After each call a check compares the routing state with the topic's version: the state may change only with the
+    version. Up to ``dying`` of the clients end in the middle, without notice.
     """
 
     def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:

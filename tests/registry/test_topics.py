@@ -1,4 +1,4 @@
-"""Topics and their subscriptions as users of a namespace see them: created, found, listed, changed and deleted."""
+"""Tests of topics and subscriptions for users of a namespace: they are created, found, listed, changed and deleted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic
 
 
 async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """See that something is refused with this error, and that nothing has changed."""
+    """Check that a call is refused with this error, and that nothing has changed."""
     before = await snapshot(transport)
     with pytest.raises(error, match=text) as raised:
         await done

@@ -1,4 +1,4 @@
-"""Topics and their subscriptions are changed and deleted, up to limits, by several at once, and under pressure."""
+"""Tests of changing and deleting topics and subscriptions: at limits, by several clients, and without memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic
 
 
 async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """See that something is refused with this error, and that nothing has changed."""
+    """Check that a call is refused with this error, and that nothing has changed."""
     before = await snapshot(transport)
     with pytest.raises(error, match=text) as raised:
         await done
@@ -129,7 +129,7 @@ async def test_a_subscription_is_changed_and_its_topic_only_if_it_judges_otherwi
 
 
 async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
-    """Of a subscription, and of a topic, which every change of a rule changes."""
+    """This holds for a subscription, and for a topic, whose version every change of a rule raises."""
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
     await namespace.update_entity(record, OF_SUBSCRIPTION, properties={"a": 1})
@@ -187,7 +187,7 @@ async def test_a_reader_does_not_fail_if_a_partition_cannot_be_updated(
     record = await subscribe(namespace)
     with pytest.raises(ServiceBusCommunicationError):
         await Namespace(Cut(transport, 3, before=True), "ns", 4, 0).create_rule("Topic", "Sub", SQL)
-    cut_off = Namespace(Cut(transport, 3, before=True), "ns", 4, 0)  # reads twice, then tells
+    cut_off = Namespace(Cut(transport, 3, before=True), "ns", 4, 0)  # the third call, after two reads, is cut off
     assert await cut_off.get_entity(SUB) == record
 
 
@@ -230,7 +230,7 @@ async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
 
 @in_memory
 async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Transport) -> None:
-    """What it stored is gone then, and the subscriptions' partitions cost nothing."""
+    """This frees the stored messages, and the subscriptions' partitions cost nothing."""
     namespace = await Namespace.open(transport, "ns", 1)
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
@@ -311,7 +311,7 @@ async def test_with_full_memory_creating_fails_and_deleting_works(
 async def test_a_user_confined_to_a_namespace_can_run_every_operation(
     target: str, request: pytest.FixtureRequest
 ) -> None:
-    """By the commands that stand in the scripts."""
+    """The user may run only the commands that the scripts contain."""
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     rights = Rights.of_namespace("ns", commands_of(operations()))
     scripts = [load(name) for name in operations()]

@@ -1,4 +1,4 @@
-"""Topics for tests: what their registry holds, taken apart and counted again, and what must always hold of it."""
+"""Topics for tests: the contents of their registry, parsed and recounted, and the invariants of these contents."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ ANY, NONE = Rule("$Default"), Rule("none", FalseFilter())
 SQL, CORRELATED = Rule("Sql", SqlFilter("a = 1")), Rule("Correlated", CorrelationFilter(subject="x"))
 
 State = frozenset[tuple[str, bool, frozenset[str]]]
-"""What messages are judged by: for each active subscription its incarnation, how it treats errors, and its rules."""
+"""The routing state of a topic: the incarnation, treatment of errors, and rules of each active subscription."""
 
 
 class Kept(NamedTuple):
-    """What a registry and the partitions hold of a namespace."""
+    """The contents of the registry and the partitions of a namespace."""
 
     entities: dict[str, EntityRecord]
     rules: dict[str, dict[str, bytes]]
-    """By the path of the subscription and the name, with what stands before the description."""
+    """Texts by subscription path and rule name, including the part before the description."""
     tallies: dict[str, list[str]]
     versions: dict[str, list[int]]
-    """Of the partitions, by the id of their entity."""
+    """The versions of the partitions, by the id of their entity."""
     keys: list[str]
 
 
@@ -54,7 +54,7 @@ async def make_topic(namespace: Namespace, name: str = "Topic", *, partitioned: 
 
 
 async def kept_of(transport: Transport, name: str = "ns") -> Kept:
-    """What is there, with what the sorted sets list checked against it."""
+    """Return the contents, after a check that the sorted sets list the same entries."""
     found = keys_of(await snapshot(transport, name), name)
     registry = {key.rpartition(":")[2]: value for key, value in found.items() if key.startswith("{fjl}")}
     assert registry_salt() == "fjl"
@@ -86,7 +86,7 @@ def _members(value: Any) -> list[bytes]:
 
 
 def _require_counted(kept: Kept) -> None:
-    """What is counted is what is there."""
+    """Check that the stored counts match the contents."""
     counts: dict[str, list[int]] = {}
     for path, record in kept.entities.items():
         if record.kind == "queue" or record.state == "deleting":
@@ -113,7 +113,7 @@ def _require_counted(kept: Kept) -> None:
 
 
 def judged_by(kept: Kept, topic: str = "topic") -> State:
-    """What the messages of a topic are judged by, as the registry has it."""
+    """Return the routing state of a topic, from the registry's contents."""
     return frozenset(
         (
             record.incarnation,
@@ -126,7 +126,7 @@ def judged_by(kept: Kept, topic: str = "topic") -> State:
 
 
 def routes_say(routes: Routes) -> State:
-    """The same, as it was read."""
+    """Return the routing state of a topic, from routes that a client has read."""
     for routed in routes.subscriptions:
         assert [rule.name.lower() for rule in routed.rules] == sorted(rule.name.lower() for rule in routed.rules)
     names = [routed.record.name.lower() for routed in routes.subscriptions]
@@ -142,7 +142,7 @@ def routes_say(routes: Routes) -> State:
 
 
 def require_whole(kept: Kept, partitions: int) -> None:
-    """Everything that the registry says is there, is there, is active, and knows it; and nothing else is there."""
+    """Check that every entity in the registry has all its partitions, active and up to date, and no others."""
     assert set(kept.versions) == {record.id for record in kept.entities.values()}
     for path, record in kept.entities.items():
         assert record.state == "active"

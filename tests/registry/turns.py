@@ -1,4 +1,4 @@
-"""Transports for tests of what happens between calls: one is cut off, one listens, in one calls wait for their turn."""
+"""Transports for tests of events between calls: one is interrupted, one records, one makes calls wait."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Durability = Literal["master", "replicated"]
 
 
 class Cut:
-    """Goes the way of another transport up to a call, and then no further, as if the process had ended.
+    """Passes calls to another transport up to a certain call, and then no more, as if the process had ended.
 
-    The call itself is the last that arrives, unless it is cut off ``before`` that. Its caller does not learn which.
+    That call is the last one that arrives, or with ``before`` the first one that does not. The caller does not learn
+    which.
     """
 
     def __init__(self, transport: ScriptCaller, at: int, *, before: bool) -> None:
@@ -51,12 +52,12 @@ class Cut:
 
 @dataclass
 class Heard:
-    """Goes the way of another transport, and remembers each script and how long its call might take."""
+    """Passes calls to another transport, and records each script and the time limit of its call."""
 
     transport: ScriptCaller
     calls: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     again: int = 0
-    """How many times a partition that is taken away says that another step is needed."""
+    """The number of times that the deletion of a partition answers that it needs another step."""
 
     async def call(
         self,
@@ -90,7 +91,7 @@ class Waiting:
 
 @dataclass
 class Turns:
-    """Several clients of one transport, whose calls are let through one by one, in any order that a test wants."""
+    """Several clients of one transport. A test lets their calls through one by one, in any order."""
 
     transport: ScriptCaller
     waiting: list[Waiting] = field(default_factory=list[Waiting])
@@ -99,14 +100,14 @@ class Turns:
         return _Client(self, number)
 
     async def let_through(self, call: Waiting) -> None:
-        """Make this call, and go on once everybody waits again or has ended."""
+        """Make this call, and return once all tasks wait again or have ended."""
         self.waiting.remove(call)
         reply, refused = None, None
         try:
             reply = await self.transport.call(call.script, call.keys, call.arguments)
         except ServiceBusError as error:
             refused = error
-        if not call.answer.done():  # its caller is still there
+        if not call.answer.done():  # the caller still waits
             if refused is None:
                 call.answer.set_result(reply)
             else:
@@ -114,7 +115,7 @@ class Turns:
         await self.quiet()
 
     async def quiet(self) -> None:
-        """Let all tasks run until they wait. Nothing but the calls takes time: a few turns of the loop are enough."""
+        """Let all tasks run until they wait. Only calls take time, so a few turns of the loop are enough."""
         for _ in range(12):
             await asyncio.sleep(0)
 

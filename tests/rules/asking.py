@@ -1,4 +1,4 @@
-"""Asking one filter, or one action, about one message."""
+"""Evaluate one filter, or one action, for one message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sbredis.rules import JudgedCopy, MessageView, Rule, RuleBook, SqlAction, Sq
 
 
 def answer(text: str, user: dict[str, Any] | None = None, *, system: dict[str, Any] | None = None, **given: Any) -> str:
-    """``yes``, ``no``, or the reason why there is no answer. ``given`` are the parameters."""
+    """Return ``yes``, ``no``, or the reason for a failure. ``given`` are the parameters."""
     book = RuleBook([([Rule("r", SqlFilter(text, given))], True)])
     copies = book.judge(MessageView(system or {}, user or {}))
     if not copies:
@@ -17,14 +17,14 @@ def answer(text: str, user: dict[str, Any] | None = None, *, system: dict[str, A
 
 
 def truth(text: str, user: dict[str, Any] | None = None, **more: Any) -> str:
-    """``true``, ``false`` or ``unknown``."""
+    """Return ``true``, ``false`` or ``unknown``."""
     if answer(text, user, **more) == "yes":
         return "true"
     return "false" if answer(f"NOT ({text})", user, **more) == "yes" else "unknown"
 
 
 def done(text: str, user: dict[str, Any], system: dict[str, Any] | None = None, **given: Any) -> JudgedCopy:
-    """The copy that an action makes of a message."""
+    """Return the copy that an action makes of a message."""
     (copy,) = RuleBook([([Rule("r", TrueFilter(), SqlAction(text, given))], True)]).judge(
         MessageView(system or {}, user)
     )

@@ -1,4 +1,4 @@
-"""Messages, trees and rules by chance, from so few names and values that they meet; and trees as text."""
+"""Random messages, trees and rules, from so few names and values that they match; and trees as text."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ statements: st.SearchStrategy[list[Statement]] = st.lists(
 
 
 def written(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
-    """A tree as text that says the same."""
+    """Return a tree as text with the same meaning."""
     match node:
         case Literally(None):
             return "NULL"
@@ -197,7 +197,7 @@ def written(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
 
 
 def held(node: Node) -> str:
-    """In parentheses, where another binding could tear it apart."""
+    """Return a tree as text, in parentheses if another operator could split it."""
     return f"({written(node)})" if isinstance(node, Sign | Arithmetic | Not | AllOf | AnyOf) else written(node)
 
 
@@ -232,7 +232,7 @@ actions = st.sampled_from([None, None, None, None, SqlAction("SET done = TRUE"),
 
 @st.composite
 def topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
-    """The rules of the subscriptions of a topic."""
+    """Draw the rules of the subscriptions of a topic."""
     return [
         ([Rule(f"rule {number}", draw(filters), draw(actions)) for number in range(draw(st.integers(0, 4)))], flag)
         for flag in draw(st.lists(st.booleans(), max_size=3))
@@ -241,7 +241,7 @@ def topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
 
 @st.composite
 def related_topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
-    """The rules of subscriptions whose filters are put together from a few conditions, at various places."""
+    """Draw the rules of subscriptions whose filters combine a few shared conditions at various places."""
     pool = st.sampled_from(draw(st.lists(predicates, min_size=1, max_size=4)))
     several = st.lists(pool, min_size=2, max_size=3).map(tuple)
     together = st.one_of(pool, pool, st.builds(Not, pool), st.builds(AnyOf, several), st.builds(AllOf, several))

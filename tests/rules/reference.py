@@ -1,7 +1,7 @@
-"""What the language means, as slowly and as plainly as it can be said: the judge that the fast one is held to.
+"""The meaning of the language in its plainest and slowest form: the reference for the fast implementation.
 
-It walks the tree, has tables for the logic of three values, knows no index, and shares nothing with the code under
-test but the tree itself.
+It walks the tree, has tables for three-valued logic, has no index, and shares only the tree itself with the code under
+test.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sbredis.rules._syntax import (
 )
 
 Outcome = tuple[int, str | None, bool]
-"""A subscription, the rule (none for the plain copy), and whether it failed."""
+"""A subscription, the rule (None for the plain copy), and whether the rule failed."""
 
 AND = {
     "TT": "T", "TF": "F", "TU": "U",
@@ -61,7 +61,7 @@ OTHER_NAMES = {"subject": "label", "scheduledenqueuetime": "scheduledenqueuetime
 
 
 class Failure(Exception):  # noqa: N818 -- it is a result, not an error of the test
-    """The language has no answer."""
+    """The expression has no value in the language."""
 
 
 def kind(value: Any) -> str:
@@ -140,7 +140,7 @@ def reckoned_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
         if not whole:
             left, right = float(left), float(right)
         if sign in {"/", "%"} and whole:
-            times = int(Fraction(left, right))  # towards zero
+            times = int(Fraction(left, right))  # rounded towards zero
             result: Any = times if sign == "/" else left - right * times
         elif sign == "%":
             result = math.fmod(left, right)
@@ -154,13 +154,13 @@ def reckoned_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
 
 
 def decimal_of(exact: Fraction) -> Decimal:
-    """A fraction that is a decimal."""
+    """Return a fraction as a decimal; its value must be one."""
     with localcontext(Context(prec=20_000)):
         return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def reckoned_decimals(sign: str, left: Any, right: Any) -> Any:
-    """With 34 digits. The remainder is exact."""
+    """Compute with 34 digits. The remainder is exact."""
     with localcontext(Context(prec=34)):
         try:
             left, right = Decimal(left), Decimal(right)
@@ -188,7 +188,7 @@ def checked(number: Any) -> Any:
 
 
 def like(text: str, pattern: Sequence[tuple[str, bool]]) -> bool:
-    """Whether text is like a pattern of characters, of which some are wild; tried in every way."""
+    """Return whether a text matches a pattern of characters and wildcards, by trying every way."""
     reached = {0}
     for character, wild in pattern:
         if wild and character == "%":
@@ -213,13 +213,13 @@ def pattern_of(pattern: str, escape: str | None) -> list[tuple[str, bool]]:
 
 
 class Walk:
-    """One message, one text."""
+    """The evaluation of one text for one message."""
 
     def __init__(self, system: Mapping[str, Any], user: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         self.system, self.user, self.parameters = system, user, parameters
 
     def property(self, system: bool, name: str) -> tuple[bool, Any]:
-        """Whether there is one, and its value."""
+        """Return whether a property exists, and its value."""
         lower = name.lower()
         if system:
             lower = OTHER_NAMES.get(lower, lower)
@@ -307,14 +307,14 @@ class Walk:
         return "T" if like(text, pattern_of(pattern, escape)) else "F"
 
     def passes(self, node: Any) -> bool:
-        """The topmost ANDs end at the first that is not true."""
+        """Return whether a message passes a node. The topmost ANDs end at the first part that is not true."""
         if isinstance(node, AllOf):
             return all(self.passes(part) for part in node.parts)
         return self.truth(node) == "T"
 
 
 def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bool:
-    """Whether a message passes a filter. Raises :class:`Failure`."""
+    """Return whether a message passes a filter. Raises :class:`Failure`."""
     if isinstance(given, TrueFilter | FalseFilter):
         return isinstance(given, TrueFilter)
     walk = Walk(system, user, {})
@@ -351,7 +351,7 @@ def readable(action: str) -> None:
 
 
 def set_to(value: Any, before: Any) -> Any:
-    """What an application property is that had a value and is set to another one."""
+    """Return the value of an application property after it is set, given its value before."""
     if isinstance(value, str) and type(before) in {bool, int, float, Decimal, datetime, UUID}:
         try:
             value = read_as(type(before), value)
@@ -369,7 +369,7 @@ def set_to(value: Any, before: Any) -> Any:
 
 
 def read_as(wanted: type, text: str) -> Any:
-    """Text as a value of a kind. Raises :class:`ValueError` where it is none."""
+    """Return text as a value of a type. Raises :class:`ValueError` if it is not valid."""
     if wanted is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     if wanted is datetime:
@@ -396,7 +396,7 @@ def read_as(wanted: type, text: str) -> Any:
 def judged(
     subscriptions: Sequence[tuple[Sequence[Rule], bool]], system: Mapping[str, Any], user: Mapping[str, Any]
 ) -> list[Outcome]:
-    """What a message becomes by rules whose actions cannot be read, or else never fail."""
+    """Return the outcomes of a message for rules whose actions cannot be read, or never fail."""
     outcomes: list[Outcome] = []
     for number, (rules, dead_letters) in enumerate(subscriptions):
         for rule in rules:

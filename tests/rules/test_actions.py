@@ -1,4 +1,4 @@
-"""What an action makes of a copy, and that it changes nothing else."""
+"""Tests of the changes that an action makes to a copy, and that it makes no others."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_an_action_that_fails_changes_nothing(text: str, why: str) -> None:
     ],
 )
 def test_an_action_that_sets_an_unstorable_value_fails(before: Any, text: str, why: str) -> None:
-    """A message that was stored with it could not be read again."""
+    """A message that was stored with such a value could not be read again."""
     late = datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
     assert reason(done(text, {"a": before, "n": 10**400, "late": late})) == why
 

@@ -1,4 +1,4 @@
-"""The compiled and indexed rules say what the plain walk over the tree says, whatever the rule and the message."""
+"""Tests that the compiled and indexed rules agree with the plain walk over the tree, for every rule and message."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_all_rules_of_a_topic(subscriptions: list[tuple[list[Rule], bool]], sent
 def test_rules_that_have_much_in_common(
     subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
 ) -> None:
-    """Each says what it says by itself, and where it fails it names its own rule and the place in its own text."""
+    """Each rule has the same result as alone. A failure names the rule itself and the position in its own text."""
     book = RuleBook(subscriptions)
     for system, user in sent:
         facts = MessageView(system, user)
@@ -87,7 +87,7 @@ def test_rules_that_have_much_in_common(
 
 
 def anywhere(node: Any) -> Any:
-    """A tree without its places."""
+    """Return a tree without its positions."""
     if isinstance(node, tuple | list):
         return [anywhere(part) for part in node]
     if is_dataclass(node):

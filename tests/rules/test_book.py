@@ -1,4 +1,4 @@
-"""What becomes of a message by all the rules of a topic."""
+"""Tests of the copies of a message that all rules of a topic make together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def sql(name: str, text: str, action: SqlAction | None = None) -> Rule:
 
 
 def shown(rules: list[Rule], user: dict[str, Any], *, dead_letters: bool = True) -> list[str]:
-    """The copies for one subscription: ``plain``, the name of a rule, or the name and ``!`` for one that failed."""
+    """Return the copies for one subscription:
+
+    ``plain``, the name of a rule, or the name and ``!`` for a failed rule.
+    """
     copies = RuleBook([(rules, dead_letters)]).judge(MessageView({}, user))
     return [(copy.rule or "plain") + ("!" if copy.error else "") for copy in copies]
 
@@ -49,7 +52,7 @@ def test_matching_rules_without_an_action_make_one_plain_copy_together() -> None
 
 
 def test_each_matching_rule_with_an_action_makes_a_copy_of_its_own() -> None:
-    """As in Azure's documentation: two with an action and three without make three messages."""
+    """As in Azure's documentation, two rules with an action and three without make three messages."""
     rules = [sql("a", "n = 1", MARK), sql("b", "n = 1"), Rule("c"), sql("d", "n > 0", MARK), sql("e", "n = 1")]
     assert shown(rules, {"n": 1}) == ["a", "plain", "d"]
 
@@ -146,7 +149,7 @@ UNUSABLE = [
 def test_an_unusable_filter_fails_on_every_message_and_other_rules_still_match(
     rule: Rule, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another release may have kept it, and it must not stop the topic."""
+    """Another release may have stored the filter, and it must not stop the topic."""
     with caplog.at_level(logging.ERROR, "sbredis.rules"):
         book = RuleBook([([rule], True), ([sql("a", "n = 1"), rule, Rule("b", action=MARK)], False)], ["t/s", "t/z"])
     assert [record.name for record in caplog.records] == ["sbredis.rules"] * 2
@@ -181,7 +184,7 @@ def test_a_compiler_defect_in_one_rule_leaves_the_others_working(monkeypatch: py
 
 
 class Odd(str):
-    """Text that breaks whoever looks at it."""
+    """Text that raises an error when code reads it."""
 
     __slots__ = ()
 
@@ -194,7 +197,7 @@ def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplo
     rules = [sql("a", "p(odd) = 1"), Rule("b"), sql("c", "n = 1", SqlAction("SET x = p(odd)")), sql("d", "n = 1", MARK)]
     assert shown(rules, user) == ["a!", "plain", "c!", "d"]
     caplog.clear()
-    rules.append(sql("e", "p(odd) = 1"))  # which has the filter of the first in common with it
+    rules.append(sql("e", "p(odd) = 1"))  # it shares the filter of the first rule
     book = RuleBook([(rules, True), (rules, False)], ["t/s", "t/z"])
     for _ in range(3):
         copies = book.judge(MessageView({}, user))
@@ -215,7 +218,7 @@ def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplo
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f600", "\ud800"], ids=ascii)
 def test_an_error_text_is_never_longer_than_a_property_may_be(letter: str) -> None:
-    """Else the copy could not be sent on."""
+    """The copy could not be sent otherwise."""
     rules = [
         *(sql("f", "p('sys.' + w) = 1"), sql("g", "p(p(q)) = 1"), sql("h" * 2000, "1 / 0 = 1")),
         Rule("i", CorrelationFilter(properties={letter * 5000: [1]})),
@@ -233,7 +236,7 @@ def test_an_error_text_is_never_longer_than_a_property_may_be(letter: str) -> No
 
 
 def seconds(book: RuleBook, facts: MessageView) -> float:
-    """What judging one message takes: the best of many."""
+    """Return the time to judge one message: the best of many runs."""
 
     def once() -> float:
         start = time.thread_time()
@@ -246,7 +249,7 @@ def seconds(book: RuleBook, facts: MessageView) -> float:
 
 @pytest.mark.parametrize("shapes", [1, 2])
 def test_a_message_is_judged_in_a_time_that_does_not_grow_with_the_number_of_rules(shapes: int) -> None:
-    """One is looked up among thirty thousand in far less time than a hundredth of them would take to be asked.
+    """A lookup among thirty thousand rules takes far less time than evaluating a hundredth of them.
 
     With two shapes every other rule has a property that no other rule has.
     """

@@ -1,4 +1,4 @@
-"""What a filter in the language says of a message."""
+"""Tests of the results of filters in the language for a message."""
 
 from __future__ import annotations
 

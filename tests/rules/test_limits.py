@@ -1,4 +1,4 @@
-"""What a rule may hold, and that input made to hurt is refused at once."""
+"""Tests of the limits of a rule, and that malicious input is refused at once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_long_chains_do_not_exhaust_the_stack() -> None:
 
 
 class Watched(str):
-    """Text that counts how often one of its characters is looked at."""
+    """Text that counts the reads of its characters."""
 
     __slots__ = ("looks",)
 
@@ -158,7 +158,7 @@ def test_parameters_that_cannot_be(parameters: Any, error: type[Exception], why:
 
 @pytest.mark.parametrize("text", ["REMOVE a; SET b = @Hour", "SET user.a = @hour", "SET a = (@hour)"])
 def test_an_application_property_is_not_made_a_duration(text: str) -> None:
-    """It would fail on every message."""
+    """Such an action would fail on every message."""
     with pytest.raises(
         RuleSyntaxError, match="@hour is a duration, but an application property cannot be one"
     ) as refused:
@@ -221,7 +221,7 @@ def test_an_action_is_one() -> None:
     ids=ascii,
 )
 def test_text_that_cannot_be_stored_is_refused(asked: SqlFilter | CorrelationFilter) -> None:
-    """An action would hand it to every message."""
+    """An action would copy the text to every message."""
     with pytest.raises(ValueError, match="half a surrogate pair as character"):
         check_filter(asked)
     with pytest.raises(ValueError, match="the text of an action has half a surrogate pair as character 9"):

@@ -1,4 +1,4 @@
-"""What is of the language and what is not: a refusal names the line, the column, and what could stand there."""
+"""Tests of valid and invalid text: a refusal names the line, the column, and the expected input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many filters have in common is asked once a message, and nobody can tell but by the time it takes."""
+"""Tests that parts shared by many filters are evaluated once for each message, and that only the time shows it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LIKE = "sys.Label LIKE 'x%y'"
 
 
 def book(*texts: str, **parameters: Constant) -> RuleBook:
-    """A subscription for each text."""
+    """Return a book with one subscription for each text."""
     return RuleBook([([Rule(f"r{number}", SqlFilter(text, parameters))], True) for number, text in enumerate(texts)])
 
 
 def answers(made: RuleBook, user: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> list[Any]:
-    """The subscriptions that get a copy; of a rule that fails, the reason."""
+    """Return the subscriptions that get a copy; for a rule that fails, the reason instead."""
     copies = made.judge(MessageView(system or {}, user))
     return [copy.subscription if copy.error is None else copy.error for copy in copies]
 
 
 class Counted(dict[str, Any]):
-    """Properties that count how often they are asked for."""
+    """Properties that count how often each is read."""
 
     asked = 0
 
@@ -153,7 +153,7 @@ EVENING = datetime(2024, 3, 30, 20, tzinfo=UTC)
         ("-n < 0", "+n < 0", {"n": 2}),
         ("EXISTS(n)", "n IS NULL AND a = 1", {"n": 1}),
         ("n IN (1, 2)", "n IN (1)", {"n": 2}),
-        # Equal times: a day later, by the clocks of Berlin, they are not.
+        # These times are equal, but a day later, by the clocks of Berlin, they are not.
         ("n = @utc + @day", "n = @berlin + @day", {"n": EVENING + timedelta(days=1)}),
     ],
 )
@@ -168,7 +168,7 @@ def test_expressions_that_only_look_alike_are_not_shared(one: str, other: str, u
 
 
 def test_a_whole_filter_is_not_shared_with_a_part_of_another() -> None:
-    """There, unknown would not be the same as false."""
+    """Within a larger expression, unknown would not be the same as false."""
     text = "n > 1 AND a > 1"
     assert answers(book(text, text, f"NOT ({text})", f"NOT ({text})"), {"n": 2}) == []
 

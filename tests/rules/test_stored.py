@@ -1,4 +1,4 @@
-"""A rule as JSON: nothing is lost, and what is not known is refused."""
+"""Tests of rules as JSON: they keep every detail, and unknown content is refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RULES = st.builds(Rule, TEXT, FILTERS, st.none() | st.builds(SqlAction, st.just(
 
 
 def typed(value: Any) -> Any:
-    """A value with its type and its sign, which equality alone forgets."""
+    """Return a value with its type and its sign, which equality alone ignores."""
     if isinstance(value, SqlFilter | SqlAction):
         return {name: (type(one), repr(one)) for name, one in value.parameters.items()}
     if isinstance(value, CorrelationFilter):

@@ -1,4 +1,4 @@
-"""The fixtures of sbredis, also where the environment is older than the entry point that pytest finds them by.
+"""The fixtures of sbredis, also for an environment older than the entry point through which pytest finds them.
 
 In this folder they have short names as well.
 """

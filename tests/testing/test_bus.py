@@ -1,4 +1,4 @@
-"""The helpers of a bus: what was sent, what is there; and its end."""
+"""Tests of the helpers of a bus, which list sent and stored messages, and of its end."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_the_case_of_a_queue_name_does_not_matter(bus: Bus) -> None:
     ],
 )
 async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
-    """A test that says ``assert not await bus.sent("ordres")`` must not pass for a slip of the pen."""
+    """A test with the typo ``assert not await bus.sent("ordres")`` must not pass."""
     with pytest.raises(MessagingEntityNotFoundError, match="ordres"):
         await look(bus, "ordres")
 
@@ -189,7 +189,7 @@ async def test_a_list_of_messages_spans_several_peeks(bus: Bus) -> None:
 
 
 async def test_a_message_received_by_number_is_locked_and_pending(bus: Bus, receiver: ServiceBusReceiver) -> None:
-    """Until it is given back: then it is deferred again."""
+    """When the receiver gives it back, it is deferred again."""
     await send(bus, "1", "2")
     for message in await receiver.receive_messages(2):
         await receiver.defer_message(message)

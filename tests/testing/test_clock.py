@@ -1,4 +1,4 @@
-"""The clock of a bus by itself."""
+"""Tests of the clock of a bus."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_impossible_move_is_refused_and_changes_nothing(move: Any, error: typ
 
 
 def test_the_clock_returns_whole_milliseconds_after_a_move() -> None:
-    """Not one less, as it would be if it counted in fractions."""
+    """The result would be one less if the clock counted in fractions."""
     clock = TestClock(BEGIN)
     for minutes in range(1, 500):
         when = BEGIN + timedelta(minutes=minutes, milliseconds=minutes)

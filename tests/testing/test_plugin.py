@@ -1,4 +1,4 @@
-"""A user's test file, run by pytest in a process of its own."""
+"""Tests that run a user's test file with pytest in a separate process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_with_loops_of_its_own(sbredis_bus):
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """What pytest prints in a folder, where every warning is an error."""
+    """Run pytest in a folder, with every warning as an error, and return its output."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -89,7 +89,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 def test_every_fixture_has_a_name_that_collides_with_nobodys() -> None:
-    """pytest loads them in every run, also of projects that have fixtures of their own."""
+    """pytest loads the fixtures in every run, also for projects that have their own."""
     names = [name for name, value in vars(_fixtures).items() if "fixture" in type(value).__name__.lower()]
     assert names == _fixtures.__all__
     assert [name for name in names if not name.startswith("sbredis_")] == []
@@ -101,7 +101,7 @@ def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how:
     (tmp_path / "test_synchronous.py").write_text(SYNCHRONOUS, "utf-8")
     if how != "by name":
         (tmp_path / "conftest.py").write_text('pytest_plugins = ["sbredis.testing"]\n', "utf-8")
-    # As the entry point does, which an environment that is older than it does not have.
+    # The option loads the plugin like the entry point does, which an environment older than it does not have.
     named = () if how == "in a conftest" else ("-p", "sbredis.testing._plugin")
     said = run(tmp_path, *named, "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "5 passed" in said, said

@@ -1,4 +1,4 @@
-"""Sessions on a bus: their locks and those who wait for them go by its clock."""
+"""Tests of sessions on a bus: their locks, and the receivers that wait for them, use its clock."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> 
 
 
 async def test_sessions_of_a_subscription(bus: Bus) -> None:
-    """A message without a session is not lost there."""
+    """A message without a session is not lost in such a subscription."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "turns", requires_session=True)
     async with bus.client.get_topic_sender("news") as sender:

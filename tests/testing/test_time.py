@@ -1,4 +1,4 @@
-"""What falls due when the clock is moved, and who notices: at once, while no time passes."""
+"""Tests of moving the clock: due events happen, and receivers notice them, at once and without waiting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 QUICK = 50.0
-"""A busy machine may take this long. Nobody can have waited for the times that pass on the bus, which are longer."""
+"""A busy machine may take this long. The times that pass on the bus are longer, so no call can have waited for them."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _no_time_passes() -> Iterator[None]:
 
 
 async def underway(bus: Bus, waiting: Awaitable[T], queue: str = "orders", receivers: int = 1) -> asyncio.Future[T]:
-    """Begin to receive, and return when the partitions know that one more receiver waits."""
+    """Start to receive, and return when the partitions know of one more waiting receiver."""
     task = asyncio.ensure_future(waiting)
     await wait_for_waiters(bus.client, queue, receivers)
     assert not task.done()
@@ -71,13 +71,14 @@ async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> 
 
 
 async def test_a_receiver_overtaken_by_the_clock_keeps_waiting(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is moved while a call is under way, so that the lock which it brings has ended: that is no message, and
-    no reason to say that there is none.
+    """The clock is moved while a call is under way, so that the lock in its reply has ended.
+
+    Such a reply brings no message, and does not show that there is none.
     """
     await bus.create_queue("orders")
     await send(bus, "one")
     receiver = bus.client.get_queue_receiver("orders")
-    await receiver.peek_messages()  # all is open
+    await receiver.peek_messages()  # opens everything that the receiver needs
     clock = bus.clock._clock
     with monkeypatch.context() as patched:
 
@@ -112,7 +113,10 @@ async def test_a_schedule_falls_due(bus: Bus) -> None:
 
 
 async def test_a_schedule_that_code_reckoned_from_its_own_clock_falls_due(bus: Bus) -> None:
-    """It reckons a little after the bus began: a clock that stood still would not get there by the same step."""
+    """The code computes the time a little after the bus began.
+
+    A clock that stood still would not reach it by the same step.
+    """
     await bus.create_queue("orders")
     began = bus.clock.now
     await eventually(lambda: bus.clock.now > began)
@@ -250,7 +254,7 @@ async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> 
 
 
 async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_says_so(bus: Bus) -> None:
-    """As if the process had been stopped for so long."""
+    """The effect is the same as if the process had been stopped for that time."""
     await bus.create_queue("orders")
     await send(bus, "one", "two")
     told: list[Exception | None] = []
@@ -292,7 +296,10 @@ async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
 
 
 async def test_expired_messages_are_dead_lettered_without_any_call(bus: Bus) -> None:
-    """Every client of a bus visits what is due. The keys are read, because a call would do what is due itself."""
+    """Every client of a bus triggers due events.
+
+    The test reads the keys, because a call would trigger these events itself.
+    """
     await bus.create_queue(
         "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True
     )

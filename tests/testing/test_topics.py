@@ -1,4 +1,4 @@
-"""Topics and subscriptions on a bus: what was sent to which, what became of it, and what is scheduled."""
+"""Tests of topics and subscriptions on a bus: messages by entity, their outcomes, and scheduled messages."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_failed_rule_is_reported(bus: Bus) -> None:
     [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge],
 )
 async def test_a_missing_entity_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
-    """A test that says ``assert not await bus.active("news", "al")`` must not pass for a slip of the pen."""
+    """A test with the typo ``assert not await bus.active("news", "al")`` must not pass."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     with pytest.raises(MessagingEntityNotFoundError, match="al"):
@@ -144,7 +144,7 @@ async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> Non
 
 @pytest.mark.both_shapes
 async def test_a_message_scheduled_on_a_topic_is_there_when_due(bus: Bus, partitioned: bool) -> None:
-    """Whether or not somebody waits for it, the helpers tell it so at once."""
+    """The helpers report it as active at once, with or without a waiting receiver."""
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all")
     await bus.create_subscription("news", "none", rules=[])
@@ -170,7 +170,7 @@ async def test_the_rules_of_that_moment_decide(bus: Bus) -> None:
 
 
 async def test_a_waiting_receiver_gets_it_whichever_client_sent_it(bus: Bus) -> None:
-    """Also where the client that has sent it is closed by then."""
+    """This also holds if the sending client is closed by then."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     receiver = bus.client.get_subscription_receiver("news", "all")

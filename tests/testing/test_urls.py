@@ -1,4 +1,4 @@
-"""Clients that code under test makes from the URL of a bus: they go by its clock, in whatever thread."""
+"""Tests of clients that code under test makes from the URL of a bus: they use its clock, in every thread."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> N
 
 
 async def test_many_threads_share_one_bus(bus: Bus) -> None:
-    """Each with a client, a sender and a receiver of its own, while the clock is moved: every message comes once."""
+    """Each thread has its own client, sender and receiver, while the clock is moved. Every message is received once."""
     await bus.create_queue("orders", lock_duration=timedelta(minutes=5), enable_partitioning=True)
     threads, each = 4, 50
     got: list[bytes] = []

@@ -56,7 +56,7 @@ WIDTH = 54
 
 @dataclass(frozen=True)
 class Results:
-    """The measurements on one event loop: the works by name and step, and the latencies by name."""
+    """The measurements on one event loop: ``works`` by name and step, and the latencies in ``idle`` by name."""
 
     works: Mapping[str, Mapping[str, Medians]]
     idle: Mapping[str, Idle]

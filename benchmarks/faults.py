@@ -97,7 +97,7 @@ async def counts_on(transport: Transport) -> dict[str, int]:
 
 
 async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, dict[str, int]]:
-    """Measure the fault for callers of redis-py's cluster client. Only its number of connections is not the default."""
+    """Measure the fault for callers of redis-py's cluster client, with default options except ``max_connections``."""
     first = cluster.masters[0]
     client = RedisCluster(host=first.host, port=first.port, max_connections=1000)
     for node in cluster.nodes:

@@ -1,4 +1,4 @@
-"""NATS JetStream as its users call it, with nats-py and its own server: the peer of the client's benchmark.
+"""NATS JetStream, a peer in the client's benchmark: its own server, called with nats-py as its users call it.
 
 sbredis requires neither of them. ``tools/nats`` installs both into their own folder.
 """

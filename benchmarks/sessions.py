@@ -120,7 +120,10 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
 
 
 def filled(client: Redis, engine: Engine, body: bytes, count: int, each: int | None) -> float:
-    """Send messages, ``each`` of them in a session, or without sessions. Return the bytes for each besides its body."""
+    """Send messages, and return the bytes for each message besides its body.
+
+    ``each`` is the number of messages in a session; with ``None`` the messages have no sessions.
+    """
     before = weight(client, engine)
     for at in range(0, count, 1000):
         sessions = (

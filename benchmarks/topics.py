@@ -355,7 +355,8 @@ def table(results: Results, wide: int) -> list[str]:
 def verdicts(wide: int, server: float, client: Mapping[str, float]) -> list[str]:
     """Return the goals as lines of text, and whether they were met.
 
-    They are the server's ms for a send to the widest topic, and the ms through the client, by the kind of its filters.
+    ``server`` is the server's ms for a send to the widest topic. ``client`` has the ms through the client for each kind
+    of filter.
     """
     rows = [("server", server), *((f"client, {name} filters, p50", value) for name, value in client.items())]
     return [

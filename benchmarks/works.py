@@ -49,7 +49,7 @@ __all__ = [
 T = TypeVar("T")
 
 AT_ONCE = 100
-"""The number of messages in a batch, and of sends or handlers that are under way at the same time."""
+"""The number of messages in a batch. No more than this number of sends or handlers are under way at the same time."""
 PATIENCE = 10.0
 """A message that has not come after this many seconds is lost, and the run fails."""
 PAUSE = 0.001

@@ -1,6 +1,6 @@
 """Run the tests that need no server on every Python from 3.11 on that is found: ``python -m tools.pythons``.
 
-It looks on PATH, among the interpreters of pyenv, and among those of uv. Of each minor version it takes the first one.
+It looks on PATH, among the interpreters of pyenv, and among those of uv. It takes the first one of each minor version.
 Each has an environment of its own in ``.cache/pythons``; the Python of ``.venv`` uses that. An interpreter for which
 pip cannot fetch the packages is named as skipped. One that fails its tests fails the whole. Arguments go to pytest.
 """

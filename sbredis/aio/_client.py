@@ -68,11 +68,11 @@ class ServiceBusClient(Handlers):
     credential provider of redis-py, which the client asks again for every connection. The client connects only when a
     connection is needed.
 
-    A failed call is repeated until its time-out, if a repetition cannot run it twice. The first wait is
+    A failed call is repeated until its time-out, unless a repetition could make it run twice. The first wait is
     ``retry_backoff_factor`` seconds, and each further wait is twice as long, up to ``retry_backoff_max``. With
-    ``retry_mode="fixed"`` all waits are equally long. ``retry_total`` limits the number of repetitions, if it is
-    given: 0 means one attempt. A call that must be sent again because a partition has moved, or because settings have
-    changed, does not count as a repetition. A call without a ``timeout`` has 60 seconds.
+    ``retry_mode="fixed"`` all waits are equally long. ``retry_total`` limits the number of repetitions, if it is given:
+    0 means one attempt. A call that must be sent again because a partition has moved, or because settings have changed,
+    does not count as a repetition. A call without a ``timeout`` has 60 seconds.
 
     If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
 
@@ -163,7 +163,8 @@ class ServiceBusClient(Handlers):
     ) -> Self:
         """Make a client for the same server or cluster as a client of redis-py: ``Redis`` or ``RedisCluster``.
 
-        Only its addresses, credentials and TLS settings are used. The redis-py client still belongs to its owner.
+        Only its addresses, credentials and TLS settings are used. The owner of the redis-py client still has to close
+        it.
         """
         target, provider = target_of(redis)
         made = cls.__new__(cls)

@@ -23,7 +23,7 @@ Credential: TypeAlias = Provider | tuple[str | None, str]
 
 
 def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
-    """Return the target with these credentials, and the provider that is asked for them, if there is one."""
+    """Return the target with these credentials. The second value is the credential provider, or ``None``."""
     if credential is None:
         return target, None
     if hasattr(credential, "get_credentials"):

@@ -372,7 +372,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._inbox
 
     async def close(self) -> None:
-        """Stop receiving. Prefetched messages are given back, which counts no delivery.
+        """Stop receiving. Prefetched messages are given back, and this does not count as a delivery.
 
         Messages that callers hold stay locked: another receiver of the same queue can settle them. A session is given
         back with all of its messages, so that others can accept it.

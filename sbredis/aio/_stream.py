@@ -52,8 +52,9 @@ class _Pending:
 class SendStream(AsyncIterator[SendResult]):
     """A stream of messages that is being sent. Iterate over it for the results, or await it for their number.
 
-    A separate task reads the source, never further ahead of the iteration than the window. Ending the iteration early
-    stops the reading. Messages that were already read are still sent, and failures are logged.
+    A separate task reads the source. It reads at most the sender's ``max_in_flight`` messages ahead of the iteration.
+    Ending the iteration early stops the reading. Messages that were already read are still sent, and failures are
+    logged.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
 
 
 def _keep_id(pending: _Pending) -> None:
-    """Let a message keep its id for the next time if it was not sent, or may not have been."""
+    """Keep the id of a message whose send has failed or may have failed: the next send uses the id again."""
     if isinstance(pending.message, ServiceBusMessage):
         keep_id(pending.message, pending.message_id)
 

@@ -106,7 +106,7 @@ _TEXTS = (
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
 _TYPED = {1: 14, 4: 15}
-"""The tags of ids that are not text, by the tags of the same ids as text."""
+"""For the tag of an id that is text, the tag of the same id as another type."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 

@@ -57,9 +57,9 @@ Bands
 
 All messages of a partition, of both sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
 The band encodes its side, its state and, for active messages of the main side, its priority level. So the state of a
-message *is* its place in this set. A change of state is one write, the size of a state is the size of a range, and the
-oldest message of the most urgent level is the first of all. Lua and Redis calculate with doubles, which are exact up to
-2**53; scores stay below that.
+message *is* its place in this set. A change of state is one write. The number of messages in a state is the size of a
+range. The oldest message of the most urgent level comes first in the set. Lua and Redis calculate with doubles, which
+are exact up to 2**53; scores stay below that.
 
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 

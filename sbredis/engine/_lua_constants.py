@@ -75,9 +75,9 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 - ``sides``: the two queues of a partition, by the letter before the numbers of their messages, with the first score of
   each state. Under h and s, the rooms in which receivers wait for a message of their session, and for a session.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
-- ``turns``: the first scores in the key ``turns``. The member s and a session's name has a score for what the session
-  does; the member t and its name, for the time when its state was set. A session without messages to receive and
-  without a lock has no score under s.
+- ``turns``: the first score of each band in the key ``turns``. A member with s before a session's name has a score for
+  what the session does. A member with t before the name has a score for the time when the session's state was set.
+  A session without messages to receive and without a lock has no score under s.
 """
 
 
@@ -96,4 +96,4 @@ def _literal(value: LuaValue) -> str:
 GENERATED: Final[Mapping[str, str]] = MappingProxyType(
     {f"includes/{name}": f"local {name.upper()} = {_literal(value)}\n" for name, value in CONSTANTS.items()}
 )
-"""The Lua text of each constant, by the name under which a fragment's file is read."""
+"""The Lua text of each constant, under a name like that of a fragment's file."""

@@ -144,8 +144,9 @@ class Partition:
         """Store messages of a topic for the subscriptions that they match. Each message is stored once.
 
         ``targets`` are the subscriptions' partitions in this slot. ``routes`` are the copies of each message, in the
-        order of targets. A scheduled message may have ``None`` as its route, and then waits in any case. A message that
-        has waited is named by ``origin``. ``fence`` is that of the holder of the routing role.
+        order of targets. A scheduled message may have ``None`` as its route, and then waits in any case. If a message
+        has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is that of the holder of the
+        routing role.
         """
         self.check_outgoing(messages)
         if len(routes) != len(messages):
@@ -218,9 +219,10 @@ class Partition:
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted at once.
 
-        ``waiter`` is the channel on which the caller waits if it gets nothing, or gets all messages and these are fewer
-        than ``waiting_for``. It names the channel again in its next call. With ``waiting_for`` 0 the caller does not
-        wait, and an earlier wait ends. With ``session``, ``token`` is the token of the lock on the session.
+        ``waiter`` is the channel on which the caller can wait. It waits if it gets no message, or if it gets all that
+        are there and needs more for ``waiting_for``. It names the channel again in its next call. With ``waiting_for``
+        0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the token of the lock on
+        the session.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -304,7 +306,7 @@ class Partition:
         session: str | None = None,
         call_id: CallId = NO_CALL_ID,
     ) -> Request[Peeked]:
-        """Return messages from a number on, in the given states, without changing them.
+        """Return messages in the given states, beginning at the number ``start``, without changing them.
 
         Among ``states``, ``l`` stands for all locked messages. A message that was deferred when it was locked has the
         state ``g`` in the result.

@@ -101,9 +101,9 @@ class Received(NamedTuple):
     missing: tuple[str, ...] = ()
     """The requested names that are not there; if there are any, nothing was given out."""
     left: int = 0
-    """The number of names at the end of the list that did not fit into the answer. They are still deferred."""
+    """The number of requested messages that did not fit into the answer: the last in the list. They stay deferred."""
     waits: bool = False
-    """The receiver now waits for other messages, because these are all, or there are none."""
+    """The receiver is now registered as a waiter, because it got all messages that are there, or none is there."""
 
 
 class Looked(NamedTuple):
@@ -190,7 +190,7 @@ class Peeked:
 
     messages: tuple[Delivery, ...]
     more: bool = False
-    """More work was due than the call computes: :meth:`Partition.due` does it, and then the call can be made again."""
+    """More work was due than the call can take into account. Call :meth:`Partition.due`, then make the call again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Counts(NamedTuple):
     """The numbers of messages in a partition, by side and state after all due work."""
 
     more: int
-    """1 if more was due than the call computes: :meth:`Partition.due` does it, and then the call can be made again."""
+    """1 if more was due than the call can take into account. Call :meth:`Partition.due`, then make the call again."""
     due: int
     """The ms until something is due in the partition; 0 for never."""
     bytes: int

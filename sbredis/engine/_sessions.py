@@ -44,7 +44,7 @@ def accept_session(
 def look_for_session(
     partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
 ) -> Request[Accepted]:
-    """Tell whether a session is free, without locking it; if none is, wait as after an attempt to accept one.
+    """Tell whether a session is free, without locking it; if none is free, wait as after an attempt to accept one.
 
     With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look has no place in a lane.
     """

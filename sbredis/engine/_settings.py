@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     fixed: str | None = None
     """The name in errors, if the setting cannot change. For an optional setting, only its presence is fixed."""
     with_records: bool = False
-    """Whether it is stored with the records, which may belong to another entity, not in the partition's state."""
+    """Whether it is stored with the records, not in the partition's state. The records may belong to another entity."""
 
     def check(self, name: str, value: object) -> None:
         """Raise :class:`ValueError` for a value that the setting cannot have."""

@@ -255,7 +255,7 @@ def _data(given: object) -> bytes:
 
 
 def _take_known(values: dict[str, Value], content: Content) -> None:
-    """Move the annotations that have a field of the content there. If one is refused, move none."""
+    """Move each annotation for which the content has a field into that field. If one is refused, move none."""
     key, scheduled = values.get(_PARTITION_KEY), values.get(_SCHEDULED)
     if key is not None:
         key = id_text(as_text(key, _PARTITION_KEY), _PARTITION_KEY)

@@ -238,7 +238,7 @@ class Field(Generic[T, G]):
         return one == other
 
     def _with_docs(self) -> Self:
-        """Return the field itself, with its ``__doc__`` set, as ``help()`` and others see it on the class."""
+        """Return the field itself, after setting the ``__doc__`` that ``help()`` and others read."""
         if "__doc__" not in vars(self):
             self.__doc__ = property_docs(self.declared_in).get(self.name)
         return self

@@ -18,7 +18,9 @@ __all__ = ["keep_id", "message_key", "outgoing", "routing_key", "use_id"]
 
 
 def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
-    """Return a message in the form for a partition. It gets an id if it has none, or one that another send has used.
+    """Return a message in the form for a partition.
+
+    The message gets a new id if it has none, or if another send has used the id that sbredis assigned to it.
 
     Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
     :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.

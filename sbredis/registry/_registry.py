@@ -172,7 +172,7 @@ class Registry:
         return Request(load("revise_subscription"), self.keys, arguments, read)
 
     def unregister(self, record: EntityRecord) -> Request[Unregistered]:
-        """Remove an entity, and the rules of a subscription, for which more than one call may be needed."""
+        """Remove an entity, and the rules of a subscription. If there are many rules, this takes more than one call."""
 
         def read(reply: list[int]) -> Unregistered:
             return Unregistered(*map(bool, reply))

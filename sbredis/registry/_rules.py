@@ -81,7 +81,7 @@ def encode_rule(rule: Rule) -> str:
 
 
 def require_rules(rules: Iterable[Rule]) -> None:
-    """Refuse, before anything is sent, rules with which a subscription cannot be created."""
+    """Refuse rules with which a subscription cannot be created. This is checked before anything is sent."""
     known: set[str] = set()
     size = 0
     for rule in rules:

@@ -287,7 +287,7 @@ class Steps:
         )
 
     async def _everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
-        """Take a step in all partitions at once. All are tried; then the first error is raised."""
+        """Take a step in all partitions concurrently. All are tried; then the first error is raised."""
         await _all_of(partial(step, self.partition(record, number), until) for number in record.partitions)
 
     async def _make(self, partition: Partition, until: float) -> None:
@@ -311,7 +311,7 @@ class Steps:
 
 
 async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Take steps at once. All are tried; then the first error is raised."""
+    """Take steps concurrently. All are tried; then the first error is raised."""
     errors: list[ServiceBusError] = []
 
     async def one(step: Callable[[], Awaitable[object]]) -> None:

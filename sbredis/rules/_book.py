@@ -74,9 +74,9 @@ _position = attrgetter("position")
 class RuleBook:
     """All rules of a topic, compiled once.
 
-    ``subscriptions`` has for each subscription its rules, and whether it dead-letters a message on which one of them
-    cannot be evaluated. ``names`` are the names of the subscriptions in the log. ``complaints`` remembers the problems
-    that were already logged.
+    ``subscriptions`` has the rules of each subscription, and a flag. With the flag, the subscription dead-letters a
+    message if one of the rules cannot be evaluated on it. ``names`` are the names of the subscriptions in the log.
+    ``complaints`` remembers the problems that were already logged.
 
     A rule may be unusable, because another release may have stored it. This does not affect the other rules: an
     unusable filter fails on every message, and an unusable action on every message that its filter matches.

@@ -51,7 +51,7 @@ def check_action(action: SqlAction) -> None:
     """Refuse an action that cannot be used. Raises the errors of :func:`check_filter`.
 
     This also refuses an action that sets an application property to a duration, because it would fail on every message.
-    Rules that were stored before this check existed do fail so.
+    A rule that was stored before this check existed still fails in this way.
     """
     given = cast("object", action)
     if not isinstance(given, SqlAction):

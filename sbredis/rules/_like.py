@@ -50,7 +50,7 @@ class _Piece:
         self._last = 1 << len(core) >> 1
         self._any = sum(1 << at for at, one in enumerate(core) if one is None)
         self._masks: dict[str, int] = {}
-        """For each given character, the places of the core where it may be, one bit each."""
+        """For each character of the core, a bit mask of the places where it may be."""
         for at, one in enumerate(core):
             if one is not None:
                 self._masks[one] = self._masks.get(one, self._any) | 1 << at

@@ -24,7 +24,7 @@ __all__ = [
 class SqlFilter:
     """A filter in the language. ``parameters`` has a value for each ``@name`` in the text.
 
-    It is under that name, with or without the ``@``.
+    The keys are these names, with or without the ``@``.
     """
 
     text: str

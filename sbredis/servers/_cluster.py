@@ -228,7 +228,7 @@ class LocalCluster(LocalGroup):
         return all(ready)
 
     def _write_topology(self) -> None:
-        """Give every node the file that it would have written if the cluster had been formed by commands before.
+        """Write the ``nodes.conf`` of every node, as if commands had already formed the cluster.
 
         Servers wait 2 s after their start before they serve a slot, however they learn of it. This way the 2 s begin at
         once.
@@ -255,7 +255,7 @@ class LocalCluster(LocalGroup):
             (node.directory / "nodes.conf").write_text(text + "\n")
 
     def _missing(self) -> str | None:
-        """Return what is missing from a whole cluster; ``None`` if nothing is."""
+        """Return a reason why the cluster is not whole; ``None`` if it is."""
         alive = [node for node in self.nodes if node.is_alive()]
         ids = {node.id for node in alive}
         agreed: object = None

@@ -8,7 +8,7 @@ Four locks of the kernel hold all the state that they share. A lock is dropped w
 - ``supervisor.lock``: held by the embedded supervisor: it will end the server when no client needs it any more.
 
 Process ids are never written down, so a recycled id cannot be mistaken for the server's. This module decides when the
-server must be started, and is the clients' side of the first two locks. ``_starting`` starts the server, and
+server must be started, and takes the first two locks for the clients. ``_starting`` starts the server, and
 ``_embedded_supervisor`` ends it.
 """
 
@@ -43,8 +43,9 @@ def acquire(
     The folder is made if it does not exist, accessible to this user only. ``fsync`` says when the server's append-only
     file is forced to the disk: each second, or before each answer. The first client that wants ``"always"`` raises a
     running server to it, and it stays so while the server runs. ``binary`` (see :func:`~sbredis.servers.find_server`)
-    and ``linger``, the seconds that the server stays after its last client, are those of the client that starts the
-    server. ``timeout`` bounds this call and each :meth:`EmbeddedLease.ensure_running`.
+    is the server program. ``linger`` is the number of seconds that the server stays after its last client. Both count
+    only for the client that starts the server. ``timeout`` bounds this call and each
+    :meth:`EmbeddedLease.ensure_running`.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the folder cannot be used or the server refuses to
     start, with the end of its log; :class:`~sbredis.servers.ServerNotFoundError` if there is no server program; and

@@ -25,8 +25,8 @@ _handed_on: weakref.WeakSet[FileLock] = weakref.WeakSet()
 class FileLock:
     """One opening of a lock file. The file is made if it does not exist.
 
-    ``handed_on`` is for a lock that will be given to another process. A child that another thread forks must not get a
-    share of it, because then the lock would outlive the process that it is for.
+    ``handed_on`` is for a lock that will be given to another process. If another thread forks a child, the child must
+    not get a share of the lock: the lock would then outlive the process that it is for.
     """
 
     def __init__(self, path: Path, *, handed_on: bool = False) -> None:

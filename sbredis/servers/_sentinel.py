@@ -169,7 +169,7 @@ class LocalSentinel(LocalGroup):
         return next((server for server in self.servers if str(server.port) == address[1]), None)
 
     def _missing(self) -> str | None:
-        """Return what is missing; ``None`` if nothing is."""
+        """Return a reason why the group does not work; ``None`` if it works."""
         watching = [sentinel for sentinel in self.sentinels if sentinel.is_alive()]
         named = {self._named_by(sentinel) for sentinel in watching}
         if len(named) != 1 or None in named:

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _wake(*_: object) -> None:
-    """Let a signal only end the wait."""
+    """Do nothing: the signal only has to end the wait."""
 
 
 class _Supervisor:

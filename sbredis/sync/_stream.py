@@ -63,10 +63,10 @@ class _Channel(AsyncIterator[Any]):
 class SendStream(Iterator[SendResult]):
     """A stream of messages that is being sent. Iterate over it for the results, or :meth:`count` them.
 
-    The iterating thread reads the source, never further ahead than the window, and only while no result is available.
-    So the source may use objects of that thread, such as a database cursor or a receiver. Each message is sent as soon
-    as it is read, even while the thread waits for the source. Ending the iteration early stops the reading. Messages
-    that were already read are still sent, and failures are logged.
+    The iterating thread reads the source, but only while no result is available. It reads at most the sender's
+    ``max_in_flight`` messages ahead. So the source may use objects of that thread, such as a database cursor or a
+    receiver. Each message is sent as soon as it is read, even while the thread waits for the source. Ending the
+    iteration early stops the reading. Messages that were already read are still sent, and failures are logged.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Backoff:
         return ceiling * (0.5 + 0.5 * self.random())
 
     def within(self, delay: float, left: float) -> float | None:
-        """Return the delay, cut so that one more attempt fits into the time ``left``; ``None`` if none does."""
+        """Return the delay, cut so that one more attempt fits into the time ``left``; ``None`` if no attempt fits."""
         if left <= self.first:
             return None
         return delay if delay < left else left / 2

@@ -179,9 +179,10 @@ class DurableWire:
     async def _confirm(self, wire: Wire, last: float) -> Failure | None:
         """Send WAIT until all replicas have confirmed the flush, or the last deadline ``last`` has passed.
 
-        Each WAIT is short, so the connection is never silent for long. Each turn asks for the number of replicas
-        again: it takes the number that is known for the shard, and asks the master, which knows new ones. When a turn
-        falls short, the layout is refreshed, because a replica may have been removed. Returns ``None``, or the failure.
+        Each WAIT is short, so the connection is never silent for long. Each turn asks for the number of replicas again:
+        it takes the number that is known for the shard, and asks the master, which knows new ones. If a turn gets too
+        few confirmations, the layout is refreshed, because a replica may have been removed. Returns ``None``, or the
+        failure.
         """
         loop = asyncio.get_running_loop()
         confirmed = 0

@@ -49,8 +49,8 @@ def _encoded(argument: Argument) -> bytes:
 class Script:
     """A Lua script as it is sent: its name for people, its source, and the hash that servers know it by.
 
-    With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it, put in
-    when the call is written to a connection (``?`` where the server does not tell).
+    With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it. The run id
+    is put in when the call is written to a connection; it is ``?`` if the server does not tell it.
     """
 
     name: str

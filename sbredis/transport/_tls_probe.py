@@ -40,7 +40,7 @@ async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | 
 
 
 async def with_tls_hint(failure: Failure, endpoint: Endpoint, *, secure: bool) -> Failure:
-    """Return the same failure, or one that says that the server wants TLS, if that is the reason."""
+    """Return a failure that says that the server wants TLS, if that is the reason, or else the same failure."""
     if secure or not endpoint.port or failure.kind is not FailureKind.UNREACHABLE:
         return failure
     if await _answers_with_tls(endpoint):

@@ -21,7 +21,7 @@ class _Reading(Protocol):
 
     @property
     def more(self) -> bool | int:
-        """Whether more was due than the script worked out."""
+        """Whether more work was due than the script could take into account."""
         ...
 
 
@@ -37,11 +37,11 @@ async def do_due(transport: ScriptCaller, partition: Partition, told: int | None
 async def read_after_due(
     place: object, read: Callable[[], Awaitable[Shown]], due: Callable[[], Awaitable[bool]]
 ) -> Shown:
-    """Read a partition with ``read``. If more is due than a read works out, do it with ``due``, and read again.
+    """Read a partition with ``read``. If too much work is due for one read, do it with ``due``, and read again.
 
-    A reading script works out a limited number of due events. If the rest cannot be done, because that is not permitted
-    or takes too long, the result shows how far the script came. The partition is read again only once: what becomes due
-    after that was not due when the caller asked, and in a busy partition there is always some.
+    A script that reads can take only a limited number of due events into account. If the rest cannot be done, because
+    that is not permitted or takes too long, the result shows how far the script came. The partition is read again only
+    once: what becomes due after that was not due when the caller asked, and in a busy partition there is always some.
     """
     result = await read()
     if not result.more:

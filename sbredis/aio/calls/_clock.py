@@ -28,6 +28,9 @@ class Clock:
         return None
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call ``moved`` whenever the clock was moved by hand. Returns a function to end this. This clock never is."""
+        """Call ``moved`` whenever the clock is moved by hand. Return a function that stops this.
+
+        This clock is never moved by hand.
+        """
         del moved
         return lambda: None

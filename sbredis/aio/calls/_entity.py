@@ -48,8 +48,8 @@ class Entity(EntityState):
     def next_partition_client(self) -> PartitionClient:
         """Return the partition for messages that may go to any partition.
 
-        Partitions take turns. But a partition keeps its turn while messages gather for its next call, so that calls
-        stay large. Partitions that cannot be reached are skipped, and are probed in the background.
+        Partitions take turns. While messages gather for the next call of a partition, it is returned again, so that
+        calls stay large. Partitions that cannot be reached are skipped, and are probed in the background.
         """
         numbers = self.numbers
         self._at %= len(numbers)

@@ -45,7 +45,7 @@ _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
 _MANY_JOBS = 16
-"""From this number of jobs on, it is worth making two calls."""
+"""With this number of waiting jobs or more, two calls are better than one."""
 _deadline = attrgetter("deadline")
 _OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
@@ -89,7 +89,7 @@ class Lane(ABC, Generic[J, R]):
     def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
         """Take the jobs for one call out of the queue, at most ``most``. End those whose future is done, and skip them.
 
-        Without ``ordered``, leave jobs in the queue that must not overtake earlier ones.
+        Without ``ordered``, a job that must not overtake earlier ones stays in the queue.
         """
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Lane(ABC, Generic[J, R]):
         return None
 
     def patience(self, jobs: Sequence[J], seconds: float) -> float:
-        """Return for how many seconds to try without a break, of the ``seconds`` that are left."""
+        """Return the number of seconds to try without a break. ``seconds`` is the time that is left."""
         del jobs
         return seconds
 

@@ -172,7 +172,7 @@ class SendLane(Lane[SendJob, Sent]):
         self.runtime.count_dropped(entity.name, dropped)
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
-        """Shorten the time for calls that need not wait for an unreachable partition.
+        """Limit the ``seconds`` for a call that need not wait for an unreachable partition.
 
         Movable messages do not wait for long. The first jobs that cannot reach a partition do not either, because
         movable ones may wait behind them. If the user has limited the repetitions, nothing is moved: that would be a

@@ -68,6 +68,6 @@ class SharedAttempt(Generic[T]):
 
     def _ended(self, attempt: asyncio.Task[Any]) -> None:
         if not attempt.cancelled():
-            attempt.exception()  # all who wait for the task get the error; if none does, asyncio must not report it
+            attempt.exception()  # every caller that waits gets the error; asyncio must not report it if no caller waits
         if self.task is attempt:
             self._when_over()

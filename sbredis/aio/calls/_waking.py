@@ -72,7 +72,7 @@ class WakeChannel:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self.name = b""
-        """The name that the partition is told to wake; empty until the client can hear the channel."""
+        """The name by which the partition can wake this waiter; empty until the client can hear the channel."""
 
     @property
     def opening(self) -> bool:
@@ -186,7 +186,7 @@ class LiveWatch:
             self._channel.open()
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if no connection is left over which the partition could wake us."""
+        """Look again if it is time, or if the partition cannot wake us because no connection is left."""
         watch = self.watch
         watch.time_passed(now)
         if not watch.under_way and not watch.may_ask and not watch.troubled and not self._link.connected:

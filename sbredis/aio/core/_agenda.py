@@ -200,7 +200,7 @@ class Agenda:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def next(self, now: float, clock: float) -> Read | Visit | Sleep:
-        """Return what to do now. Of the places with due work, the one with the oldest due time comes first."""
+        """Return what to do now. Among the places with due work, the one with the oldest due time comes first."""
         return self._next_visit(now, clock) or self._next_read(now) or Sleep(self._idle_seconds(now, clock))
 
     @property
@@ -309,6 +309,6 @@ class Agenda:
         return max(0.0, min(times))
 
     def _seconds_until_late(self, begun: Mapping[Any, float], now: float) -> list[float]:
-        """Return the seconds until each of those that are not late yet will be late."""
+        """Return, for each call that is not late yet, the seconds until it will be late."""
         patience = self._pace.patience
         return [since + patience - now for since in begun.values() if now - since < patience]

@@ -253,7 +253,10 @@ class Halving(Generic[J]):
         return [], refused, None if self._no_room is None else self._no_room.error
 
     def split(self, part: Sequence[J], error: ServiceBusError) -> bool:
-        """Split a part in halves to deliver. Returns ``False`` for a single job: this job has caused the error."""
+        """Split a part into two halves, which are then delivered.
+
+        Returns ``False`` for a single job: this job has caused the error.
+        """
         if len(part) == 1:
             if isinstance(error, ServiceBusQuotaExceededError):
                 self._no_room = NoRoom(part[0].size, error)

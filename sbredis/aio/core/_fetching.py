@@ -51,7 +51,7 @@ class Fetch(NamedTuple):
     wanted: int
     """How many messages to ask for; 0 for a look."""
     waiting_for: int
-    """How many messages to wait for, the wanted ones included; 0 to be registered no longer."""
+    """How many messages to wait for, including the ``wanted`` ones; 0 ends an earlier registration as a waiter."""
 
 
 def fetches(

@@ -48,7 +48,7 @@ class LockHandle(NamedTuple):
 
 
 def read_handle(text: str, what: str) -> LockHandle:
-    """Return what a handle of a message or session (``what``) holds; raise :class:`ValueError` if it is not one."""
+    """Parse the handle of a message or session (``what``); raise :class:`ValueError` if the text is not a handle."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(
             f"A handle is text, as get_lock_handle() or session.lock_handle returns it, not {type(text).__name__}."

@@ -96,9 +96,9 @@ class Event(Enum):
     MISSED = "it may have said so unheard"
     HEARD = "its channel can be heard from now on"
     TIME = "the time has come to look again"
-    DISCONNECTED = "no connection is left over which it could wake us"
+    DISCONNECTED = "it cannot wake us because no connection is left"
     WANTED_NOW = "a caller wants to know what it has now"
-    NEW_CALLER = "a caller comes that has not been told of the refusal"
+    NEW_CALLER = "a new caller comes, which does not know of the refusal"
     FAIL = "a call failed; trying again may help"
     REFUSE = "a call failed; trying again does not help"
     LEAVE = "the watch ends"
@@ -306,7 +306,7 @@ class Watch:
         self._wake_up(Event.HEARD)
 
     def disconnected(self) -> None:
-        """Note that no connection is left over which the partition could wake us."""
+        """Note that the partition cannot wake us because no connection is left."""
         self._wake_up(Event.DISCONNECTED)
 
     def wanted_now(self) -> None:
@@ -314,7 +314,7 @@ class Watch:
         self._wake_up(Event.WANTED_NOW)
 
     def new_caller(self) -> None:
-        """Note that a caller came that has not been told of the refusal."""
+        """Note that a new caller came, which has not been told of the refusal."""
         self._wake_up(Event.NEW_CALLER)
 
     def leave(self) -> None:

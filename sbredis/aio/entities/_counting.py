@@ -32,7 +32,7 @@ from sbredis.registry import EntityRecord, Namespace, TopicFacts
 __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
 
 PATIENCE = 5.0
-"""The seconds that a partition has to answer. A failover takes less. If it is down for longer, it is left out."""
+"""The seconds that a partition has to answer. A failover takes less time. A partition that needs more is left out."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED
@@ -56,7 +56,7 @@ class Tally(NamedTuple):
 
     @property
     def approximate(self) -> bool:
-        """Whether more was due in a partition than could be worked out or done."""
+        """Whether more work was due in a partition than could be taken into account or done."""
         return any(each.more for each in self.counts)
 
     def all(self, *places: str) -> int:

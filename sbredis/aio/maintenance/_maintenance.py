@@ -44,9 +44,9 @@ ROUTING = "route"
 _CLAIM = 10.0
 """The seconds for which the role is claimed at a time. The claim is renewed after a third of that time."""
 _LISTING = 10.0
-"""The seconds between two readings of the census, for each call that a reading takes."""
+"""The seconds between two readings of the census. They are multiplied by the number of calls that a reading takes."""
 _LISTING_SOON = 1.0
-"""The same, if an entity that is not known yet has made an announcement."""
+"""The same, after an announcement by an entity that is not known yet."""
 _CALLING = 30.0
 _PAUSE = 1.0
 _AT_ONCE = 16

@@ -25,7 +25,7 @@ class MaintenanceOffer:
         self._made = made
         self._announced: set[str] = set()
         self.maintenance: Maintenance | None = None
-        """The maintenance by this client, from the time when it is connected."""
+        """This client's maintenance of the namespace; ``None`` before it is connected, or without an offer."""
 
     def begin(self, connection: Connection) -> None:
         """Maintain the namespace whenever no other client does, if this client offers it."""

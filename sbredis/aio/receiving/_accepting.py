@@ -41,7 +41,7 @@ __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
-"""The seconds between checks that a connection is left over which the search can be woken."""
+"""The seconds between checks that the search can still be woken over a connection."""
 _FORGETTING = 2.0
 _CALLING = 60.0
 
@@ -219,7 +219,7 @@ class _SessionSearch:
         self.pump()
 
     def trouble(self) -> ServiceBusError | None:
-        """Return the reason why no partition has answered, if none has."""
+        """Return an error if no partition has answered, and ``None`` otherwise."""
         if not all(watcher.live.troubled for watcher in self._watchers):
             return None
         errors = (watcher.error for watcher in self._watchers if watcher.error is not None)

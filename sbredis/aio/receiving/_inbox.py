@@ -46,9 +46,9 @@ _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
 """The longest wait in seconds for the next message, once a caller has got one."""
 _LONGEST_GATHERING = 1.0
-"""The longest wait in seconds for all further messages, if a quarter of a lock is not shorter."""
+"""The longest wait in seconds for all further messages; a quarter of the lock duration, if that is shorter."""
 _CHECKING = 1.0
-"""The seconds between checks that a connection is left over which waiting callers can be woken."""
+"""The seconds between checks that waiting callers can still be woken over a connection."""
 
 
 class Inbox:
@@ -194,7 +194,7 @@ class Inbox:
         return True
 
     def _ask_all(self, caller: ReceiveCall) -> None:
-        """Ask each partition, for a caller that wants the messages that are there now."""
+        """Ask each partition what it has now, on behalf of a caller."""
         caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
         for watcher in self._watchers:
             watcher.watch.wanted_now()

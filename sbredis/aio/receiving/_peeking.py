@@ -90,7 +90,7 @@ class Peekings:
         self._side: SidePrefix = side
         self._by_session: dict[str | None, Peeking] = {}
         self._last: dict[int, str] = {}
-        """The name of the last message that was received from each partition since the last peek, by partition base."""
+        """For each partition base, the name of the last message that was received there since the last peek."""
 
     def received(self, hold: Hold) -> None:
         """Note a message that was received: the next peek continues behind it."""

@@ -1,7 +1,7 @@
 """Renew the locks of messages and sessions, in one loop for each renewer.
 
-Locks that end at the same moment are in one :class:`_Group`. The groups wait in a heap for their times. One timer runs,
-for the first of them.
+Locks that end at the same moment are in one :class:`_Group`. The groups wait in a heap for their times. A single timer
+waits for the first group.
 """
 
 from __future__ import annotations

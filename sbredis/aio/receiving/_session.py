@@ -122,7 +122,7 @@ class ServiceBusSession:
         Return ``False`` if the session is given back first, or if ``timeout`` seconds pass first. Without a ``timeout``
         there is no limit.
 
-        The lock is lost when its time has passed by the clock of this process, or when a call was told that it is lost.
+        The lock is lost when it has ended by the clock of this process, or when a call has reported the loss.
         """
         return await self._held.wait_lost(None if timeout is None else seconds_of(timeout, "timeout"))
 

@@ -129,7 +129,7 @@ class PartitionWatcher:
         self._when_done(job, lambda: self._looked(job, waits=waiting_for > 0, registered=registered))
 
     def _when_done(self, job: CallJob[Any], answered: Callable[[], None]) -> None:
-        """Call ``answered`` once: at once when the result comes, or when the job ends without a result."""
+        """Call ``answered`` one time: as soon as the result comes, or when the job ends without a result."""
 
         def once() -> None:
             if self._job is job:
@@ -218,7 +218,7 @@ class PartitionWatcher:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if no connection is left over which the partition could wake us."""
+        """Look again if it is time, or if the partition cannot wake us because no connection is left."""
         self._live.on_time(now)
 
     def wanted(self) -> None:

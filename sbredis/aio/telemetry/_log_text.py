@@ -10,7 +10,7 @@ from sbredis.model import comparable_id
 __all__ = ["MOST_NAMED", "named", "shortened"]
 
 MOST_NAMED: Final = 10
-"""The largest number of messages that one line names. Of the others, it only shows how many they are."""
+"""The largest number of messages that one line names. It shows only the number of the others."""
 _LONGEST: Final = 40
 
 

@@ -224,7 +224,7 @@ class Telemetry:
         """Return a context manager for the handling of a message that the application received from ``destination``.
 
         Its span is a child of the current span, and links to the message's creation context. With ``continues_trace``,
-        it is a child of the creation context, and links to both.
+        it is a child of the creation context, and links to that context and to the current span.
         """
         if not self.watching:
             return _UNOBSERVED

@@ -1,8 +1,8 @@
 """Spans of messaging operations: make them, link them to messages, and end them.
 
-Of a message, a span records only the ids, the delivery count and the enqueued time. Of an error, it records only the
-class, the place where it was raised, and the effect that a :class:`~sbredis.exceptions.ServiceBusError` reports. It
-does not record the text of an error, because this may quote a message.
+A span records only the ids, the delivery count and the enqueued time of a message. It records only the class of an
+error, the place where the error was raised, and the effect that a :class:`~sbredis.exceptions.ServiceBusError` reports.
+It does not record the text of an error, because the text may quote a message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The servers that the tests of this folder are run with, and a folder that nothing may be left working in."""
+"""The servers for the tests of this folder, and a data folder in which no process may be left running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def binary(request: pytest.FixtureRequest) -> ServerBinary:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The path of a data folder that does not exist yet. At the end, no process may be left in it."""
+    """The path of a data folder that does not exist yet. At the end, no process may be left running in it."""
     path = tmp_path / "data"
     yield path
     wait_until(lambda: not processes_in(path), what="a process was left behind")

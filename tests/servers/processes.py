@@ -1,4 +1,4 @@
-"""What the tests of this folder know about processes: they start owners and clients of servers, and kill them."""
+"""Processes for the tests of this folder: they start owners and clients of servers, and kill them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINUX = sys.platform.startswith("linux")
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is no mere zombie."""
+    """Return whether a process exists and is no zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -40,12 +40,12 @@ def listens(port: int) -> bool:
 
 
 def servers_in(folder: Path) -> set[int]:
-    """The servers that work in a folder, by what the kernel says of all processes."""
+    """Return the servers that run in a folder, from the kernel's list of processes."""
     return {pid for pid, name in _processes_in(folder) if name in ("valkey-server", "redis-server")}
 
 
 def processes_in(folder: Path) -> set[int]:
-    """All processes that work in a folder: servers, and supervisors."""
+    """Return all processes that run in a folder: servers and supervisors."""
     return {pid for pid, _ in _processes_in(folder)}
 
 
@@ -56,11 +56,11 @@ def _processes_in(folder: Path) -> Iterator[tuple[int, str]]:
                 if (entry / "cwd").readlink() == folder:
                     yield int(entry.name), (entry / "comm").read_text().strip()
             except OSError:
-                continue  # it has ended, or is not ours to look at
+                continue  # the process has ended, or belongs to another user
 
 
 class Script:
-    """A Python process that runs some code and says things, one JSON object a line (``say``)."""
+    """A Python process that runs some code and prints one JSON object a line (``say``)."""
 
     def __init__(self, code: str, *arguments: str) -> None:
         prelude = (
@@ -74,7 +74,7 @@ class Script:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # so that a signal to its group is one to it and what it started
+            start_new_session=True,  # so that a signal to its group reaches it and the processes that it started
         )
 
     @property
@@ -82,7 +82,7 @@ class Script:
         return self.process.pid
 
     def hear(self) -> dict[str, Any]:
-        """The next thing it says."""
+        """Return the next object that the process prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the script ended with {self.process.wait()} and said nothing more"
@@ -90,7 +90,7 @@ class Script:
         return said
 
     def hear_all(self) -> list[dict[str, Any]]:
-        """All that it says until it ends. What a killed one left unfinished is left out."""
+        """Return all objects that the process prints until it ends, without an unfinished line of a killed process."""
         assert self.process.stdout is not None
         lines = self.process.stdout.readlines()
         self.process.wait()

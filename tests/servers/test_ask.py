@@ -1,4 +1,4 @@
-"""One question to one server: the answers of RESP2, in whatever pieces they come."""
+"""Asking one server one question: RESP2 replies are read however they are split."""
 
 from __future__ import annotations
 

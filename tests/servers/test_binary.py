@@ -1,4 +1,4 @@
-"""Which server program is taken, and what a user is told who has none."""
+"""Choosing the server program, and the error for a machine without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def program(path: Path, says: str = "Valkey server v=8.0.1 sha=0:0") -> Path:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without any server: returns the only folder of its PATH."""
+    """A machine without any server; the fixture returns the only folder of its PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -107,7 +107,7 @@ def test_the_wheel_is_not_imported_to_find_its_program() -> None:
 
 
 def test_without_file_locks_only_the_embedded_server_is_unavailable() -> None:
-    """As on Windows: the import works, and ``embedded://`` says what to do instead."""
+    """On Windows, for example, the import works, and ``embedded://`` reports an alternative."""
     code = """
 sys.modules["fcntl"] = None
 import sbredis.servers as s

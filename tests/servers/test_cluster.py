@@ -1,4 +1,4 @@
-"""A cluster of one's own: formed, failed over, killed and restarted, and its slots moved."""
+"""A separate cluster for tests: it is formed, fails over, is killed and restarted, and its slots move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster(binary: ServerBinary) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def slot(cluster: LocalCluster) -> int:
-    """A slot with 25 keys."""
+    """Return a slot with 25 keys."""
     cluster.wait_until_ok()
     cluster.flush()
     slot = cluster.nodes[0].ask("CLUSTER", "KEYSLOT", TAG)
@@ -63,7 +63,7 @@ def test_a_slot_moved_key_by_key_keeps_its_keys(cluster: LocalCluster, slot: int
     cluster.wait_until_ok()
     cluster.migrate_slot_classic(slot, source)
     assert cluster.master_of(slot) is source
-    cluster.migrate_slot_classic(slot, source)  # it is there: nothing to do
+    cluster.migrate_slot_classic(slot, source)  # the slot is at its target already, so this does nothing
 
 
 def test_a_slot_moved_as_one_change_keeps_its_keys(cluster: LocalCluster, slot: int) -> None:
@@ -72,7 +72,7 @@ def test_a_slot_moved_as_one_change_keeps_its_keys(cluster: LocalCluster, slot: 
         with pytest.raises(ServerUnsuitableError, match="Valkey 9"):
             cluster.migrate_slot_atomic(slot, target)
         return
-    for there in (target, source):  # and back: the newest of several migrations counts
+    for there in (target, source):  # and back, since the newest of several migrations counts
         cluster.migrate_slot_atomic(slot, there)
         cluster.wait_until_ok()
         assert cluster.master_of(slot) is there
@@ -85,7 +85,7 @@ def test_flush_deletes_everything(cluster: LocalCluster, slot: int) -> None:
 
 
 def test_a_sharded_publish_from_a_script_is_survived(cluster: LocalCluster, slot: int) -> None:
-    """A server that does not know its own shard ends by an assertion here."""
+    """A server that does not know its own shard fails an assertion at this publish."""
     master = cluster.master_of(slot)
     assert master.ask("EVAL", "return redis.call('SPUBLISH', KEYS[1], 'x')", 1, TAG) == 0
 
@@ -102,11 +102,12 @@ def test_a_replica_made_master_keeps_the_keys(cluster: LocalCluster, slot: int) 
 def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(cluster: LocalCluster, slot: int) -> None:
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
-    master.ask("WAIT", 1, 1000)  # counts for its own connection only, but what is there by now is behind it
+    # WAIT covers only its own connection, but the earlier writes precede it.
+    master.ask("WAIT", 1, 1000)
     port = master.port
     master.kill()
     with pytest.raises(ServerUnsuitableError, match=f"{master.id}, which is dead"):
-        cluster.wait_until_ok(0)  # what is missing is said
+        cluster.wait_until_ok(0)  # the error names the missing node
     cluster.wait_until_ok()
     assert cluster.master_of(slot) is replica
     master.restart()

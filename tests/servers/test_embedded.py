@@ -1,4 +1,4 @@
-"""One server on a folder, shared by the processes of a machine: started, left, killed, and found again."""
+"""One server on a folder, shared by the processes of a machine: it is started, left, killed, and found again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Acquire = Callable[..., EmbeddedLease]
 
 @pytest.fixture
 def take(folder: Path) -> Iterator[Acquire]:
-    """Take leases of the folder that are released at the end."""
+    """Return a function that takes leases of the folder; they are released at the end."""
     leases: list[EmbeddedLease] = []
 
     def take(**options: object) -> EmbeddedLease:
@@ -49,7 +49,7 @@ def server_of(folder: Path) -> int:
 
 
 def watch(holds: Callable[[], object]) -> None:
-    """See that something stays as it is, for longer than a supervisor would take to change it."""
+    """Check that a condition holds for longer than a supervisor would take to change it."""
     until = time.monotonic() + 5 * LINGER
     while time.monotonic() < until:
         assert holds()
@@ -152,7 +152,7 @@ def test_a_newcomer_finds_its_way_past_a_supervisor_killed_just_now(folder: Path
 def test_a_server_that_lost_its_supervisor_and_stays_is_asked_to_end(
     folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As outside Linux, where the kernel does not tell it: the death signal is taken from a supervisor here."""
+    """The supervisor starts it without the death signal, so it misses the supervisor's end, as outside Linux."""
     monkeypatch.setattr("sbredis.servers._starting._ORPHAN_GRACE", 0.1)
     monkeypatch.setattr(
         "sbredis.servers._starting.python_command",
@@ -190,7 +190,7 @@ def test_removing_the_folder_ends_the_server_and_reaches_its_clients(folder: Pat
     wait_until(lambda: not is_running(pid))
     with pytest.raises(ServerUnsuitableError, match="removed or replaced"):
         lease.ensure_running()
-    assert say(take(), "PING") == "PONG"  # a new one, in a new folder
+    assert say(take(), "PING") == "PONG"  # a new server, in a new folder
 
 
 def test_files_left_by_dead_processes_do_no_harm(folder: Path, take: Acquire) -> None:

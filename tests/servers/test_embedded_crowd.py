@@ -1,4 +1,4 @@
-"""Many processes open one folder at once, and many of them are killed: there is one server, and nothing is lost."""
+"""Many processes open one folder at once, and many of them are killed: there is one server, and no data is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ lease.release()
 
 
 class Watch:
-    """Counts the servers of a folder, over and over."""
+    """Counts the servers of a folder repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -63,7 +63,10 @@ class Watch:
 
 @pytest.mark.parametrize("server_is_killed", [False, True], ids=["clients killed", "clients and server killed"])
 def test_a_crowd_of_processes_shares_one_server_and_loses_nothing(folder: Path, server_is_killed: bool) -> None:
-    """A third of them is killed in the middle of its work; the last round begins while the server may be ending."""
+    """A third of the processes is killed in the middle of its work.
+
+    The last round begins while the server may be ending.
+    """
     acknowledged: set[str] = set()
     with Watch(folder) as watch:
         for number in range(ROUNDS):

@@ -31,7 +31,7 @@ def gone(folder: Path) -> None:
 
 
 def dying(tmp_path: Path, times: int, how: str) -> ServerBinary:
-    """A server program that dies like that so many times, before it does anything, and then is a server."""
+    """Make a server program that dies in this way a number of times at its start, and then works as a server."""
     real = find_server(None).path
     lives = tmp_path / "lives"
     program = tmp_path / "dying-server"
@@ -96,7 +96,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room on a disk; the file that takes it all."""
+    """Fill a disk completely; return the file that takes the space."""
     filler = disk / "filler"
     with filler.open("ab", buffering=0) as file, suppress(OSError):
         while True:
@@ -106,7 +106,7 @@ def fill(disk: Path) -> Path:
 
 
 async def send_until_refused(sender: ServiceBusSender) -> None:
-    """What is left of the last page of the server's file may take some."""
+    """Send messages until one is refused: the last page of the server's file may still have room for some."""
     for _ in range(100):
         await sender.send_messages(ServiceBusMessage("x" * 4000), timeout=10)
 
@@ -146,7 +146,7 @@ async def test_a_server_is_not_started_on_a_full_disk_and_the_error_says_so(smal
 
 
 def written(folder: Path) -> Path:
-    """The file of a server that has ended, with something in it."""
+    """Return the file of a server that has stored data and ended."""
     with acquire(folder, linger=0) as lease:
         for number in range(10):
             ask(lease.socket_path, "SET", f"k{number}", "v" * 100)
@@ -171,7 +171,7 @@ def test_zeros_at_the_end_of_the_data_are_taken_away(
 
 
 def test_zeros_behind_an_entry_that_was_cut_off_are_taken_away_with_it(folder: Path) -> None:
-    """Here within a value, which would otherwise be read as one of zeros."""
+    """The entry is cut off within a value, which would otherwise be read as a value of zeros."""
     file = written(folder)
     whole = file.read_bytes()
     file.write_bytes(whole[:-60] + bytes(5000))

@@ -1,4 +1,4 @@
-"""A server of one's own: started, killed, paused, started anew."""
+"""A separate server for tests: it is started, killed, paused, and started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks on files: who has one, who waits for it, and for how long."""
+"""Locks on files: their holders, their waiters, and the length of a wait."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ say(pids=[one.pid, two.pid], port=one.port, supervisor=supervisor().pid, directo
 
 
 class Owner:
-    """A process that has two servers, seen from outside."""
+    """A process that has two servers, seen from another process."""
 
     def __init__(self, process: Script) -> None:
         said = process.hear()
@@ -70,7 +70,7 @@ def test_a_killed_supervisor_takes_its_servers_with_it() -> None:
         owner = Owner(process)
         os.kill(owner.supervisor, signal.SIGKILL)
         wait_until(owner.servers_are_gone)
-        process.kill(signal.SIGINT)  # its owner clears up what the supervisor could not
+        process.kill(signal.SIGINT)  # its owner cleans up after the supervisor
         wait_until(owner.left_nothing)
 
 
@@ -91,7 +91,7 @@ def test_an_owner_that_fails_leaves_nothing_behind() -> None:
 
 
 def test_ctrl_c_reaches_the_owner_only() -> None:
-    """So the owner can close in order, with its servers still there."""
+    """The owner can close in order while its servers still run."""
     code = "try:\n    say(waiting=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    say(pong=one.ask('PING'))"
     with script(OWNER + code) as process:
         owner = Owner(process)
@@ -124,7 +124,7 @@ def test_a_forked_child_that_ends_leaves_the_servers_of_its_parent() -> None:
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
 def test_after_its_supervisor_was_killed_an_owner_can_start_servers_again() -> None:
-    """Tried in a process of its own: the supervisor of this one has the servers of all other tests."""
+    """The test runs in a separate process: the supervisor of this process has the servers of all other tests."""
     code = """
 import os, signal, time
 os.kill(supervisor().pid, signal.SIGKILL)

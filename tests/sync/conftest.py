@@ -1,4 +1,4 @@
-"""What the tests of the synchronous API share."""
+"""The fixtures that the tests of the synchronous API share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture(autouse=True)
 def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In memory the portal runs on a loop that refuses other threads; elsewhere on uvloop's, where there is one."""
+    """Run the portal in memory on a loop that refuses other threads, and elsewhere on uvloop if it is installed."""
     if "target" in request.fixturenames and request.getfixturevalue("target") != "memory":
         return
     monkeypatch.setattr(_portal, "_event_loop", OneThreadLoop)
@@ -24,7 +24,7 @@ def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """A test ends all threads that it has begun."""
+    """Check that a test ends all threads that it has started."""
     before = set(threading.enumerate())
     yield
     wait_until(lambda: set(threading.enumerate()) <= before)
@@ -39,7 +39,7 @@ def client(url: str) -> Iterator[ServiceBusClient]:
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[], None]]:
-    """What interrupts the main thread, as Ctrl-C does."""
+    """Return a function that interrupts the main thread, as Ctrl-C does."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     ident = threading.main_thread().ident
     assert ident is not None

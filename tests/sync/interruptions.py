@@ -1,4 +1,4 @@
-"""Interrupting the main thread at a moment."""
+"""Interrupt the main thread at a certain point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["interrupted_when"]
 
 @contextmanager
 def interrupted_when(condition: Callable[[], object], interrupt: Callable[[], None]) -> Iterator[None]:
-    """Interrupts the main thread, which is in the block, once a condition holds."""
+    """Interrupt the main thread, which runs the block, once a condition holds."""
 
     def run() -> None:
         wait_until(condition)

@@ -1,4 +1,4 @@
-"""Every method of the synchronous client, by what it does."""
+"""The effect of every method of the synchronous client."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_an_error_is_the_same_exception_and_shows_the_callers_line(client: Servi
         client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("a"))
     names = [entry.name for entry in missing.traceback]
     assert names[0] == "test_an_error_is_the_same_exception_and_shows_the_callers_line"
-    assert names.count("send_messages") == 2  # the synchronous one, and the asynchronous one below
+    assert names.count("send_messages") == 2  # the synchronous and the asynchronous method
 
 
 def test_too_large_a_batch_is_refused_whole(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:

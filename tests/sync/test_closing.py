@@ -1,4 +1,4 @@
-"""What closing does, what cannot be done afterwards, and what becomes of what was forgotten."""
+"""The effects of closing, the calls that fail afterwards, and the end of forgotten clients."""
 
 from __future__ import annotations
 
@@ -165,11 +165,11 @@ def test_a_reference_to_a_part_keeps_the_whole_client_alive(url: str) -> None:
 
 
 def _let_go(held: list[Any], worker: threading.Thread) -> None:
-    """Drop what is held of a client, and wait until that has ended it."""
+    """Drop all references to a client, and wait until its worker has ended."""
     held.clear()
 
     def ended() -> bool:
-        gc.collect()  # again and again: the worker itself may hold something of its last call for a moment
+        gc.collect()  # repeated, because the worker may hold a part of its last call for a moment
         return not worker.is_alive()
 
     wait_until(ended, timeout=60)

@@ -1,4 +1,4 @@
-"""The synchronous classes take over the docstrings of the asynchronous ones, with the words that must differ."""
+"""The synchronous classes take the docstrings of the asynchronous ones, with the necessary changes of words."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_docstring_of_a_class_may_be_a_further_paragraph() -> None:
 
 
 def test_without_docstrings_none_are_copied() -> None:
-    """Python leaves them out with ``-OO``."""
+    """Python removes docstrings with ``-OO``."""
 
     class Bare:
         def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Leaving ``with receiver``: what counts as a failed delivery, and giving a message back that counts none."""
+"""Leaving ``with receiver``: which exits count a failed delivery, and which give a message back uncounted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SOON = 20.0
 
 
 class HandlerError(Exception):
-    """What the handlers of these tests raise."""
+    """The error that the handlers of these tests raise."""
 
 
 def leaving_by(kind: type[BaseException]) -> AbstractContextManager[object, bool]:
-    """A block that is left by such an error."""
+    """Return a context that expects such an error to leave the block."""
     return pytest.raises(kind)
 
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    """To a partitioned queue of sessions."""
+    """A sender to a partitioned queue of sessions."""
     options: QueueOptions = {"requires_session": True, "enable_partitioning": True, "max_delivery_count": 3}
     with client.get_queue_sender("q", create_if_missing=options) as sender:
         yield sender
@@ -76,7 +76,7 @@ def test_an_error_unrelated_to_the_message_counts_no_delivery(
 def test_an_interrupted_worker_counts_no_delivery(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
-    """Neither the message in hand nor one that comes in the moment of the interruption."""
+    """Neither the current message nor one that arrives at the moment of the interruption counts a delivery."""
     send(sender, "1")
     with leaving_by(KeyboardInterrupt), ann(client) as receiver:
         receiver.next()

@@ -1,4 +1,4 @@
-"""Noticing the end of the lock on a session from a thread, and closing a renewer whose callback hangs."""
+"""Noticing a lost session lock from a thread, and closing a renewer whose callback hangs."""
 
 from __future__ import annotations
 

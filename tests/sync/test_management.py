@@ -1,4 +1,4 @@
-"""Every method of the synchronous administration, by what it does."""
+"""The effect of every method of the synchronous administration client."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ GROUPS = {"Queue", "Topic", "Subscription", "Rule"}
 
 @pytest.mark.parametrize("group", sorted(GROUPS))
 def test_every_call_is_there_with_the_same_signature_and_the_same_promise(group: str) -> None:
-    """The classes that the client is made of, which hold what it does with queues, topics and so on."""
+    """The test compares the parent classes of the client, one for queues, one for topics and so on."""
     theirs, ours = (
         next(parent for parent in client.__mro__ if parent.__name__ == f"{group}Administration")
         for client in (AsyncAdministrationClient, ServiceBusAdministrationClient)

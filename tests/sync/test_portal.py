@@ -1,4 +1,4 @@
-"""The way into the event loop and back: results, errors, interruptions, the end."""
+"""Calls into the event loop and back: results, errors, interruptions, and the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 
 class Client:
-    """What a portal is made for."""
+    """The owner of a portal."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -30,7 +30,7 @@ class Client:
 
 
 class Wanted(BaseException):
-    """What a coroutine may raise that is no Exception."""
+    """An exception that is no Exception, which a coroutine may raise."""
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ async def for_ever() -> NoReturn:
 
 
 def waiting(portal: Portal) -> int:
-    """How many calls are waited for."""
+    """Return the number of calls that callers wait for."""
     return 0 if portal._worker is None else len(portal._worker.calls)
 
 
 def under_way(portal: Portal) -> bool:
-    """Whether the loop has begun a call: one that is interrupted before that is never begun."""
+    """Return whether the loop has begun a call; a call that is interrupted earlier never begins."""
     return portal._worker is not None and any(call.begun for call in list(portal._worker.calls))
 
 
@@ -89,7 +89,7 @@ def test_the_portal_returns_results_and_errors(portal: Portal) -> None:
 
 
 def test_an_error_keeps_no_reference_to_the_call(portal: Portal) -> None:
-    """Otherwise it would live on, with all that its frames hold, until the garbage collector comes."""
+    """Otherwise the call and the contents of its frames would live until the next garbage collection."""
 
     class Held:
         pass

@@ -1,4 +1,4 @@
-"""What needs a process of its own: ends of the interpreter, forks, and what an import loads."""
+"""Tests that need a separate process: ends of the interpreter, forks, and the modules that an import loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITHOUT = {"asyncio": "import sys; sys.modules['uvloop'] = None\n", "uvloop": ""
 
 
 def python(code: str, *arguments: str) -> str:
-    """What a fresh interpreter prints that runs this code, without a word of complaint."""
+    """Run this code in a fresh interpreter, and return its output; complaints on standard error fail the test."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
     )
@@ -94,7 +94,7 @@ renewer.close()
 
 @LOOPS
 def test_a_client_that_was_not_used_before_the_fork_works_in_each_process(loop: str, server: LocalServer) -> None:
-    """As under a server that loads the application, and its client, before it forks its workers."""
+    """A server may load the application, with its client, before it forks its workers."""
     code = """
 import os, sys, threading
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
@@ -132,7 +132,7 @@ print("each has received one")
 
 
 def test_a_fork_during_an_open_leaves_the_child_a_working_client(server: LocalServer) -> None:
-    """The lock that the other thread holds is not locked for ever in the child."""
+    """The lock that the other thread holds does not stay locked in the child."""
     code = """
 import os, sys, threading
 from sbredis import ServiceBusClient
@@ -177,7 +177,7 @@ except KeyboardInterrupt:
 
 
 def test_the_top_is_imported_piece_by_piece() -> None:
-    """The keeper of a server, which lives as long as that, imports no more than it needs."""
+    """The supervisor of a server lives as long as the server, so it imports no more than it needs."""
     code = """
 import sys
 import sbredis.servers

@@ -1,4 +1,4 @@
-"""Locks that are renewed while a thread is busy."""
+"""Locks are renewed while a thread is busy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.waiting import wait_until
 
 Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
-in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds, and is about threads
+in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and are about threads
 
 
 @pytest.fixture
 def receiver(client: ServiceBusClient) -> Iterator[ServiceBusReceiver]:
-    """Of a queue with three messages, whose locks last ten seconds."""
+    """A receiver of a queue with three messages, whose locks last ten seconds."""
     with client.get_queue_sender("q", create_if_missing={"lock_duration": "PT10S"}) as sender:
         sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
     with client.get_queue_receiver("q", max_wait_time=5) as receiver:
@@ -40,7 +40,7 @@ def test_a_lock_is_renewed_while_its_thread_is_busy(receiver: ServiceBusReceiver
         message = receiver.next()
         first = message.locked_until_utc
         renewer.register(receiver, message)
-        wait_until(lambda: message.locked_until_utc != first)  # no call of this thread has made it so
+        wait_until(lambda: message.locked_until_utc != first)  # without a call in this thread
         receiver.complete_message(message)
         assert message.auto_renew_error is None
 
@@ -121,7 +121,7 @@ def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusR
         renewer.register(receiver, message)
         lock, hold_of(message).settled = hold_of(message).lease, False
         with client.get_queue_receiver("q") as another:
-            another.complete_message(message)  # which the renewer does not learn of:
+            another.complete_message(message)  # the renewer does not learn of this
         hold_of(message).settled, hold_of(message).lease = False, lock
         renewer.register(receiver, message)
         wait_until(lambda: told)

@@ -1,4 +1,4 @@
-"""Sessions from threads: accepting, state, locks, and what becomes of who is interrupted or closed meanwhile."""
+"""Sessions in threads: accepting, state and locks, and interruptions or closing during a call."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tests.waiting import wait_until
 
 SOON = 5.0
 NOTHING = 0.1
-in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds, and is about threads
+in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and are about threads
 
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    """To a partitioned queue of sessions."""
+    """A sender to a partitioned queue of sessions."""
     options: QueueOptions = {"requires_session": True, "enable_partitioning": True}
     with client.get_queue_sender("q", create_if_missing=options) as sender:
         yield sender
@@ -59,7 +59,7 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
 
 
 def accepting(receiver: ServiceBusReceiver) -> bool:
-    """Whether it waits for a session."""
+    """Return whether a receiver waits for a session."""
     assert isinstance(receiver, ServiceBusSessionReceiver)
     return receiver._of_session._accepting.locked()
 
@@ -281,7 +281,7 @@ def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusCl
 @in_memory
 @pytest.mark.parametrize("by", ["the receiver", "hand"])
 def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
-    """Its lock lasts ten seconds."""
+    """The lock of the session lasts ten seconds."""
     options: QueueOptions = {"requires_session": True, "lock_duration": "PT10S"}
     with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
         send(sender, "ann", "one")
@@ -292,7 +292,7 @@ def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceB
                 renewer.register(receiver, session, max_lock_renewal_duration=60)
             first = session.locked_until_utc
             message = receiver.next()
-            wait_until(lambda: session.locked_until_utc != first)  # no call of this thread has made it so
+            wait_until(lambda: session.locked_until_utc != first)  # without a call in this thread
             receiver.complete_message(message)
             assert session.auto_renew_error is None
 
@@ -302,7 +302,7 @@ def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceB
 def test_a_failure_callback_gets_the_session_of_the_receiver(
     held: bool, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
-    """Also where nobody has asked for it before."""
+    """This also holds if no code has read the session before."""
     del sender
     told: list[tuple[Any, Exception | None]] = []
     with AutoLockRenewer(0.1, lambda *said: told.append(said)) as renewer:
@@ -324,7 +324,7 @@ def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClie
     with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
         session = session_of(receiver)
         renewer.register(receiver, session, 60, lambda *said: told.append(said))
-        client._portal.call(session._aio._held.release)  # which nobody says here
+        client._portal.call(session._aio._held.release)  # no callback reports this here
         assert session._aio._held.watchers == ()
         session._aio._held.settled = False
         renewer.register(receiver, session, 60, lambda *said: told.append(said))

@@ -65,7 +65,7 @@ def test_the_source_is_read_by_the_iterating_thread_within_the_window(sender: Se
 
 
 def test_read_messages_are_sent_while_the_source_blocks(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    """The source itself receives what it has brought before."""
+    """The source itself receives the messages that it has supplied before."""
     with client.get_queue_receiver("q", max_wait_time=10) as receiver:
 
         def source() -> Iterator[ServiceBusMessage]:
@@ -199,7 +199,7 @@ def outcome(stream: SendStream) -> Exception | None:
 
 
 def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let nothing be sent, until what is returned is called."""
+    """Let the sender send nothing until the returned function is called."""
     held = asyncio.Event()
     original = sender._aio._outbox.begin
 
@@ -212,7 +212,7 @@ def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def release_then(go_on: Callable[[], None], interrupt: Callable[[], None]) -> Callable[[], None]:
-    """Interrupt, and then let what is under way end."""
+    """Interrupt, and then let the calls under way end."""
 
     def both() -> None:
         interrupt()

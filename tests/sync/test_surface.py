@@ -1,4 +1,4 @@
-"""The synchronous API has all that the asynchronous one has, with the same signatures."""
+"""The synchronous API has every name of the asynchronous one, with the same signatures."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ RETURNS = {
     "AsyncIterator": "Iterator",
     "AsyncGenerator": "Generator",
 }
-"""How the classes that are returned are called on the other side."""
+"""The names of returned classes on the other side."""
 OTHERWISE = {
-    "AutoLockRenewer.close",  # Azure's: it can be told not to wait
+    "AutoLockRenewer.close",  # Azure's method; a caller can ask it not to wait
     "SendStream.count",
 }
 FOR_OTHERS = {
-    "SendStream.halt",  # the sender calls it
+    "SendStream.halt",  # called by the sender
 }
 
 
 def members(cls: type) -> dict[str, Any]:
-    """What a class has of its own, and of those that it is made of."""
+    """Return the attributes that a class and its parents in sbredis define."""
     made_of = [parent for parent in reversed(cls.__mro__) if parent.__module__.startswith("sbredis")]
     return {name: value for parent in made_of for name, value in vars(parent).items()}
 
@@ -73,7 +73,7 @@ def methods() -> list[Any]:
 
 
 def plain(text: Any) -> str:
-    """An annotation without what must differ between the two."""
+    """Return an annotation without the parts that must differ between the two APIs."""
     text = str(text).replace("AsyncIterable[Any] | Iterable", "Iterable")
     return re.sub(r"\bCredentialProvider \| tuple\[str \| None, str\]", "Credential", text)
 
@@ -108,12 +108,12 @@ PROMISES_MORE = {
     *("AutoLockRenewer", "AutoLockRenewer.close", "ServiceBusAdministrationClient.close", "ServiceBusClient.close"),
     *("ServiceBusSender.send_stream", "SendStream", "Pages", "Pages.next_page"),
 }
-"""What has a docstring of its own, because it is used otherwise or promises something else."""
+"""Classes and methods with a different docstring, because they are used differently or promise something else."""
 AND_MORE = {
     *("ServiceBusAdministrationClient", "ServiceBusClient", "ServiceBusReceiver", "ServiceBusSender"),
     *("ServiceBusSession", "ServiceBusSettler"),
 }
-"""What has a further paragraph."""
+"""Classes with an additional paragraph in the docstring."""
 
 
 def said(of: Any) -> str:

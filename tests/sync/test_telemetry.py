@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of clients without an event loop: the spans belong to the threads of their callers."""
+"""OpenTelemetry with clients without an event loop: the spans belong to the threads of the callers."""
 
 from __future__ import annotations
 

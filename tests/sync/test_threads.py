@@ -1,4 +1,4 @@
-"""Several threads at once, and threads that are interrupted."""
+"""Several threads at once, and interrupted threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON = 5.0
 
 
 def demand(receiver: ServiceBusReceiver) -> int:
-    """How many messages are waited for."""
+    """Return the number of messages that callers wait for."""
     inbox = receiver._aio._inbox
     return 0 if inbox is None else inbox.demand
 
@@ -113,7 +113,7 @@ def test_a_message_that_arrives_during_an_interruption_is_given_back(
             (message,) = another.receive_deferred_messages(numbers)
         else:
             message = another.next()
-        assert message.delivery_count == (2 if numbers else 1)  # deferring counts
+        assert message.delivery_count == (2 if numbers else 1)  # a deferral counts
 
 
 def test_a_message_deleted_during_an_interruption_is_kept_for_the_next_receive(
@@ -139,7 +139,7 @@ def test_a_message_deleted_during_an_interruption_is_kept_for_the_next_receive(
 
 
 async def given_back(receiver: ServiceBusReceiver) -> None:
-    """Wait until what is being given back is in the queue."""
+    """Wait until all messages that are being given back are in the queue."""
     entity = receiver._aio._entity
     assert entity is not None
     await entity.partition_client(entity.numbers[0]).given_back()
@@ -148,7 +148,7 @@ async def given_back(receiver: ServiceBusReceiver) -> None:
 def test_an_interruption_before_the_call_has_begun_ends_it(
     client: ServiceBusClient, interrupt: Callable[[], None]
 ) -> None:
-    """The loop is busy with something else: the call is withdrawn before its first step."""
+    """The loop is busy with another task, so the call is withdrawn before its first step."""
     client.ensure_queue("q")
     sender = client.get_queue_sender("q")
     busy, let = threading.Event(), threading.Event()

@@ -28,7 +28,7 @@ NOTHING = 0.1
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    """To the topic ``news``, of which the subscription ``all`` takes everything."""
+    """A sender to the topic ``news``; its subscription ``all`` takes every message."""
     with client.get_topic_sender("news", create_if_missing={"enable_partitioning": True}) as sender:
         with client.get_subscription_receiver("news", "all", create_if_missing=True) as receiver:
             assert receiver.entity_path == "news/subscriptions/all"

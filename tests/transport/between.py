@@ -1,4 +1,4 @@
-"""A stretch of network between a client and a server, for tests to do to it what networks do."""
+"""A network between a client and a server, in which tests cause faults."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Between:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Self]:
-        """It is there, on a port of its own; in the end its clients have been closed."""
+        """Listen on a separate port; at the end all connections of clients are closed."""
         door = socket.socket()
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # what the kernel takes for us looks like progress
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # its buffer would look like progress
         door.bind(("127.0.0.1", 0))
         listener = await asyncio.start_server(self._accept, sock=door)
         self.port = door.getsockname()[1]
@@ -39,7 +39,7 @@ class Between:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None  # the stream server runs this in one
+        assert task is not None  # the stream server runs this in a task
         self._serving.append(task)
         server_reader, server_writer = await asyncio.open_connection(self._server.host, self._server.port)
         ways = [

@@ -1,4 +1,4 @@
-"""A listener that remembers what it has heard."""
+"""A listener that records messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Ear"]
 
 
 class Ear:
-    """Keeps messages, and counts gaps."""
+    """Records messages, and counts gaps."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []

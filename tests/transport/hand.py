@@ -25,7 +25,7 @@ NOSCRIPT = ReplyError("NOSCRIPT No matching script.")
 
 
 class HandStream(Stream):
-    """Keeps what is written, and delivers what the test says, when it says so."""
+    """Records written data, and delivers replies when the test says so."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -52,7 +52,7 @@ class HandStream(Stream):
         await self._ready.wait()
 
     def reply(self, *replies: Any) -> None:
-        """The server answers, all in one piece."""
+        """Deliver replies of the server, in one piece."""
         self._on_replies(list(replies))
 
     def pause(self) -> None:
@@ -63,17 +63,17 @@ class HandStream(Stream):
         self._on_resumed()
 
     def break_with(self, error: Exception) -> None:
-        """A defect: the stream raises something nobody foresaw."""
+        """Let the stream raise an unforeseen error, as a defect would."""
         self._broken.set_exception(error)
 
     @property
     def commands(self) -> list[list[bytes]]:
-        """All commands written so far, each as its words."""
+        """Return all commands written so far, each as a list of words."""
         return PythonParser().feed(b"".join(self.writes))
 
     @property
     def said(self) -> list[bytes]:
-        """For each command written so far what distinguishes it: its last argument, or its name."""
+        """Return the distinguishing word of each command written so far: its last argument, or its name."""
         return [words[-1] if words[0] == b"EVALSHA" else words[0] for words in self.commands]
 
 
@@ -81,7 +81,7 @@ class HandStream(Stream):
 async def running(
     limits: WireLimits | None = None, on_suspect: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[Wire, HandStream]]:
-    """A wire that lives as long as the block does. Unless the limits say otherwise, it is never quiet."""
+    """Run a wire for the length of the block. Unless the limits say otherwise, the connection never counts as quiet."""
     stream = HandStream()
     limits = limits or WireLimits()
     if limits.quiet_after == WireLimits().quiet_after:
@@ -95,16 +95,16 @@ async def running(
 
 
 def call(argument: bytes | str | int = b"", *, script: Script = SCRIPT, repeatable: bool = False) -> Call:
-    """A call that is recognised by its argument."""
+    """Return a call that tests identify by its argument."""
     return Call(script, [b"k"], [argument], repeatable=repeatable)
 
 
 def in_seconds(seconds: float) -> float:
-    """A deadline."""
+    """Return a deadline this many seconds from now."""
     return asyncio.get_running_loop().time() + seconds
 
 
 async def turns(count: int = 3) -> None:
-    """Let the event loop do what is due."""
+    """Let the event loop run all callbacks that are due."""
     for _ in range(count):
         await asyncio.sleep(0)

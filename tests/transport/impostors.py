@@ -1,4 +1,4 @@
-"""Servers that are none: they answer with what a test puts into their mouths."""
+"""Fake servers that answer with the replies of a test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sbredis.transport._resp import ProtocolError, PythonParser
 __all__ = ["answering", "never_answering", "old_server"]
 
 Answer = Callable[[list[bytes]], bytes]
-"""What to reply to a command, given as its words; nothing for no reply."""
+"""A function from the words of a command to its reply; an empty result sends no reply."""
 
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[str]:
-    """A server that answers like that, as ``host:port``."""
+    """Run a server that answers with this function, and yield its ``host:port``."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parser = PythonParser()
@@ -24,7 +24,7 @@ async def answering(answer: Answer) -> AsyncIterator[str]:
             while data := await reader.read(65536):
                 for words in parser.feed(data):
                     writer.write(answer(words))
-        except (ConnectionError, ProtocolError):  # the client may try it with TLS
+        except (ConnectionError, ProtocolError):  # the client may try TLS
             return
         finally:
             writer.close()
@@ -34,12 +34,12 @@ async def answering(answer: Answer) -> AsyncIterator[str]:
 
 
 def never_answering(_: list[bytes]) -> bytes:
-    """Accepts connections, and says nothing."""
+    """Answer no command."""
     return b""
 
 
 def old_server(words: list[bytes]) -> bytes:
-    """What a Redis 6.2 says."""
+    """Return the replies of a Redis 6.2."""
     match [word.upper() for word in words[:2]]:
         case [b"HELLO", *_]:
             return b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n"

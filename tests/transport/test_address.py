@@ -1,4 +1,4 @@
-"""Connection strings: what is understood, what is refused and why, and that no password is ever shown."""
+"""Connection strings: which are valid, why others are refused, and that no text shows a password."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ FRAMES = (
 
 
 def said_about(text: str) -> list[str]:
-    """All that anybody may get to read of a connection string."""
+    """Return every text about a connection string that a user or a log may see."""
     try:
         target = parse_target(text)
     except InvalidConnectionStringError as error:
@@ -210,12 +210,12 @@ def said_about(text: str) -> list[str]:
 
 
 VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)] for line in [text, *said_about(text)])
-"""Words that are in the answers anyway."""
+"""Words that these texts contain in any case."""
 
 
 @given(password=st.text(min_size=4, max_size=30), frame=st.sampled_from(FRAMES), is_encoded=st.booleans())
 def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) -> None:
-    """Whether it is written well or badly: not in an error, not in what is understood, not in what goes to the log."""
+    """No error, parsed target or log shows the password, whether the string is valid or invalid."""
     forms = {password, quote(password, safe=""), repr(password)[1:-1]}
     assume(not any(form in VOCABULARY for form in forms))
     said = said_about(frame.format(quote(password, safe="") if is_encoded else password))

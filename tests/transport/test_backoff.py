@@ -1,4 +1,4 @@
-"""How long to wait between attempts: bounds and growth, whatever the history."""
+"""The waits between attempts: their bounds and their growth, for every history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AGO = st.floats(0, 1e6)
 
 
 def ceiling(failures: int, redirections: int) -> float:
-    """The longest that is waited after so many failures: with the worst of luck."""
+    """Return the longest possible wait after this many failures."""
     return Backoff(random=lambda: 1.0).delay(failures, redirections)
 
 

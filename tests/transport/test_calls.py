@@ -1,4 +1,4 @@
-"""Calling scripts over memory, one server, and a cluster: what comes back, and what is known when nothing does."""
+"""Calling scripts over memory, one server, and a cluster: the replies, and the known outcome if there is no reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 READ = Script("read", "return redis.call('GET', KEYS[1])")
 BUSY = Script(
     "busy",
-    # Valkey's TIME stands still within a script, and Redis 7.0 has no os.clock.
+    # Valkey's TIME does not advance within a script, and Redis 7.0 has no os.clock.
     """
     local now = function() local time = redis.call('TIME'); return time[1] + time[2] / 1e6 end
     pcall(function() now = os.clock end)
@@ -95,7 +95,7 @@ async def test_a_refusing_script_changes_nothing_and_gives_the_reason(url: str) 
 
 @on_real_servers
 async def test_the_outcome_of_a_script_that_breaks_in_the_middle_is_unknown(url: str) -> None:
-    """What it had written stays: there is no rollback."""
+    """The earlier writes of the script stay: there is no rollback."""
     half = Script("half", "redis.call('SET', KEYS[1], 'half'); redis.call('LPUSH', KEYS[1], 1)")
     async with await open_transport(url) as transport:
         with pytest.raises(ServiceBusError, match=r"script half broke off.*WRONGTYPE") as caught:
@@ -126,7 +126,7 @@ async def test_each_of_500_concurrent_calls_gets_its_own_reply(url: str) -> None
 
 
 async def test_scripts_that_the_server_has_forgotten_are_loaded_again_under_way(url: str) -> None:
-    """No call is lost or executed twice, whether it came before, between or after the forgetting."""
+    """No call is lost or executed twice, whether it was made before, during or after the flush of the scripts."""
     async with await open_transport(url, scripts=[COUNT]) as transport:
 
         async def forget() -> None:
@@ -147,7 +147,7 @@ async def test_a_script_that_was_not_announced_is_loaded_when_it_is_called(url: 
 
 
 async def test_a_script_that_is_not_lua_is_reported_in_the_words_of_the_server(server: LocalServer) -> None:
-    """And not as one that may not be loaded."""
+    """The error is not that of a user without the right to load scripts."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ScriptRefusedError, match="compiling") as caught:
             await transport.call(Script("broken", "#!lua\nreturn return"), (b"key",))
@@ -198,11 +198,11 @@ async def test_in_memory_there_is_no_process_to_name(url: str) -> None:
 
 @on_real_servers
 async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcome_unknown(url: str) -> None:
-    """The script runs all the same, and the connection stays good for the others."""
+    """The script still runs, and the connection stays usable for other calls."""
     async with await open_transport(url, scripts=[BUSY], limits=WireLimits(give_up_after=60)) as transport:
         before = transport.servers
         seconds, outcome = 0.05, None
-        while outcome is not Outcome.UNKNOWN:  # there was no time to send it
+        while outcome is not Outcome.UNKNOWN:  # otherwise there was no time to send it
             with pytest.raises(OperationTimeoutError, match="script busy did not end in time") as caught:
                 await transport.call(BUSY, [b"k"], [str(4 * seconds)], timeout=seconds)
             assert caught.value.is_transient

@@ -1,4 +1,4 @@
-"""The end of a transport: what its callers hear, and that nothing of it remains."""
+"""The end of a transport: its callers get a result, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a trans
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PATIENT = WireLimits(give_up_after=3600)
-"""Closing does not wait until a silent server is given up."""
+"""Closing does not wait until the client gives up a silent server."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 
 
 async def ends_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
-    """How calls ended, which they must soon."""
+    """Return the results of calls, which must end soon."""
     with anyio.fail_after(40):
         return await asyncio.gather(*calls, return_exceptions=True)
 
@@ -59,7 +59,7 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
 async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_server: LocalServer) -> None:
     transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.kill()
-    await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)  # the loss is noticed
+    await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)  # the loss is detected
     calls = under_way(transport)
     await turns(10)
     with anyio.fail_after(40):
@@ -76,7 +76,7 @@ async def test_calls_that_wait_to_be_repeated_end_with_what_is_known_of_the_firs
     own_server.pause()
     calls = under_way(transport, repeatable=True)
     await turns(10)
-    own_server.kill()  # they were sent, no answer came, and now they wait for a server
+    own_server.kill()  # the calls were sent, got no answer, and now wait for a server
     await turns(50)
     with anyio.fail_after(40):
         await transport.aclose()
@@ -174,7 +174,7 @@ async def test_concurrent_closes_both_wait_until_it_is_closed(url: str) -> None:
 
 
 def test_without_asyncio_it_says_so_at_once() -> None:
-    """As under trio, whose coroutines are driven without a loop of asyncio."""
+    """trio, for example, drives coroutines without a loop of asyncio."""
     with pytest.raises(RuntimeError, match=r"runs on asyncio.*trio is not supported"):
         open_transport("memory://x").send(None)
 

@@ -1,4 +1,4 @@
-"""Opening a transport: what is said of a server that cannot be reached, or cannot carry messages as it is set up."""
+"""Opening a transport: the errors for a server that cannot be reached, or whose configuration is unsuitable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:
-    """A server of the test's own, evidently of no use: it evicts."""
+    """A server for one test, which is unsuitable because it evicts keys."""
     with LocalServer(binary=binary, config={"maxmemory-policy": "allkeys-lru"}) as server:
         yield server
 
@@ -104,17 +104,17 @@ async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | N
 
 
 async def test_a_replica_that_becomes_the_master_is_connected_to(binary: str | None, server: LocalServer) -> None:
-    """Behind an address that moves with the master."""
+    """The address follows the master."""
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {server.port}"}) as replica:
         opening = asyncio.create_task(open_transport(replica.url, scripts=[COUNT], connect_timeout=60))
-        await eventually(lambda: _connections(replica) > 1)  # it has looked once, at least
+        await eventually(lambda: _connections(replica) > 1)  # the client has tried at least once
         await anyio.to_thread.run_sync(lambda: replica.ask("REPLICAOF", "NO", "ONE"))
         async with await opening as transport:
             assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
 def _connections(server: LocalServer) -> int:
-    """How many connections it has taken, that of this question included."""
+    """Return the number of connections that the server accepted before this question."""
     info = server.ask("INFO", "stats")
     assert isinstance(info, str)
     return int(next(line for line in info.splitlines() if "total_connections_received" in line).split(":")[1]) - 1
@@ -223,7 +223,7 @@ async def test_the_log_states_what_an_acknowledgement_promises(
 
 
 async def test_a_server_that_is_lost_and_comes_back_serves_on(binary: str | None) -> None:
-    """Meanwhile callers are told that it is not there, each within its own time."""
+    """While the server is lost, each call reports that within its own time."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
             server.kill()

@@ -1,4 +1,4 @@
-"""Who may connect, and what a user with few rights gets: never a password in a text, one warning, working calls."""
+"""The users who may connect, and users with few rights: no text shows a password, one warning, working calls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_wrong_and_missing_passwords_are_reported_without_the_password(
 
 
 class Vault(CredentialProvider):
-    """Hands out credentials, and counts how often."""
+    """Provides credentials, and counts the requests."""
 
     def __init__(self, *answers: tuple[str, str] | Exception) -> None:
         self.answers = list(answers)
@@ -117,7 +117,7 @@ async def test_a_failing_credential_provider_is_reported_with_its_error(address:
 async def test_a_credential_provider_that_fails_for_a_while_does_not_end_the_transport(
     guarded: LocalServer, address: str
 ) -> None:
-    """Neither for calls nor for subscriptions."""
+    """Neither calls nor subscriptions end."""
     good, bad = ("app", PASSWORD), KeyError("the vault is sealed")
     vault = Vault(good, good, bad, bad, bad, bad, good)
     async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
@@ -135,7 +135,7 @@ async def test_a_credential_provider_that_fails_for_a_while_does_not_end_the_tra
 async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
     guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The scripts are there already; what cannot be read is unknown, which is no refusal."""
+    """The server has the scripts already. Facts that the user cannot read are unknown, which is no refusal."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
@@ -180,7 +180,7 @@ async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: st
 
 
 async def test_a_user_with_rights_to_single_scripts_can_connect(guarded: LocalServer, address: str) -> None:
-    """As SECURITY.md advises: `+evalsha|<sha>`, the scripts loaded by somebody else."""
+    """SECURITY.md advises these rights: `+evalsha|<sha>`, with the scripts loaded by another user."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     permitted = ("+hello", "+auth", "+info", "+config|get", "+incrby", f"+evalsha|{COUNT.sha}")
     guarded.ask("ACL", "SETUSER", "certain", "on", ">pw", "~*", "-@all", *permitted)

@@ -1,6 +1,4 @@
-"""``durability=replicated``: an acknowledgement means that every replica of the shard has it, and waiting for them
-stalls nobody else.
-"""
+"""``durability=replicated``: an acknowledged write is on every replica of the shard; the wait stalls no other call."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ APPEND = Script("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")
 
 @pytest.fixture
 def pair(binary: str | None) -> Iterator[tuple[LocalServer, LocalServer]]:
-    """A master, and its replica once it is connected."""
+    """A master and its connected replica."""
     with (
         LocalServer(binary=binary, config={"repl-diskless-sync-delay": "0"}) as master,
         LocalServer(binary=binary, config={"replicaof": f"{master.host} {master.port}"}) as replica,
@@ -39,13 +37,13 @@ def pair(binary: str | None) -> Iterator[tuple[LocalServer, LocalServer]]:
 
 
 def waits(server: LocalServer) -> int:
-    """How often the server was told to WAIT."""
+    """Return how often the server received WAIT."""
     found = re.search(r"cmdstat_wait:calls=(\d+)", str(server.ask("INFO", "commandstats")))
     return int(found[1]) if found else 0
 
 
 async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
-    """The replica has it the moment the caller knows."""
+    """The replica has the write at the moment when the call returns."""
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         for number in range(1, 20):
@@ -54,7 +52,7 @@ async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, 
 
 
 async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Calls that come together are confirmed together."""
+    """Calls that are sent together are confirmed together."""
     master, _ = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         before = waits(master)
@@ -64,7 +62,7 @@ async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer])
 
 
 async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Every call of a flush has its own end."""
+    """Every call of a flush has its own result."""
     refuse = Script("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
     master, _ = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND, refuse]) as transport:
@@ -75,8 +73,9 @@ async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[Loca
 
 
 async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Calls that need no confirmation go on beside it; the one that needs it ends as unknown, since the master has
-    it.
+    """Calls that need no confirmation go on.
+
+    The call that needs one ends as unknown, since the master has executed it.
     """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
@@ -98,7 +97,7 @@ async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[
 
 
 async def test_the_call_waits_for_all_replicas_also_those_that_are_down(pair: tuple[LocalServer, LocalServer]) -> None:
-    """A shard that should have two replicas and has one confirms nothing: the missing one may be the next master."""
+    """A shard that should have two replicas and has one confirms no call: the other may be the next master."""
     master, _ = pair
     url = f"{master.url}?durability=replicated&replicas=2"
     async with await open_transport(url, scripts=[APPEND]) as transport:
@@ -110,8 +109,9 @@ async def test_the_call_waits_for_all_replicas_also_those_that_are_down(pair: tu
 
 
 async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer, LocalServer]) -> None:
-    """With its replica gone the server takes nothing that must be confirmed, and says why; with it back it does
-    again.
+    """Without its replica the server refuses each call that must be confirmed, and says why.
+
+    With the replica back it accepts them again.
     """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
@@ -127,7 +127,7 @@ async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer,
 
 
 async def test_without_the_right_to_wait_the_error_says_so(pair: tuple[LocalServer, LocalServer]) -> None:
-    """The master has done it, and nobody could be asked whether a replica has."""
+    """The master has executed the call, but the client could not ask whether a replica has the write."""
     master, _ = pair
     master.ask("ACL", "SETUSER", "hasty", "on", ">secret", "~*", "&*", "+@all", "-wait")
     url = f"redis://hasty:secret@{master.host}:{master.port}?durability=replicated"
@@ -138,7 +138,7 @@ async def test_without_the_right_to_wait_the_error_says_so(pair: tuple[LocalServ
 
 
 async def test_an_unreadable_replica_count_is_reported(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Waiting for fewer than all would be a promise that is not kept."""
+    """Waiting for fewer than all replicas would break the promise."""
     master, _ = pair
     master.ask("ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
     url = f"redis://blind:secret@{master.host}:{master.port}?durability=replicated"

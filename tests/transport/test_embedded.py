@@ -1,6 +1,4 @@
-"""``embedded://`` through the transport: the server is there when it is needed, again when it was killed, and gone in
-the end.
-"""
+"""``embedded://`` through the transport: the server starts when needed, restarts after a kill, and ends in the end."""
 
 from __future__ import annotations
 
@@ -27,14 +25,14 @@ ADD = Script("add", "#!lua\nredis.call('SADD', KEYS[1], ARGV[1])\nreturn redis.c
 
 
 async def process_id(transport: Transport) -> int:
-    """Of the embedded server."""
+    """Return the process id of the embedded server."""
     found = re.search(rb"process_id:(\d+)", await transport.command("INFO", "server"))
     assert found
     return int(found[1])
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process has ended; a dead child of somebody else's may wait for being looked after."""
+    """Return whether the process has ended; a dead child of another process may remain as a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -42,7 +40,7 @@ def is_gone(pid: int) -> bool:
 
 
 async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path) -> None:
-    """With what it had kept; the calls under way only take longer."""
+    """The new server has the stored data, and calls under way only take longer."""
     async with await open_transport(f"embedded://{tmp_path}/bus?fsync=always", scripts=[ADD]) as transport:
         for number in range(3):
             os.kill(await process_id(transport), signal.SIGKILL)
@@ -51,7 +49,7 @@ async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path
 
 
 async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
-    """The listener is told of the gap."""
+    """The listener gets a notice of the gap."""
 
     class Heard:
         gaps = 0
@@ -69,7 +67,7 @@ async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
 
 
 async def test_closing_lets_the_server_go(tmp_path: Path) -> None:
-    """Nobody else needs it, so it ends a moment later."""
+    """No other client needs the server, so it ends a moment later."""
     async with await open_transport(f"embedded://{tmp_path}/bus") as transport:
         pid = await process_id(transport)
     await eventually(lambda: is_gone(pid))
@@ -77,7 +75,7 @@ async def test_closing_lets_the_server_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", range(1, 5))
 async def test_a_cancelled_closing_lets_the_server_go_too(tmp_path: Path, steps: int) -> None:
-    """Whoever closes may be cancelled at any of its awaits."""
+    """The closing task may be cancelled at any of its awaits."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
     closing = asyncio.create_task(transport.aclose())
@@ -90,25 +88,25 @@ async def test_a_cancelled_closing_lets_the_server_go_too(tmp_path: Path, steps:
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.05, 0.1, 0.2])
 async def test_a_cancelled_opening_lets_the_server_go(tmp_path: Path, after: float) -> None:
-    """Wherever it was: while the server was being started, connected to, or asked."""
+    """The cancellation may come while the server is started, connected to, or asked."""
     opening = asyncio.create_task(open_transport(f"embedded://{tmp_path}/bus"))
     await asyncio.wait((opening,), timeout=after)
     opening.cancel()
     (opened,) = await asyncio.gather(opening, return_exceptions=True)
-    if isinstance(opened, Transport):  # it was quicker
+    if isinstance(opened, Transport):  # the opening ended before the cancellation
         await opened.aclose()
     lock = tmp_path / "bus" / "server.lock"
     await eventually(lambda: not lock.exists() or not holders_of(lock))
 
 
 def holders_of(path: Path) -> list[str]:
-    """The lines of the kernel's table of locks that name a file."""
+    """Return the lines of the kernel's table of locks that name a file."""
     inode = f":{path.stat().st_ino} "
     return [line for line in Path("/proc/locks").read_text().splitlines() if inode in line]
 
 
 async def test_a_stopped_server_does_not_hold_up_the_closing(tmp_path: Path) -> None:
-    """Nor an opening beyond its time."""
+    """It does not delay an opening beyond its time either."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
     os.kill(pid, signal.SIGSTOP)
@@ -125,7 +123,7 @@ async def test_a_stopped_server_does_not_hold_up_the_closing(tmp_path: Path) -> 
 
 
 async def test_an_idle_connection_is_used_now_and_then(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nothing on the way forgets it, and a dead one is found before a call needs it."""
+    """Thus no device on the path forgets the connection, and a dead one is found before a call needs it."""
     monkeypatch.setattr("sbredis.transport._wire._IDLE", 0.05)
 
     def pings() -> int:

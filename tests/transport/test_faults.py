@@ -1,8 +1,7 @@
-"""Under 200 callers something happens to a cluster: every call ends, none is executed twice, no foreign exception
-gets out.
+"""Faults in a cluster under 200 callers: every call ends, none is executed twice, none raises a foreign exception.
 
-Each fault is gone through twice: by calls that must not be repeated (then an error says whether the call ran), and by
-calls that their script recognises (then no caller sees anything but a pause).
+Each fault happens twice: once under calls that must not be repeated (an error says whether the call ran), and once
+under calls that their script recognises (callers see only a pause).
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Without asyncio's debug mode, which would let 200 callers do little else than be watched."""
+    """Choose asyncio without its debug mode, which would slow 200 callers down too much."""
     return "asyncio"
 
 
 SILENT_FAULTS = (fail_over_by_hand, migrate_key_by_key, migrate_atomically)
-"""In these the servers answer every call, if only with a redirection: nothing needs to be unknown."""
+"""During these faults the servers answer every call, if only with a redirection, so no outcome needs to be unknown."""
 
 
 @asynccontextmanager
 async def under(
     cluster: LocalCluster, *, repeatable: bool, query: str = ""
 ) -> AsyncIterator[tuple[Pressure, Transport]]:
-    """200 callers, warmed up, and what they call through."""
+    """Run 200 callers until they are warmed up; yield them and their transport."""
     script = COUNT_ONCE if repeatable else COUNT
     async with await open_transport(cluster.url + query, scripts=[script]) as transport:
 
@@ -57,7 +56,7 @@ async def under(
 
 
 async def gone_through(cluster: LocalCluster, fault: Fault, *, repeatable: bool) -> tuple[Report, dict[str, int]]:
-    """What callers saw of a fault, and what the servers have counted in the end."""
+    """Return the report of the callers about a fault, and the final counts on the servers."""
     if fault is migrate_atomically and not cluster.supports_atomic_migration:
         pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
     async with under(cluster, repeatable=repeatable) as (pressure, transport):
@@ -66,7 +65,7 @@ async def gone_through(cluster: LocalCluster, fault: Fault, *, repeatable: bool)
 
 
 async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
-    """Let it flow once more, let every call end, and count."""
+    """Let the calls flow once more, let every call end, and count."""
     await pressure.flows()
     report = pressure.report
     await pressure.__aexit__()
@@ -81,7 +80,7 @@ async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[
 async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
-    """Succeeded: executed once. Failed as never sent or refused: not executed. Unknown: executed once at most."""
+    """A success was executed once, a refused or never sent call was not, and an unknown one at most once."""
     report, counts = await gone_through(replicated_cluster, fault, repeatable=False)
     assert len(report.succeeded) + len(report.failed) == report.started
     assert report.foreign == []
@@ -108,9 +107,7 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
 
 
 async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_cluster: LocalCluster) -> None:
-    """``durability=replicated``: nothing acknowledged is lost by a kill, although the shard takes nothing while it
-    has no replica.
-    """
+    """With ``durability=replicated`` a kill loses no acknowledged write; without a replica the shard accepts none."""
     cluster = replicated_cluster
     async with under(cluster, repeatable=True, query="?durability=replicated") as (pressure, transport):
         master = cluster.master_of(SLOT)

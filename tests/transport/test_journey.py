@@ -1,4 +1,4 @@
-"""A call from attempt to attempt: what is known at the end, whatever came in between."""
+"""A call over several attempts: the known outcome at the end, for every sequence of results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def said(reply: str) -> Failure:
 
 
 class Servers:
-    """Both router and node: gives one answer after the other, and notes who was asked how."""
+    """Both router and node: gives one answer after the other, and records each request."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -107,7 +107,7 @@ async def test_a_redirection_to_nowhere_is_asked_about() -> None:
 
 @pytest.mark.parametrize("last", ["OOM x", "NOPERM x", "NOSCRIPT x", "NOAUTH x", "LOADING x"])
 async def test_a_call_that_may_have_run_stays_unknown_after_later_attempts(last: str) -> None:
-    """Even where the last one was refused: the first may have changed something."""
+    """This holds even if the last attempt was refused: the first may have changed something."""
     with pytest.raises(ServiceBusError) as caught:
         await travel(Servers(LOST, *[said(last)] * 50), repeatable=True, seconds=0.05)
     assert caught.value.outcome is Outcome.UNKNOWN

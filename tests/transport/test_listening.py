@@ -1,6 +1,4 @@
-"""A subscription follows its slot: when the slot moves or its master is lost, it is made anew, and its listener told
-of the gap.
-"""
+"""A subscription follows its slot: after a move or a lost master it is made again, and the listener is notified."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ SLOT = key_slot(CHANNEL)
 
 
 class Heard:
-    """A listener that remembers."""
+    """A listener that records messages and gaps."""
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []
@@ -39,7 +37,7 @@ class Heard:
 
 
 async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
-    """Publish until somebody listens where it is published, and see it arrive."""
+    """Publish until a listener is there, and check that the message arrives."""
 
     async def reached() -> bool:
         return bool(await transport.call(PUBLISH, (CHANNEL,), (text,)))
@@ -49,7 +47,10 @@ async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
 
 
 async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
-    """There and back: the listener hears of both gaps, and of what is published after them."""
+    """The slot moves there and back.
+
+    The listener gets notice of both gaps, and each message that is published after them.
+    """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
     heard = Heard()
@@ -64,7 +65,7 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
 
 
 async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
-    """The master is killed: its replica is listened to as soon as it has taken over."""
+    """The master is killed, and the client subscribes at its replica as soon as that has taken over."""
     heard = Heard()
     async with await open_transport(replicated_cluster.url, scripts=[PUBLISH]) as transport:
         await transport.subscribe(CHANNEL, heard)
@@ -75,7 +76,7 @@ async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluste
 
 
 async def test_an_unconfirmed_subscription_ends_at_its_deadline(cluster: LocalCluster) -> None:
-    """A stopped node confirms nothing; the caller learns that, and nothing is left behind."""
+    """A stopped node confirms nothing. The caller gets an error, and nothing is left behind."""
     master = cluster.master_of(SLOT)
     async with await open_transport(cluster.url) as transport:
         master.pause()

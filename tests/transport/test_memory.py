@@ -1,4 +1,4 @@
-"""The servers behind ``memory://``: what they share, and what is forgotten."""
+"""The servers behind ``memory://``: the parts that they share, and when they are forgotten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
 async def test_in_memory_servers_share_only_the_sources_of_scripts() -> None:
-    """A process with thousands of in-memory servers, as a run of tests has, holds each script once."""
+    """Thus a process with thousands of in-memory servers, such as a test run, holds each script once."""
     async with await open_transport("memory://one", scripts=[COUNT]) as one:
         assert await one.call(COUNT, (b"a",)) == 1
         async with await open_transport("memory://two") as two:
@@ -25,7 +25,7 @@ async def test_in_memory_servers_share_only_the_sources_of_scripts() -> None:
 
 
 async def test_a_server_lives_until_it_is_forgotten() -> None:
-    """Its data are there for the next client, as those of a real server are."""
+    """The next client finds the data of the server, like those of a real server."""
     for expected in (1, 2):
         async with await open_transport("memory://kept") as transport:
             assert await transport.call(COUNT, (b"a",)) == expected

@@ -1,4 +1,4 @@
-"""How long an opening goes on trying, by a table."""
+"""How long an opening keeps trying, as a table."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_the_client_waits_for_a_server_that_is_not_ready_until_the_deadline(kind
         ("standalone", None, SOON),
         ("standalone", 1, SOON),
         ("unix", 1, SOON),
-        ("cluster", None, SOON),  # no node answers: the address may be wrong
+        ("cluster", None, SOON),  # no node answers, so the address may be wrong
         ("sentinel", None, SOON),
-        ("cluster", 1, LAST),  # another node has told of it
+        ("cluster", 1, LAST),  # another node has named this master
         ("sentinel", 1, LAST),
-        ("cluster", 3, SOON),  # then the client opens without it
+        ("cluster", 3, SOON),  # the client then opens without it
     ],
 )
 def test_the_client_waits_for_a_silent_server_that_other_nodes_know(

@@ -1,4 +1,4 @@
-"""Promises that are broken by a corner: a healed script, a replica that came or went, a deadline, a slow network."""
+"""Promises in rare situations: a reloaded script, a replica that came or went, a deadline, a slow network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLICATED = "?durability=replicated"
 
 
 async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_cluster: LocalCluster) -> None:
-    """Its first writing is behind the loading, and so behind the WAIT that was written with it."""
+    """The first write of the script comes after the loading, and so after the WAIT that was sent with the call."""
     master = replicated_cluster.master_of(SLOT)
     (replica,) = replicated_cluster.replicas_of(master)
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
@@ -39,7 +39,7 @@ async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_
 
 
 async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicated_cluster: LocalCluster) -> None:
-    """ASK holds for it as for any other."""
+    """It follows ASK like any other call."""
     cluster = replicated_cluster
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -51,7 +51,7 @@ async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicate
 
 
 async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: LocalCluster) -> None:
-    """And one that was taken away for good is not, as soon as the cluster has forgotten it."""
+    """A replica that was removed for good is no longer waited for once the cluster has forgotten it."""
     cluster = replicated_cluster
     master = cluster.master_of(SLOT)
     donor = next(other for other in cluster.masters if other is not master)
@@ -80,7 +80,7 @@ async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: Local
 
 
 async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer) -> None:
-    """Once, not twice."""
+    """It counts once, not twice."""
     limits = WireLimits(calls=1, bytes=100, give_up_after=60)
     async with await open_transport(server.url, scripts=[COUNT], limits=limits) as transport:
         server.pause()
@@ -90,7 +90,7 @@ async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer)
             started = time.monotonic()
             with pytest.raises(ServiceBusError) as caught:
                 await transport.call(COUNT, (KEY,), timeout=6)
-            # Twice the time would be 12 s; the machine may be slow, but not by that much.
+            # Twice the time would be 12 s. The machine may be slow, but not by that much.
             assert time.monotonic() - started < 11.9
             assert caught.value.outcome is Outcome.NEVER_SENT
         finally:
@@ -99,7 +99,7 @@ async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer)
 
 
 async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalCluster) -> None:
-    """More than a flush carries: nobody is turned away."""
+    """There are more calls than one flush carries, and none is refused."""
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
         assert sorted(counts) == list(range(1, 6001))
@@ -111,7 +111,6 @@ async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalC
 async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
     server: LocalServer, durability: str
 ) -> None:
-    """Nothing is sent."""
     async with await open_transport(server.url, scripts=[COUNT]) as transport:
         with pytest.raises(ValueError, match="durability"):
             await transport.call(COUNT, (KEY,), durability=durability)  # type: ignore[arg-type]
@@ -120,7 +119,7 @@ async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", b"multi", "Select", "CLIENT", "MONITOR"])
 async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalServer, command: str | bytes) -> None:
-    """It would be changed for all of them."""
+    """Such a command would change the connection for all callers."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ValueError, match="all callers share"):
             await transport.command(command, "x")
@@ -128,7 +127,7 @@ async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalSer
 
 
 async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None) -> None:
-    """A restart may bring another configuration: the next connection is judged like the first."""
+    """A restart may bring another configuration, so the client checks each new connection like the first."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, (KEY,)) == 1
@@ -139,7 +138,7 @@ async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None
 
 
 class Trickle(Between):
-    """Lets through so many bytes at a time, once it was told to be slow."""
+    """Passes a limited number of bytes at a time, once a test makes it slow."""
 
     slow = False
 
@@ -152,7 +151,7 @@ class Trickle(Between):
 
 
 async def test_a_slow_network_is_not_taken_for_a_silent_server(server: LocalServer) -> None:
-    """As long as it takes what is sent, it is waited for, whatever the limit of silence is."""
+    """As long as the network accepts data, the client waits, whatever the limit of silence."""
     limits = WireLimits(suspect_after=0.5, give_up_after=5)
     async with (
         Trickle(server).listening() as network,

@@ -1,6 +1,4 @@
-"""Redirections one at a time: a migration that stands still in the middle, and a connection that is cut behind a
-call.
-"""
+"""Single redirections: a migration that halts in the middle, and a connection that is cut after a call."""
 
 from __future__ import annotations
 
@@ -27,16 +25,15 @@ WRITE_TWO = Script(
 
 
 def tryagains(node: ClusterNode) -> int:
-    """How often the node has answered TRYAGAIN."""
+    """Return how often the node has answered TRYAGAIN."""
     found = re.search(r"errorstat_TRYAGAIN:count=(\d+)", str(node.ask("INFO", "errorstats")))
     return int(found[1]) if found else 0
 
 
 async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: LocalCluster) -> None:
-    """Keys that have gone and keys that are new are asked for at the target, with ASKING; keys that stayed, at the
-    source.
+    """Keys that moved and new keys are requested at the target, with ASKING; keys that stayed, at the source.
 
-    Keys that are split between the two have to wait, and are served as soon as the move goes on.
+    Calls with keys that are split between the two wait, and are served as soon as the migration goes on.
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -58,7 +55,7 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
         waiting = asyncio.create_task(transport.call(WRITE_TWO, (gone, stayed), ("whole",), timeout=60))
         await eventually(lambda: tryagains(home) > refusals)
         assert not waiting.done()
-        # What is left goes over as well; the target then has all, although nobody has been told yet.
+        # The remaining key moves as well. The target then has all keys, although no node has been told yet.
         home.ask("MIGRATE", away.host, away.port, stayed.decode(), 0, 5000)
         assert await waiting == b"OK"
         for node in (away, home):
@@ -69,7 +66,10 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
 
 
 async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> None:
-    """The target of a move may not hold the script: it is loaded there, and ASKING is not used up by that."""
+    """The target of a move may not have the script.
+
+    The client loads it there, and the loading does not use up ASKING.
+    """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
     async with await open_transport(cluster.url, scripts=[WRITE]) as transport:
@@ -77,13 +77,13 @@ async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> N
         home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
         away.ask("SCRIPT", "FLUSH")
         assert await transport.call(WRITE, (TAG + b":new",), ("there",)) == b"there"
-    cluster.flush()  # the new key lies at the target, which is not the slot's owner
+    cluster.flush()  # the new key is at the target, which is not the slot's owner
     for node in (home, away):
         node.ask("CLUSTER", "SETSLOT", SLOT, "STABLE")
 
 
 async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalCluster) -> None:
-    """500 calls meet a slot that has moved: each is led on, and the map is asked for once or twice."""
+    """500 calls meet a slot that has moved: each is redirected, and the client asks for the map once or twice."""
 
     def questions() -> int:
         said = [str(node.ask("INFO", "commandstats")) for node in cluster.nodes]
@@ -103,7 +103,7 @@ async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalClust
 
 
 class Cutter(Between):
-    """Can swallow what the server answers and then cut the connection."""
+    """Drops an answer of the server and then cuts the connection, when a test asks for it."""
 
     cut_next_answer = False
     cuts = 0
@@ -120,8 +120,8 @@ class Cutter(Between):
 async def test_an_answer_that_is_lost_is_unknown_or_asked_for_again(server: LocalServer) -> None:
     """The script has run, and the connection is cut before its answer arrives.
 
-    A call that must not be repeated says that nothing is known; one that its script recognises is repeated, and
-    counted once. That the count can go wrong is shown by a script that does not keep the promise of its caller.
+    A call that must not be repeated reports an unknown outcome. A call that its script recognises is repeated and
+    counted once. A script that breaks the promise of its caller shows that the count can go wrong.
     """
     key = b"cut"
     async with Cutter(server).listening() as cutter:

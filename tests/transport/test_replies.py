@@ -1,4 +1,4 @@
-"""Error replies and losses: what each means for a call, and what its caller gets to see."""
+"""Error replies and losses: the meaning of each for a call, and the error that its caller gets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Kind = FailureKind
 SCRIPT = " script: 6e811d0f0172f03edd82cf73ef5284baccd936b9, on @user_script:1."
 SCRIPT_OF_VALKEY = " script: on @user_script:1."
 
-# What a server says, what kind of failure it is, what is known of the call, and whether the transport tries again.
+# Each reply of a server, its kind of failure, the known outcome of the call, and whether the transport tries again.
 REPLIES = [
     ("MOVED 3999 127.0.0.1:6381", Kind.MOVED, NEVER, True),
     ("ASK 3999 127.0.0.1:6381", Kind.ASK, NEVER, True),
@@ -60,8 +60,8 @@ REPLIES = [
     ("ERR Script attempted to access a non local key in a cluster node" + SCRIPT, Kind.BROKE, UNKNOWN, False),
 ]
 
-# Each kind of failure with what is known: the class of the caller's error, whether it is transient, whether a call that
-# must not be repeated and one that may be are tried again.
+# Each kind of failure with the known outcome: the class of the caller's error, whether it is transient, and whether the
+# transport repeats a call that must not be repeated and one that may be.
 ENDS = [
     (Kind.MOVED, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.ASK, NEVER, ServiceBusServerBusyError, True, True, True),
@@ -112,7 +112,7 @@ def test_a_failure_ends_in_an_error_of_its_class(
     raised = failure.error(call())
     assert type(raised) is error
     assert (raised.is_transient, raised.outcome) == (transient, outcome)
-    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT  # which says what to permit
+    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT  # that error says what to permit
     assert raised.tracking_id in str(raised)
     assert failure.may_repeat(call()) is again
     assert failure.may_repeat(call(repeatable=True)) is again_if_recognised
@@ -129,7 +129,7 @@ def test_an_earlier_attempt_that_may_have_run_is_not_undone_by_a_later_failure(k
 
 
 def test_a_script_that_refuses_has_the_last_word() -> None:
-    """It recognises a repetition: had the first attempt run, it would have answered with that one's reply."""
+    """The script recognises a repetition: after a first attempt that ran, it would have sent that attempt's reply."""
     raised = Failure(Kind.REFUSED, "7", "LOCKLOST", REFUSED, HERE).error(call(), maybe_ran=True)
     assert isinstance(raised, ScriptRefusedError)
     assert (raised.reply_code, raised.detail, raised.outcome) == ("LOCKLOST", "7", REFUSED)

@@ -1,4 +1,4 @@
-"""The parser in Python: it reads what hiredis reads, from whatever pieces the network brings."""
+"""The parser in Python reads the same replies as hiredis, however the network splits them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, reply_parser
 
 Encoded = tuple[bytes, Any]
-"""A reply as it is sent, and as it is understood."""
+"""A reply as bytes, and as a parsed value."""
 
 DROPPED = object()
 WORDS = st.text("abc :$*XÄ", max_size=12)
@@ -77,11 +77,11 @@ REPLIES: st.SearchStrategy[Encoded] = st.recursive(
 PUSHES: st.SearchStrategy[Encoded] = (
     st.lists(REPLIES, max_size=3).map(aggregate(b">")).map(lambda push: (push[0], DROPPED))
 )
-"""What a server says unasked: it answers nothing, and must not be taken for a reply."""
+"""Messages that a server pushes: they answer no call, and must not be taken for a reply."""
 
 
 def comparable(value: Any) -> Any:
-    """Errors are equal when their texts are, and true is not 1."""
+    """Return a value for comparison: errors are equal if their texts are, and true is not 1."""
     if isinstance(value, ReplyError):
         return "error", value.code, value.detail
     if isinstance(value, list):
@@ -168,7 +168,7 @@ def test_anything_ends_in_replies_or_in_a_protocol_error(
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many lines of Python a piece of work takes, which no other load of the machine changes."""
+    """Return the number of Python lines that some work executes, which does not depend on the machine's load."""
     count = 0
 
     def tick(*_: object) -> Any:
@@ -187,14 +187,14 @@ def steps(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("count", [100, 1000])
 def test_a_long_string_in_many_pieces_is_put_together_once(count: int) -> None:
-    """The work for each piece stays the same, however many came before it."""
+    """The work for each piece stays the same, however many pieces came before it."""
     parser = PythonParser()
     piece = b"x" * 1000
     assert parser.feed(b"*1\r\n$%d\r\n" % (count * 1000)) == []
     first = steps(lambda: parser.feed(piece))
     for _ in range(count - 2):
         parser.feed(piece)
-    assert len(parser._rest) < 100  # what is there is not copied with each piece
+    assert len(parser._rest) < 100  # a new piece does not copy the earlier ones
     last = steps(lambda: parser.feed(piece))
     assert last <= first
     assert parser.feed(b"\r\n") == [[b"x" * count * 1000]]

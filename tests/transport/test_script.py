@@ -1,4 +1,4 @@
-"""Scripts and calls: what is packed once may be sent many times, byte for byte."""
+"""Scripts and calls: a call is packed once, and may be sent many times, byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def packed_by_redis_py(*arguments: bytes | str | int) -> bytes:
     return b"".join(packer.pack(*arguments))
 
 
-@given(st.lists(ARGUMENT, max_size=12).map(lambda arguments: ["SET", *arguments]))  # it splits the first at blanks
+@given(st.lists(ARGUMENT, max_size=12).map(lambda arguments: ["SET", *arguments]))  # redis-py splits the name at blanks
 def test_a_command_is_packed_as_redis_py_packs_it(arguments: list[bytes | str | int]) -> None:
     assert pack(arguments) == packed_by_redis_py(*arguments)
 
@@ -44,7 +44,7 @@ class Number(enum.IntEnum):
 
 
 class OwnBytes(bytes):
-    """What some libraries hand around."""
+    """A subclass of bytes, as some libraries use it."""
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_payload_is_frozen_when_the_call_is_made() -> None:
     arguments.clear()
     buffer[:] = b"x"
     assert call.payload(RUN_ID) == before
-    assert call.payload(b"?") != before  # but for the server it goes to
+    assert call.payload(b"?") != before  # except for the server that it is sent to
 
 
 def test_a_command_says_its_name_and_never_its_arguments() -> None:

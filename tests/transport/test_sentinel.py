@@ -1,4 +1,4 @@
-"""Sentinel: the master is found, followed, and not mistaken."""
+"""Sentinel: the client finds the master, follows it, and connects to no other server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_wrong_password_of_the_master_is_reported(watched: LocalSentinel
 
 
 async def test_a_password_of_the_sentinels_is_theirs_alone(watched: LocalSentinel) -> None:
-    """A wrong one is told as such; the right one lets both in."""
+    """A wrong password of the sentinels is reported as such; the right one lets the client connect to both."""
     for sentinel in watched.sentinels:
         sentinel.ask("ACL", "SETUSER", "asker", "on", ">pw", "+@all")
     async with await open_transport(url_of(watched) + "?sentinel_username=asker&sentinel_password=pw") as transport:
@@ -62,7 +62,7 @@ async def test_a_password_of_the_sentinels_is_theirs_alone(watched: LocalSentine
 
 
 async def test_calls_follow_the_master_through_a_failover(watched: LocalSentinel) -> None:
-    """With a sentinel down as well; nothing is executed twice."""
+    """A sentinel is down as well, and no call is executed twice."""
     first = watched.master
     watched.sentinels[0].kill()
     async with await open_transport(url_of(watched), scripts=[COUNT_ONCE]) as transport:

@@ -1,4 +1,4 @@
-"""What servers say of themselves, and whether sbredis can live on them."""
+"""The facts that servers report, and whether sbredis can run on them."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_replica_is_refused_where_writes_are_not_redirected(role: str | None, 
         (ReplicaCount(1, 0), "standalone", "has no replica connected.*replicas=1", False),
         (ReplicaCount(1, 0), "unix", "has no replica connected.*replicas=1", False),
         (ReplicaCount(1, None), "standalone", None, False),
-        (ReplicaCount(1, 0), "cluster", None, False),  # it is down, or on its way
+        (ReplicaCount(1, 0), "cluster", None, False),  # the replica is down, or about to connect
         (ReplicaCount(1, 0, steady=False), "sentinel", None, False),
         (ReplicaCount(0, 0), "cluster", "has no replica, so nothing can confirm", False),
         (ReplicaCount(0, 0, steady=False), "cluster", "has no replica at the moment", True),

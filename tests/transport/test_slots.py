@@ -1,4 +1,4 @@
-"""Slots, the slot map, and what clusters of several kinds and ages say about themselves."""
+"""Slots, the slot map, and the replies of clusters of several kinds and ages about themselves."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ vars currentEpoch 3 lastVoteEpoch 0
     ids=["redis 7.0", "redis 8.2", "valkey 9", "own address unknown", "ipv6", "nonsense", "unknown", "nothing"],
 )
 def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, int]) -> None:
-    """A master with a host name is found under both of its names, since the slot map gives one or the other."""
+    """A master with a host name is found under both of its names, since the slot map has one of them."""
     assert replica_counts(text, ASKED) == counts
 
 
@@ -177,7 +177,7 @@ def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, in
     [
         ("slave", True),
         ("slave,nofailover", True),
-        ("master", False),  # it has no slots, or none any more
+        ("master", False),  # the master has no slots, or no longer any
         ("master,fail", False),
         ("master,fail?", False),
         ("slave,fail", False),

@@ -1,4 +1,4 @@
-"""Listening to sharded channels: who hears what, and that a gap is told."""
+"""Subscriptions to sharded channels: each listener gets its messages, and a notice of each gap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indir
 
 
 async def publish(transport: Transport, channel: bytes, payload: bytes) -> int:
-    """Publish in the slot of the channel; how many connections heard it."""
+    """Publish in the slot of the channel; return the number of connections that received it."""
     return int(await transport.command("SPUBLISH", channel, payload, key=channel))
 
 
@@ -73,7 +73,7 @@ async def test_when_the_last_listener_stops_the_server_is_told(url: str) -> None
 
 
 async def told(transport: Transport, channel: bytes) -> bool:
-    """Whether nobody listens to a channel as far as the server knows."""
+    """Return whether the server knows no subscriber of a channel."""
     return await publish(transport, channel, b"") == 0
 
 
@@ -89,7 +89,7 @@ async def test_a_listener_that_starts_again_hears_again(url: str) -> None:
 
 
 async def test_stopping_and_listening_again_in_one_breath_is_no_gap(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was connected anew: nothing was missed but what nobody listened to."""
+    """The client did not reconnect, so only messages without a listener were missed."""
     monkeypatch.setattr(_listening, "_RESEND_AFTER", 0.0)
     ear = Ear()
     async with await open_transport(url) as transport:
@@ -99,7 +99,7 @@ async def test_stopping_and_listening_again_in_one_breath_is_no_gap(url: str, mo
         await transport.subscribe(b"{c}", ear)
         await publish(transport, b"{c}", b"x")
         await eventually(lambda: ear.heard)
-        await transport.subscribe(b"{c}third", Ear())  # what was asked before this has been answered
+        await transport.subscribe(b"{c}third", Ear())  # the server has answered all earlier requests
         assert ear.gaps == 0
 
 
@@ -160,7 +160,7 @@ async def test_a_listener_may_stop_listening_while_it_is_called(url: str) -> Non
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:
-    """A server that may be stopped, and that lets one user listen to one channel only."""
+    """A server that a test may stop, and that lets one user listen to one channel only."""
     config = {"user": "deaf on nopass ~* +@all resetchannels &open"}
     with LocalServer(binary=binary, config=config) as server:
         yield server

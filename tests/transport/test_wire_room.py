@@ -1,4 +1,4 @@
-"""How much one connection holds: who waits for room, in which order, and that whatever happens nobody is forgotten."""
+"""The room of one connection: waiters get room in order, and no event makes the wire forget one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_AT_A_TIME = WireLimits(calls=1, bytes=1000)
 
 
 async def submit_in_turn(wire: Wire, argument: bytes | int, seconds: float = 60) -> Any:
-    """What a node does for each call."""
+    """Submit a call as a node does."""
     deadline = in_seconds(seconds)
     if not await wire.room(deadline):
         return wire.failure or "no room"
@@ -55,7 +55,7 @@ async def test_at_the_limit_of_bytes_a_larger_call_goes_alone() -> None:
 
 
 async def test_waiting_calls_get_room_in_order_whatever_their_size() -> None:
-    """A large call takes the place of several; those who were woken in vain stand where they stood before."""
+    """A large call takes the place of several. A waiter that was woken in vain keeps its place in the queue."""
     async with running(WireLimits(calls=4, bytes=4000)) as (wire, stream):
         first = asyncio.create_task(submit_in_turn(wire, bytes(3900)))
         await turns()
@@ -74,7 +74,7 @@ async def test_later_calls_do_not_overtake_waiting_ones() -> None:
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(2)]
         await turns()
         stream.reply(b"a")
-        assert not wire.has_room  # it is the waiting one's
+        assert not wire.has_room  # the room belongs to the waiter
         tasks.append(asyncio.create_task(submit_in_turn(wire, 2)))
         for _ in range(2):
             await turns()
@@ -96,7 +96,7 @@ async def test_a_cancelled_call_passes_its_offered_place_on() -> None:
 
 
 async def test_a_call_that_times_out_passes_its_offered_place_on() -> None:
-    """His deadline passes in the very turn of the loop in which he is offered a place."""
+    """The deadline passes in the same turn of the loop in which the call is offered a place."""
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(0), in_seconds(60))
         deadline = in_seconds(0.02)
@@ -147,7 +147,7 @@ STEPS = st.lists(
 
 
 def act(wire: Wire, stream: HandStream, step: str, number: int, ends: list[asyncio.Future[Any]]) -> None:
-    """One step of somebody: a caller, the network, or the server."""
+    """Do one step of a caller, of the network, or of the server."""
     match step:
         case "submit" | "submit too late":
             ends.append(wire.submit(call(bytes(number)), in_seconds(60 if step == "submit" else -1)))

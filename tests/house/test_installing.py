@@ -1,4 +1,4 @@
-"""Tests of how errors and documents say to install sbredis.
+"""Tests of how errors and documents say how sbredis is installed.
 
 It is not published, so no text tells a user to install it by name.
 """

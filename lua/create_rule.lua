@@ -6,8 +6,8 @@
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        of the topic's record, chosen at random by the caller; a stamp that is one of the record's last
---   few, or that of the rule, marks a repetition
+-- ARGV[5] stamp        of the topic's record, chosen at random by the caller. If it is one of the record's last few
+--   stamps, or the stamp of the rule, the call is a repetition
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in lower case
 -- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
 -- ARGV[8] description  of the rule

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Deletes a partition. From the first step on, the partition is gone for every other call. If another entity owns the
--- records, the references of this partition to them are given up step by step. Otherwise everything is deleted in one
--- step.
+-- records (the topic of a subscription), each step removes some of this partition's references to them. Otherwise
+-- everything is deleted in one step.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    share       the number of messages whose records one step gives up
+-- ARGV[7]    share       the number of messages whose references one step removes
 --
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL

@@ -3,7 +3,7 @@
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
--- ARGV[2] after       a name in lower case, which need not exist; nothing to start at the beginning
+-- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --
 -- Result: the records

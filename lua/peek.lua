@@ -12,9 +12,9 @@
 -- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled
 -- ARGV[12]   session     `=` and the session whose messages to show, or nothing for all
 --
--- Result: { more, names, the states as one text with a letter for each message, records, for some: index, failures,
---   reason, expiry, changes }. A message that was deferred when it was locked has the state g; asking for l includes
---   it.
+-- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
+--   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
+--   state g; asking for l includes it.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
 -- @use parse_session read_records record_of refuse scheduled sides whole_number

@@ -15,7 +15,7 @@
 --   requires sessions
 -- ARGV[9]    fence       of the holder of the routing role, or nothing
 -- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by
---   blanks, or a dash for a message that waits and was not judged. A copy is the place of a subscription, counted from
+--   blanks; it is a dash if the message waits and was not judged. A copy is the place of a subscription, counted from
 --   1. `a` and a length follow if its properties are changed, then `t` and a time to live if that differs; `e` and a
 --   length follow if the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of
 --   all copies, one after the other

@@ -19,12 +19,13 @@
 -- ARGV[12]   waiter      the channel on which the receiver waits if it gets fewer messages than it wants, or nothing
 -- ARGV[13]   waiting_for the number of messages that it waits for, including those that it is given now; 0 if it does
 --   not wait, which also ends an earlier wait
--- ARGV[14]   session     `=` and the session whose next messages are wanted, or nothing; the token is then that of the
---   lock on the session
+-- ARGV[14]   session     `=` and the session whose next messages are wanted, or nothing. With a session, the token is
+--   that of its lock
 --
--- Result: { more, the time in ms until something is due if nothing is left, or 0, lock duration, names, records, for
---   some: index, failures, reason, expiry, changes, and 1 if the receiver is now registered as a waiter }. A look that
---   found a message gives -1 as the time. The answer to a repetition may leave out the last field.
+-- Result: { more, due, lock duration, names, records, extras, waits }. `due` is the time in ms until something is due
+--   if nothing is left, or 0; a look that found a message gives -1. `extras` has, for some messages: index, failures,
+--   reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may
+--   leave it out.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
 --   lock on the session)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive

@@ -13,13 +13,13 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9]    session     `=` and the session of the messages, or nothing; the token is then that of the lock on the
---   session
+-- ARGV[9]    session     `=` and the session of the messages, or nothing. With a session, the token is that of its lock
 -- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
 -- ARGV[11...] names      of the messages, of either side
 --
--- Result: { more, 0, lock duration, names, records, for some: index, failures, reason, expiry, changes, the names of
---   messages that are not deferred here, the number of messages at the end of the list that did not fit }
+-- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
+--   number of messages at the end of the list that did not fit }. `extras` has, for some messages: index, failures,
+--   reason, expiry, changes.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
 --   lock on the session), HELD (the session would have more held messages than allowed), DUE (some messages are not
 --   deferred, but something was due first)

@@ -7,8 +7,8 @@
 -- ARGV[2] name         in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
--- ARGV[5] stamp        of the new record, chosen at random by the caller; a stamp that is one of the last few marks a
---   repetition
+-- ARGV[5] stamp        of the new record, chosen at random by the caller. If it is one of the record's last few stamps,
+--   the call is a repetition
 -- ARGV[6] version      of the settings in the new record: the same as before, or the next one
 -- ARGV[7] ending       1 if the entity is being deleted: a topic accepts no subscription from then on
 -- ARGV[8] description  of the entity

@@ -9,8 +9,8 @@
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
 -- ARGV[5] expected     the stamp of the record that the caller has seen
--- ARGV[6] stamp        the new stamp of the record, and of the topic's record, chosen at random by the caller; a stamp
---   that is one of the last few marks a repetition
+-- ARGV[6] stamp        the new stamp of the record, and of the topic's record, chosen at random by the caller. If it is
+--   one of the record's last few stamps, the call is a repetition
 -- ARGV[7] version      of the settings in the new record: the same as before, or the next one
 -- ARGV[8] judging      1 if the change affects how messages are judged: the subscription becomes active, or its
 --   treatment of errors changes

@@ -38,7 +38,7 @@ end
 if redis.call('HEXISTS', KEYS[7], ARGV[2]) == 1 then
   return refuse('BADCALL', 'state')
 end
--- In the order of bytes, the exclamation mark follows the blank.
+-- The byte "!" follows the blank, so the range ends after the last rule of the subscription.
 local rules = redis.call('ZRANGEBYLEX', KEYS[6], '(' .. ARGV[2] .. ' ', '(' .. ARGV[2] .. '!', 'LIMIT', 0, share)
 if #rules > 0 then
   redis.call('HDEL', KEYS[5], unpack(rules))

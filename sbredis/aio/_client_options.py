@@ -71,7 +71,7 @@ def creation_of(
     """Return how to create a missing entity, or ``None`` if the caller did not ask for that."""
     if wanted is False:
         return None
-    if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
     return made(clock=connection.clock.kind, **options)

@@ -28,7 +28,7 @@ def credited(target: Target, credential: Credential | None) -> tuple[Target, Any
         return target, None
     if hasattr(credential, "get_credentials"):
         return target, credential
-    given: object = credential  # callers are not all typed
+    given: object = credential  # for callers without type checks
     match given:
         case (str() | None as username, str() as password):
             return replace(target, username=username, password=password), None

@@ -59,12 +59,12 @@ class AutoLockRenewer:
         Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for any other object.
         """
         self.check_open()
-        if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(
                 f"A receiver of sbredis.aio is needed, not {public_name(receiver)}: asynchronous and synchronous "
                 "objects cannot be mixed."
             )
-        if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(
                 f"Only a message that was received, or a session, can be renewed, not {type(renewable).__name__}."
             )

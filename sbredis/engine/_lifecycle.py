@@ -140,7 +140,7 @@ class State(Enum):
     HELD = "held"  # given out under the lock of its session
     FROZEN = "frozen"  # reserved
     PUBLISHED = "published"  # copied to the subscriptions of its topic
-    COMPLETED = "completed"  # done with, or received and deleted
+    COMPLETED = "completed"  # completed by its receiver, or received and deleted
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     PURGED = "purged"

@@ -225,8 +225,8 @@ def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
             total += len(changes)
             if len(changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
                 raise MessageSizeExceededError(
-                    f"changed properties of {len(changes)} bytes, of {total} in one call, are too large: "
-                    f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
+                    f"the changed properties of a message have {len(changes)} bytes ({total} in the call so far); "
+                    f"at most {MAXIMUM_CHANGES_BYTES} are allowed for a message, and {MAXIMUM_CALL_BYTES} for a call"
                 )
         listed = groups.get(token)
         if listed is None:

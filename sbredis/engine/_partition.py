@@ -315,7 +315,7 @@ class Partition:
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
         if not states or not set(states) <= set("alwfs"):
-            raise ValueError(f"states must be out of a, l, w, f and s, not {quoted(states)}")
+            raise ValueError(f"states must be one or more of a, l, w, f and s, not {quoted(states)}")
 
         def read(reply: list[Any]) -> Peeked:
             return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()), more=bool(reply[0]))

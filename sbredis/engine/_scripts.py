@@ -88,7 +88,7 @@ def expand(name: str, read: Read) -> str:
     if operation.shebang is None:
         _refuse((name,), "an operation begins with a line '#!lua' or '#!lua flags=…'")
     if operation.inside:
-        _refuse((name,), "an operation is not a function, so it cannot have fragments inside")
+        _refuse((name,), "'@use … inside' is for fragments only, because an operation is not a function")
     fragments = _Fragments(name, read)
     lines = [operation.shebang, *fragments.outside(operation.uses), f"-- {name}.lua", *operation.code]
     return "\n".join(lines) + "\n"

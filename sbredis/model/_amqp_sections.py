@@ -36,7 +36,8 @@ def live_entries(content: Content, section: str) -> dict[str, Value]:
     found = content.annotations.get(section)
     if isinstance(found, NamedValues):
         return found
-    live = NamedValues(found) if isinstance(found, dict) else NamedValues()  # decoded, or new
+    # A section is a plain dict after decoding, and does not exist before its first use.
+    live = NamedValues(found) if isinstance(found, dict) else NamedValues()
     content.annotations[section] = live
     return live
 

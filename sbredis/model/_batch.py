@@ -95,7 +95,7 @@ class ServiceBusMessageBatch:
 
     def __init__(self, max_size_in_bytes: int | None = None) -> None:
         size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
-        if isinstance(size, bool) or not isinstance(size, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if isinstance(size, bool) or not isinstance(size, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"max_size_in_bytes must be a whole number or None, not {type(size).__name__}")
         if size < 1:
             raise ValueError(f"max_size_in_bytes must be 1 or more, not {size}")

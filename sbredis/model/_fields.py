@@ -72,7 +72,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
 
     @name.setter
     def name(self, value: str) -> None:
-        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"name must be str, not {type(value).__name__}")
         self._name = value
 
@@ -324,7 +324,7 @@ class Text(Field[str | None, str]):
         self.longest = longest
 
     def read(self, given: str) -> str | None:
-        if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(given, "str")
         return given
 

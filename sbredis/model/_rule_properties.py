@@ -191,7 +191,7 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
         return TrueRuleFilter() if found is self.default else found  # a new object: nobody may change the default
 
     def read(self, given: RuleFilter) -> RuleFilter:
-        if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(
                 given, "an SqlRuleFilter, a TrueRuleFilter, a FalseRuleFilter or a CorrelationRuleFilter"
             )
@@ -200,14 +200,14 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
 
 class _ActionOf(Field[SqlRuleAction | None, SqlRuleAction]):
     def read(self, given: SqlRuleAction) -> SqlRuleAction:
-        if not isinstance(given, SqlRuleAction):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(given, SqlRuleAction):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(given, "an SqlRuleAction")
         return given
 
 
 class _Moment(Field[datetime | None, datetime]):
     def read(self, given: datetime) -> datetime:
-        if not isinstance(given, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(given, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(given, "a datetime")
         return given
 

@@ -56,7 +56,7 @@ def split_path(path: str) -> tuple[str, str | None]:
 
     Raises :class:`ValueError` if the path is not valid.
     """
-    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the path of an entity must be text, not {type(path).__name__}")
     at = name_key(path).rfind(_INFIX)
     if at < 0:
@@ -150,7 +150,7 @@ def require_properties(properties: Mapping[str, Json]) -> None:
     JSON has only text as names, and would turn other names into text. Properties that are read are not checked again,
     so an entity with larger properties, which a newer release has made, can still be changed and deleted.
     """
-    if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the properties of an entity must be a mapping, not {type(properties).__name__}")
     try:
         size = len(json.dumps(properties, separators=(",", ":"), allow_nan=False, default=_plain))

@@ -234,7 +234,7 @@ class Registry:
             )
 
         key = name_key(topic)
-        # In the order of bytes, the zero follows the slash.
+        # The byte "0" follows the byte "/", so the range ends after the last subscription of the topic.
         arguments = (
             self.partitions,
             key,
@@ -247,7 +247,7 @@ class Registry:
 
 def require_bounds(what: str, after: str, limit: int) -> None:
     """Raise if a list cannot begin after ``after``, or cannot have the length ``limit``."""
-    if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"after must be the name of {what}, or '' for the beginning, not {type(after).__name__}")
     if not _expressible(after):
         raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot encode it")

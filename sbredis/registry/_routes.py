@@ -52,7 +52,7 @@ async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Route
         try:
             return Routes(record, await reading.subscriptions())
         except (_TornError, MessagingEntityNotFoundError):
-            continue  # the topic has changed in between; or it is gone, and the next attempt raises that
+            continue  # the topic has changed: read it again. If it was deleted, the next attempt raises the error
 
 
 class _TornError(Exception):

@@ -72,7 +72,7 @@ class Rulebook:
 
         They are in the order of subscriptions, and then of their own names.
         """
-        # In the order of bytes, the exclamation mark follows the blank.
+        # The byte "!" follows the blank, so the range ends after the last rule of the last subscription.
         return self._page(topic, after or f"{name_key(first)} ", f"{name_key(last)}!", LONGEST_PAGE)
 
     def _of(self, subscription: EntityRecord, stamp: str) -> tuple[str | int, ...]:

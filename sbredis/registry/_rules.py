@@ -71,7 +71,7 @@ def kind_of(rule: Rule) -> Literal["s", "c", "t"]:
 
 def encode_rule(rule: Rule) -> str:
     """Return the JSON of a rule, with its fields in order, in ASCII; raise :class:`ValueError` if it is too large."""
-    if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"a rule must be a sbredis.rules.Rule, not {type(rule).__name__}")
     rule_key(rule.name)
     text = json.dumps(rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)

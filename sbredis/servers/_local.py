@@ -173,7 +173,7 @@ class LocalServer(Startable):
         """Return the last lines that it wrote to its log since its start."""
         return tail_of(self._log, self._log_start, lines) if self._directory is not None else ""
 
-    # -- starting, in the steps a cluster takes for all of its nodes at once
+    # -- the steps of starting: a cluster takes each step for all of its nodes at once
 
     def _choose_ports(self) -> None:
         if not self._unix_socket:

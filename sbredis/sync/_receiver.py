@@ -119,8 +119,8 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             timeout=timeout,
         )
 
-    # These run in the loop if a caller is interrupted just when messages arrive. No message is lost, or counts a
-    # delivery.
+    # These run in the loop if a caller is interrupted just when messages arrive. No message is lost, and no delivery is
+    # counted.
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
         self._stop_renewing(messages)

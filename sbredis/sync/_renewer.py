@@ -82,7 +82,7 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(
                 f"A receiver of sbredis is needed, not {public_name(receiver)}: asynchronous and synchronous "
                 "objects cannot be mixed."
@@ -93,7 +93,7 @@ class AutoLockRenewer:
             if renewable._portal is not portal:
                 raise ValueError("The session belongs to another client than the receiver.")
             inner = renewable._aio
-        elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             inner = renewable
         else:
             raise TypeError(

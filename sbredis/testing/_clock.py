@@ -105,7 +105,7 @@ class TestClock:
 
         Returns the new time. May be called in any thread. Raises :class:`ValueError` for a negative duration.
         """
-        if by is not None and not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if by is not None and not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"by is a timedelta, not {type(by).__name__}: name the unit, as in advance(seconds=30)")
         named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         step = named + (by or timedelta())
@@ -143,7 +143,7 @@ class TestClock:
 
 
 def _checked(moment: datetime, name: str) -> datetime:
-    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")

@@ -111,7 +111,7 @@ class Target:
 
 def parse_target(text: str) -> Target:
     """Parse a connection string. Raises :class:`InvalidConnectionStringError`, which names the wrong part."""
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise InvalidConnectionStringError(f"A connection string is text, not {type(text).__name__}.")
     return _Parser(text).target()
 
@@ -245,7 +245,7 @@ class _Parser:
         if text is None:
             return default
         if not _DIGITS.fullmatch(text) or not 1 <= int(text) <= 65535:
-            # The text is not shown if it is no number: it may be a password after which the host was forgotten.
+            # Show the text only if it is a number. It may be a password, if the host was forgotten.
             what = text if _DIGITS.fullmatch(text) else "the text after ':'"
             raise self.wrong("port", f"{what} is not a number from 1 to 65535")
         return int(text)

@@ -194,7 +194,7 @@ class Transport:
         state = "closed" if self._closing.is_set() else "open"
         return f"<Transport {self.target} {state}>"
 
-    # -- the way of a call ---------------------------------------------------------------------------------------------
+    # -- calls whose first attempt failed ------------------------------------------------------------------------------
 
     async def _go_on(
         self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool
@@ -259,7 +259,7 @@ class Transport:
         try:
             await started
             layout = await self._insisting(lambda _: self._discover(), patience)
-            assert isinstance(layout, Layout)  # a failure was raised
+            assert isinstance(layout, Layout)  # None is only for a node
             self._apply(layout)
             judge(self.target, await self._reach_masters(patience), self._replica_count_of)
         except BaseException:
@@ -355,7 +355,7 @@ class Transport:
                     continue
                 if isinstance(wire, BaseException):
                     raise wire
-                assert isinstance(wire, Wire)  # a failure was raised
+                assert isinstance(wire, Wire)  # errors and None were handled above
                 reached.append(wire.facts)
             return reached
 

@@ -171,7 +171,7 @@ class DurableWire:
         confirmed = await self._confirm(wire, last)
         settled = [(waiting, await future) for waiting, future in replies]
         if confirmed is None and any(waiting.call.heals for waiting in batch):
-            # A script had to be loaded again, so its call was written after the WAIT that has answered.
+            # A script had to be loaded again. Its call was written after the first WAIT, so it needs a second one.
             confirmed = await self._confirm(wire, last)
         for waiting, reply in settled:
             self._settle(waiting, reply if isinstance(reply, Failure) or confirmed is None else confirmed)

@@ -223,7 +223,7 @@ async def test_messages_of_the_same_reply_are_returned_with_the_first_message(ur
 
 
 @in_memory
-async def test_a_receive_without_gathering_does_not_wait_for_unanswered_calls(url: str) -> None:
+async def test_a_receive_with_gather_false_does_not_wait_for_unanswered_calls(url: str) -> None:
     """A gathering receiver would wait for an unanswered call. Without gathering it returns."""
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.fill(2, at=0)
@@ -245,7 +245,7 @@ async def test_a_receive_without_gathering_does_not_wait_for_unanswered_calls(ur
 
 
 @both
-async def test_prefetched_messages_are_returned_without_gathering(url: str, partitioned: bool) -> None:
+async def test_a_receive_with_gather_false_returns_prefetched_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1", "2", at=-1)
         async with queue.receiver(prefetch_count=5) as receiver:

@@ -56,7 +56,7 @@ async def test_a_receiver_closed_while_it_subscribes_leaves_nothing_behind(url: 
 
 
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
-async def test_a_receive_without_gathering_fetches_no_further_messages(url: str, mode: ServiceBusReceiveMode) -> None:
+async def test_a_receive_with_gather_false_fetches_no_further_messages(url: str, mode: ServiceBusReceiveMode) -> None:
     """In the receive-and-delete mode, messages fetched without a waiting caller would be lost."""
     async with queue_at(url, partitioned=True) as queue:
         for place in range(len(queue.partitions)):

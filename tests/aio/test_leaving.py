@@ -104,7 +104,7 @@ async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, parti
 
 @both
 @pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
-async def test_errors_that_do_not_blame_the_message_count_no_delivery(
+async def test_leaving_by_cancellation_interrupt_or_lost_lock_counts_no_delivery(
     url: str, partitioned: bool, error: BaseException
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:

@@ -544,7 +544,7 @@ def soon() -> datetime:
 async def test_each_operation_is_logged_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
     expected, secrets = await use_all(url, "q")
     found = lines(log)
-    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the line of the client
+    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the client logs that it was opened
     assert found == expected
     assert [secret for secret in secrets if secret in log.text] == []
 

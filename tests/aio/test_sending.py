@@ -283,7 +283,7 @@ async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: 
 
 
 @both
-async def test_a_message_above_a_lowered_size_limit_is_refused_the_same_way(url: str, *, partitioned: bool) -> None:
+async def test_a_message_above_a_newly_lowered_size_limit_is_refused(url: str, *, partitioned: bool) -> None:
     """This also holds for a sender that does not know the new limit yet."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         large = ServiceBusMessage(bytes(3000))

@@ -52,7 +52,7 @@ async def test_a_message_whose_lock_lapses_while_settling_is_forgotten(url: str)
         assert message.auto_renew_error is None
 
 
-async def test_invalid_arguments_of_other_types_are_refused(url: str) -> None:
+async def test_arguments_of_a_wrong_type_are_refused(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         wrong: list[Any] = [sbredis.AutoLockRenewer(), 5]

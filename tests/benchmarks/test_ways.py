@@ -102,7 +102,7 @@ async def test_at_most_a_hundred_calls_are_under_way(way: str, at_once: int, cal
     assert (queue.most["send"], queue.most["complete"], queue.calls) == (at_once, at_once, calls)
 
 
-async def test_a_trip_ends_when_the_handler_starts_and_the_next_begins_when_it_has_completed() -> None:
+async def test_a_trip_ends_at_the_start_of_the_handler_and_the_next_waits_for_its_end() -> None:
     queue = CountingQueue()
     completed_before: list[int] = []
 

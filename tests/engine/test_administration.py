@@ -60,7 +60,7 @@ async def test_peeking_can_be_about_some_states(assorted: Bench) -> None:
     assert [message.name for message in await assorted.peek(states="fs", side="d")] == ["d3"]
 
 
-async def test_peeking_goes_on_from_a_number_as_far_as_is_wanted(bench: Bench) -> None:
+async def test_a_peek_starts_at_a_number_and_returns_no_more_than_wanted(bench: Bench) -> None:
     """A peek that begins after the last number of a page returns the next page, whatever the levels are."""
     await bench.send_all(*(Outgoing(b"m", level=7 - number) for number in range(8)))
     seen: list[str] = []
@@ -168,7 +168,7 @@ async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> 
     assert await bench.payloads() == [b"second"]
 
 
-async def test_a_purge_goes_in_steps_from_where_it_was(bench: Bench) -> None:
+async def test_each_step_of_a_purge_continues_where_the_last_one_ended(bench: Bench) -> None:
     """Each step looks at no more messages than its share, and says where the next begins; the last step says so."""
     await bench.send(*(b"m" for _ in range(5)), level=2)
     await bench.send(*(b"m" for _ in range(5)))
@@ -185,7 +185,7 @@ async def test_a_purge_goes_in_steps_from_where_it_was(bench: Bench) -> None:
     assert (await bench.count()).bytes == 0
 
 
-async def test_a_purge_that_spares_messages_goes_on_behind_them(bench: Bench) -> None:
+async def test_a_purge_continues_after_the_messages_that_it_spares(bench: Bench) -> None:
     """A purge never looks at the same messages again, and it ends."""
     bench.later(1000)
     await bench.send(*(b"young" for _ in range(150)))
@@ -338,7 +338,7 @@ async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> 
     assert await assorted.whole() == {}
 
 
-async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Bench) -> None:
+async def test_a_partition_without_a_sentinel_works_the_same(bench: Bench) -> None:
     """Such a partition is slower. Changing its settings does not add a sentinel, and it is destroyed like any other."""
     order, entries = bench.partition.keys[1:3]
     await bench.transport.command("ZREM", order, SENTINEL, key=order)

@@ -236,7 +236,7 @@ def test_a_message_that_was_damaged_is_read_or_refused(content: Content, data: s
 
 
 @given(CONTENTS, st.data())
-def test_a_message_that_was_cut_off_in_its_fields_is_refused(content: Content, data: st.DataObject) -> None:
+def test_a_message_cut_off_within_its_fields_is_refused(content: Content, data: st.DataObject) -> None:
     payload = encode(replace(content, body=b""))
     with pytest.raises(CodecError):
         decode(payload[: data.draw(st.integers(0, len(payload) - 1))])

@@ -135,7 +135,7 @@ def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[An
     return one, request
 
 
-def test_every_operation_of_a_partition_can_be_asked_for() -> None:
+def test_every_operation_of_a_partition_has_a_request() -> None:
     assert set(REQUESTS) == set(OF_A_PARTITION)
 
 
@@ -328,7 +328,7 @@ def test_five_bands_describe_the_state_of_a_session() -> None:
     }
 
 
-def test_the_sentinel_is_behind_all_bands_and_no_name_of_a_message() -> None:
+def test_the_sentinel_sorts_after_all_bands_and_is_not_a_message_name() -> None:
     sentinel = evaluated(fragment("sentinel") + "return SENTINEL")
     name, score = str(sentinel.name).encode(), int(sentinel.score)
     assert (name, score) == (SENTINEL, SENTINEL_SCORE)
@@ -421,7 +421,7 @@ def registry_with(*flags: str) -> set[str]:
 
 
 @for_each("name", operations())
-def test_a_script_that_is_said_to_write_nothing_contains_no_writing_command(name: str) -> None:
+def test_exactly_the_read_only_scripts_contain_no_writing_command(name: str) -> None:
     assert (set(commands_of([name])) <= READS) is (name in READING | registry_with("no-writes"))
 
 

@@ -65,7 +65,7 @@ async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench)
     assert two.deliveries == 2
 
 
-async def test_the_count_of_a_dead_letter_stays_whatever_becomes_of_its_lock(bench: Bench) -> None:
+async def test_a_dead_letter_keeps_its_delivery_count_however_its_lock_ends(bench: Bench) -> None:
     """After an abandon, a deferral, a lapse or an unread return, a dead letter is received with the same count."""
     await bench.send(b"m")
     await bench.abandon(await bench.one())

@@ -297,7 +297,7 @@ async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(t
 
 
 @one_server
-async def test_a_queue_is_never_packed_however_short_it_is(bench: Bench, server: LocalServer) -> None:
+async def test_even_an_empty_queue_is_not_stored_as_a_listpack(bench: Bench, server: LocalServer) -> None:
     """A queue is not packed at first, nor when it has run empty, nor when it was lost and is made again."""
 
     def held() -> list[Any]:

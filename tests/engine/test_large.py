@@ -83,7 +83,7 @@ async def test_messages_that_expire_in_order_go_in_shares(bench: Bench) -> None:
     assert await counted(bench) == (0, 0)
 
 
-async def test_a_purge_goes_on_where_it_ended(bench: Bench) -> None:
+async def test_a_purge_of_large_messages_continues_where_the_last_step_ended(bench: Bench) -> None:
     await sent(bench, *[Outgoing(LARGE)] * 20)
     steps, onwards = 0, 0
     while True:

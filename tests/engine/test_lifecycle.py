@@ -138,7 +138,7 @@ def test_a_message_takes_a_reason_to_the_dead_side_and_nowhere_else() -> None:
             assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY}
 
 
-def test_the_delivery_limit_is_asked_for_where_a_failure_is_counted_and_nowhere_else() -> None:
+def test_the_delivery_limit_is_checked_only_where_a_failure_is_counted() -> None:
     limited = {(side, event) for side, _, event, condition, _ in WAYS if condition is Condition.LIMIT}
     assert limited == COUNTED
     assert {(MAIN, Event.ABANDON), (MAIN, Event.LAPSE), (MAIN, Event.DEFER)} == COUNTED

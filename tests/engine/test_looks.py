@@ -164,7 +164,7 @@ async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Benc
     assert len(await waiters(bench)) == 1
 
 
-async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listening: Receivers) -> None:
+async def test_a_repeated_look_has_the_same_result(bench: Bench, listening: Receivers) -> None:
     """The transport may send it twice, whether or not it found something."""
     receiver = await listening("a")
     call_id = CallId("", 0, bench.now)

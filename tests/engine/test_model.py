@@ -312,7 +312,7 @@ def test_a_refused_call_changes_nothing(
     assert model.refused[code] == 1 + (code == "QUOTA")
 
 
-def test_a_clock_that_goes_back_ends_no_lock_early_and_keeps_none_for_long() -> None:
+def test_a_clock_set_back_neither_ends_a_lock_early_nor_keeps_it_for_long() -> None:
     model = a_queue()
     send(model, b"a")
     model.receive(at(0), "t1", 1)

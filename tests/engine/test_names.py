@@ -129,14 +129,14 @@ def test_a_namespace_name_is_valid_if_a_connection_string_accepts_it(text: str) 
 
 
 @given(st.from_regex(r"[A-Za-z0-9._/-]+", fullmatch=True))
-def test_names_that_differ_in_case_alone_are_one(name: str) -> None:
+def test_names_that_differ_only_in_case_have_the_same_key(name: str) -> None:
     assert name_key(name) == name_key(name.upper()) == name_key(name.lower()) == name.lower()
 
 
 @given(st.text())
 @example("\u212a")  # the Kelvin sign; its lower case is an ASCII k
 @example("\u0130")  # its lower case is two characters, the first an ASCII i
-def test_no_text_outside_ascii_is_taken_for_a_name(text: str) -> None:
+def test_text_outside_ascii_never_becomes_an_ascii_key(text: str) -> None:
     assert len(name_key(text)) == len(text)
     assert name_key(text).isascii() == text.isascii()
 

@@ -47,7 +47,7 @@ async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_
     assert await bench.stored(State.SCHEDULED) == 0
 
 
-async def test_a_future_message_is_cancelled_although_more_is_due_than_one_call_does(bench: Bench) -> None:
+async def test_a_future_message_is_cancelled_although_one_call_cannot_do_all_due_work(bench: Bench) -> None:
     await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     names = await bench.send(b"later", due=START + 11)
     bench.later(10)
@@ -55,7 +55,7 @@ async def test_a_future_message_is_cancelled_although_more_is_due_than_one_call_
     assert (await bench.count()).active == 200
 
 
-async def test_changed_settings_do_not_wait_for_due_work_of_one_call(bench: Bench) -> None:
+async def test_changed_settings_are_accepted_if_one_call_can_do_all_due_work(bench: Bench) -> None:
     """The work uses the old settings. Otherwise no change would succeed while something is due each millisecond."""
     await bench.send(b"m", due=START + 10)
     bench.later(10)
@@ -66,7 +66,7 @@ async def test_changed_settings_do_not_wait_for_due_work_of_one_call(bench: Benc
     assert held.record.expires == NEVER
 
 
-async def test_a_change_of_settings_is_put_off_as_long_as_more_is_due_than_one_call_does(bench: Bench) -> None:
+async def test_changed_settings_are_put_off_while_one_call_cannot_do_all_due_work(bench: Bench) -> None:
     await bench.send(*(b"m" for _ in range(501)), due=START + 10)
     bench.later(10)
     before = bench.partition

@@ -421,7 +421,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) 
 
 
 @for_each("script", OF_A_PARTITION)
-def test_every_code_of_a_header_is_met(script: str) -> None:
+def test_the_cases_provoke_every_refusal_code_of_the_header(script: str) -> None:
     """No other code is met. DUE comes when much is due, and is no fault of the call: see test_put_off."""
     named = set(contract_of(script).refusals)
     expected = named - {"call", "DUE"} | (set(COMMON_REFUSALS) if "call" in named else set())

@@ -187,7 +187,7 @@ async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
 
 
 @pytest.mark.parametrize("names", [[], MANY], ids=["none", "too many"])
-async def test_none_and_too_many_are_refused_before_they_are_sent(names: list[str]) -> None:
+async def test_a_call_with_no_or_too_many_messages_is_refused_before_sending(names: list[str]) -> None:
     builds: list[Build] = [lambda: OF.cancel(TURN, names), lambda: OF.receive_deferred(TURN, TOKEN, names)]
     locks = [Lock(TOKEN if int(name) % 2 else TOKEN[::-1], name) for name in names]
     builds += [lambda settle=settle: settle(locks) for settle in SETTLING.values()]  # type: ignore[misc]
@@ -256,7 +256,7 @@ def test_a_key_part_that_would_change_the_slot_is_refused(word: str) -> None:
             build()
 
 
-def test_tokens_are_as_scripts_take_them_and_differ() -> None:
+def test_new_tokens_are_valid_and_differ() -> None:
     tokens = {new_token() for _ in range(1000)}
     assert len(tokens) == 1000
     for token in tokens:

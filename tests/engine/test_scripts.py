@@ -135,7 +135,7 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there i
         ({"o": "#!lua\n-- @use calls/f"}, NOT_A_USE.format(2)),
         (
             {"o": "#!lua\n-- @use f inside\nreturn 1"},
-            "o: an operation is not a function, so it cannot have fragments inside",
+            "o: '@use … inside' is for fragments only, because an operation is not a function",
         ),
         ({"o": "#!lua\n-- @use f.lua"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n  -- @use f"}, NOT_A_USE.format(2)),
@@ -545,7 +545,7 @@ def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str
 
 
 @every_file
-def test_a_file_neither_writes_nor_builds_the_name_of_a_key(name: str) -> None:
+def test_a_file_contains_no_key_name_and_builds_none(name: str) -> None:
     source = text_of(name)
     assert re.findall(r"\bredis\.p?call\b(?!\()", source) == [], "this test does not see a call under another name"
     assert [call for call in calls(source) if len(call) > 1 and re.search(r"['\"]|\.\.|\[\[", call[1])] == []
@@ -593,7 +593,7 @@ def test_the_subjects_of_fragments_are_with_docs() -> None:
     assert listed == sorted({path.parent.name for path in PLACES})
 
 
-def test_two_fragments_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_fragments_with_the_same_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("calls", "time"):
         (tmp_path / "lua" / "includes" / folder).mkdir(parents=True)
         (tmp_path / "lua" / "includes" / folder / "begin.lua").write_text("local begin = 1\n")

@@ -60,7 +60,7 @@ async def test_a_session_purge_deletes_messages_enqueued_before_a_time(bench: Be
     assert await (await holder(bench, "s")).bodies() == [b"young"]
 
 
-async def test_a_purge_of_a_session_goes_in_steps_from_where_it_was(bench: Bench) -> None:
+async def test_each_step_of_a_session_purge_continues_where_the_last_one_ended(bench: Bench) -> None:
     """The purge goes through the active messages and then the deferred ones, past those that it spares."""
     await put(bench, "s", *(b"m" for _ in range(80)))
     await put(bench, "t", *(b"m" for _ in range(10)))

@@ -146,7 +146,7 @@ async def test_a_session_may_be_called_anything(bench: Bench, name: str) -> None
     assert (await holder(bench)).lock.name == name
 
 
-async def test_a_repeated_accept_is_about_the_session_that_the_first_one_got(bench: Bench) -> None:
+async def test_a_repeated_accept_never_gets_another_session(bench: Bench) -> None:
     await put(bench, "a", b"1")
     bench.later(1)
     await put(bench, "b", b"1")
@@ -399,7 +399,7 @@ async def test_a_lock_with_very_much_under_it_lapses_in_shares(bench: Bench) -> 
     assert (counts.active, counts.held) == (250, 0)
 
 
-async def test_very_many_locks_that_hold_nothing_end_in_shares_as_well(bench: Bench) -> None:
+async def test_very_many_session_locks_without_messages_end_in_shares(bench: Bench) -> None:
     """No call does more than its share, and it says that there was more."""
     for number in range(150):
         await accept(bench, f"s{number}")
@@ -775,7 +775,7 @@ async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
     assert len((await mine.receive_more(waiter=channel.channel)).messages) == {"room": 1}.get(how, 1)
 
 
-async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: Receivers) -> None:
+async def test_a_former_holder_no_longer_waits_in_its_session(bench: Bench, listening: Receivers) -> None:
     """The holder gave the session back, or its lock lapsed, or it said that it leaves."""
     channel = await listening("mine")
     for how in ("release", "lapse", "word"):

@@ -59,7 +59,7 @@ async def test_a_receiver_that_waits_for_any_message_does_not_wait_when_it_has_o
     await receiver.woken(0)
 
 
-async def test_a_receiver_waits_for_as_many_as_it_was_not_given(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_waits_only_for_the_messages_that_it_still_wants(bench: Bench, listening: Receivers) -> None:
     """The next waiter is woken for the messages that the first one does not want."""
     one, two = await listening("a"), await listening("b")
     await bench.send(b"m")
@@ -260,7 +260,9 @@ async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, li
     assert told.due == PATIENCE - 21
 
 
-async def test_it_is_woken_even_if_another_waiter_is_woken_for_a_message(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_is_woken_for_due_work_even_if_another_is_woken_for_a_message(
+    bench: Bench, listening: Receivers
+) -> None:
     """A waiter that gets a message does not learn the next due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()

@@ -58,7 +58,9 @@ def made_by(helper: Callable[[], object]) -> Callable[[], object]:
         (embeds, True),
     ],
 )
-def test_a_function_that_names_a_starter_of_processes_is_known(function: Callable[..., object], starts: bool) -> None:
+def test_a_function_that_refers_to_a_process_starter_is_recognised(
+    function: Callable[..., object], starts: bool
+) -> None:
     assert Reach().starts(function) is starts
 
 

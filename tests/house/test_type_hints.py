@@ -29,5 +29,5 @@ def public_functions(cls: type) -> Iterator[Any]:
 
 
 @for_each("function", [each for cls in CLASSES for each in public_functions(cls)], ids=lambda each: each.__qualname__)
-def test_the_types_of_a_function_can_be_asked_for(function: Any) -> None:
+def test_the_type_hints_of_a_function_can_be_resolved(function: Any) -> None:
     get_type_hints(function)

@@ -67,7 +67,7 @@ async def test_a_queue_that_is_missing_is_not_found(admin: Admin) -> None:
     assert await admin.queue_exists("orders")
 
 
-async def test_a_queue_is_ensured(admin: Admin) -> None:
+async def test_ensure_queue_creates_only_a_missing_queue(admin: Admin) -> None:
     """``ensure_queue`` creates a missing queue, and leaves an existing one unchanged."""
     made = await admin.ensure_queue("orders", max_delivery_count=3)
     assert await admin.ensure_queue("orders") == made

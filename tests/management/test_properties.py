@@ -150,7 +150,7 @@ def test_a_property_is_kept_in_its_place_and_comes_back(name: str) -> None:
 
 
 @every_kept_property
-def test_a_property_that_is_assigned_none_is_as_by_default_again(name: str) -> None:
+def test_a_property_assigned_none_gets_its_default_again(name: str) -> None:
     value, _, _ = KEPT[name]
     kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     queue = QueueProperties("q")
@@ -271,7 +271,7 @@ def test_the_settable_statuses_match_those_of_a_partition() -> None:
     assert {status.value for status in QueueProperties.status.settable} == set(get_args(Status))
 
 
-def test_a_duration_that_is_no_limit_reads_as_the_longest() -> None:
+def test_durations_without_limit_read_as_timedelta_max() -> None:
     for given in (timedelta.max, "P10675199DT2H48M5.4775807S", timedelta(milliseconds=NEVER)):
         queue = QueueProperties("q", default_message_time_to_live=given, auto_delete_on_idle=given)
         assert (queue.default_message_time_to_live, queue.auto_delete_on_idle) == (timedelta.max, timedelta.max)

@@ -463,9 +463,9 @@ async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pyt
 async def test_a_continuation_token_that_no_list_has_given_is_refused(admin: Admin) -> None:
     for token in ("!!", "a b", "a\ud800"):
         for listing in (admin.list_queues(), admin.list_queues_runtime_properties(), admin.list_topics()):
-            with pytest.raises(ValueError, match="is no continuation_token of this list, which is a name"):
+            with pytest.raises(ValueError, match="is not a continuation_token of this list, because it is not a "):
                 await anext(listing.by_page(token))
-    with pytest.raises(TypeError, match=r"^continuation_token is the continuation_token of earlier pages.*, not int$"):
+    with pytest.raises(TypeError, match=r"^continuation_token must be the .* of an earlier page, .*, not int$"):
         admin.list_queues().by_page(5)  # type: ignore[arg-type]
 
 

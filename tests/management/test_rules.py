@@ -201,7 +201,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
 
 
 @in_memory
-async def test_a_topic_takes_so_many_filters_and_no_more(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_filters_of_a_topic_is_limited(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rulebook, "LIMITS", limits.Limits(2000, 1, 1))
     await admin.create_rule("news", "all", "sql", filter=SqlRuleFilter("a = 1"))
     await admin.create_rule("news", "all", "correlation", filter=CorrelationRuleFilter(label="a"))
@@ -278,7 +278,7 @@ async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None
     assert await now() == (TrueRuleFilter(), None)
 
 
-async def test_rules_of_one_name_belong_to_their_subscriptions(admin: Admin) -> None:
+async def test_rules_with_the_same_name_in_two_subscriptions_are_independent(admin: Admin) -> None:
     await admin.create_subscription("news", "other", rules=[RuleProperties("r")])
     await admin.create_rule("news", "all", "r")
     await admin.update_rule("news", "all", {"name": "r"}, filter=FalseRuleFilter())

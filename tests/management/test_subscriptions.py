@@ -52,7 +52,7 @@ async def rules(admin: Admin, subscription: str) -> list[str]:
 # -- creating and finding ----------------------------------------------------------------------------------------------
 
 
-async def test_a_subscription_is_created_as_azure_s_is_with_a_rule_that_takes_everything(admin: Admin) -> None:
+async def test_a_new_subscription_has_azure_s_defaults_and_a_rule_that_matches_all(admin: Admin) -> None:
     created = await admin.create_subscription("news", "All")
     assert created == SubscriptionProperties("All")
     assert await admin.get_subscription("NEWS", "all") == created
@@ -145,7 +145,7 @@ async def test_the_settings_reach_the_partitions_of_the_topic(admin: Admin, *, p
         assert told == [b"30000", b"ReceiveDisabled", b"1"]
 
 
-async def test_topics_may_have_subscriptions_of_one_name(admin: Admin) -> None:
+async def test_topics_may_have_subscriptions_with_the_same_name(admin: Admin) -> None:
     await admin.create_topic("other")
     await admin.create_subscription("news", "s", max_delivery_count=3)
     await admin.create_subscription("other", "s", max_delivery_count=4)
@@ -379,7 +379,7 @@ async def test_subscriptions_are_listed_by_name_over_several_pages(
     rest = admin.list_subscriptions("news").by_page(pages.continuation_token)
     assert [[each.name async for each in page] async for page in rest] == [by_name[3:]], "no empty page behind the last"
     assert rest.continuation_token is None
-    with pytest.raises(ValueError, match="'a b' is no continuation_token of this list"):
+    with pytest.raises(ValueError, match="'a b' is not a continuation_token of this list"):
         await anext(admin.list_subscriptions("news").by_page("a b"))
 
 

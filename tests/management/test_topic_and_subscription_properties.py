@@ -143,7 +143,7 @@ def test_a_property_is_kept_in_its_place_and_comes_back(kind: Kind, name: str, k
 
 
 @every_kept_property
-def test_a_property_that_is_assigned_none_is_as_by_default_again(kind: Kind, name: str, kept: Kept) -> None:
+def test_a_property_assigned_none_gets_its_default_again(kind: Kind, name: str, kept: Kept) -> None:
     before = entity_created(kind, kind("x", **{name: kept.value}).given, BASE[kind])
     properties = kind("x")
     setattr(properties, name, None)

@@ -56,7 +56,7 @@ def test_a_batch_accepts_every_form_of_a_message() -> None:
     assert batch.max_size_in_bytes == 1024 * 1024
 
 
-def test_a_message_is_taken_as_it_is_at_that_moment() -> None:
+def test_a_batch_keeps_a_message_as_it_was_when_added() -> None:
     batch, message = ServiceBusMessageBatch(), ServiceBusMessage("x", subject="before")
     batch.add_message(message)
     message.subject = "after"

@@ -46,7 +46,7 @@ def test_a_copy_shares_no_mutable_value() -> None:
     assert rule.filter == SqlRuleFilter("a = 1")
 
 
-def test_a_duration_without_limit_is_shown_shortly() -> None:
+def test_a_duration_without_limit_has_a_short_repr() -> None:
     queue = QueueProperties("q", lock_duration="PT30S", default_message_time_to_live=timedelta.max)
     assert "lock_duration=datetime.timedelta(seconds=30), " in repr(queue)
     assert "default_message_time_to_live=datetime.timedelta.max, " in repr(queue)

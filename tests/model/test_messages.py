@@ -92,7 +92,7 @@ def test_a_message_does_not_show_its_body() -> None:
     )
 
 
-def test_two_messages_are_the_same_only_if_they_are_one() -> None:
+def test_messages_are_equal_only_if_they_are_the_same_object() -> None:
     one, other = ServiceBusMessage("a", message_id="m"), ServiceBusMessage("a", message_id="m")
     assert one != other
     assert len({one, other}) == 2
@@ -431,7 +431,7 @@ class Mine(ServiceBusMessage):
     """A subclass of the message in an application."""
 
 
-def test_a_message_is_taken_as_it_is() -> None:
+def test_a_message_is_accepted_without_a_copy() -> None:
     for message in (ServiceBusMessage("x"), Mine("x")):
         assert as_message(message) is message
         assert as_messages(message) == [message]
@@ -442,7 +442,7 @@ def test_a_mapping_is_accepted_as_constructor_arguments(arguments: dict[str, Any
     assert as_message(arguments)._content == ServiceBusMessage(**arguments)._content
 
 
-def test_an_amqp_message_is_taken_and_keeps_the_id_it_gets() -> None:
+def test_an_amqp_message_is_accepted_and_keeps_its_generated_id() -> None:
     annotated = AmqpAnnotatedMessage(data_body=b"x")
     first = outgoing(as_message(annotated), detects_duplicates=True)
     assert outgoing(as_message(annotated), detects_duplicates=True) == first

@@ -139,7 +139,7 @@ def test_a_change_keeps_fields_that_were_not_read() -> None:
     assert (body["name"], body["settings"]["lock_duration"], body["settings"]["speed"]) == ("Orders", 60_000, 1)
 
 
-def test_settings_that_an_older_release_did_not_know_are_as_by_default() -> None:
+def test_settings_missing_from_an_older_record_have_their_defaults() -> None:
     assert decode(altered(settings={"quota": 5})).settings == PartitionSettings(quota=5)
 
 
@@ -221,7 +221,7 @@ def test_a_record_of_another_layout_is_refused_with_the_reason(text: bytes, reas
 
 
 @given(st.binary(max_size=40) | st.builds(lambda rest: b"1 1 a " + rest, st.binary(max_size=80)))
-def test_no_bytes_are_read_as_something_else_than_a_record(text: bytes) -> None:
+def test_arbitrary_bytes_are_refused_as_a_record(text: bytes) -> None:
     with pytest.raises(DataLayoutError):
         decode(text)
 

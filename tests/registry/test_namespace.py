@@ -518,9 +518,7 @@ async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_partition_is_taken_away_in_as_many_steps_as_it_needs(
-    transport: Transport, namespace: Namespace
-) -> None:
+async def test_deleting_a_partition_takes_as_many_steps_as_it_needs(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
     heard = Heard(transport, again=2)
     await Namespace(heard, "ns", 4, 0).delete_entity("q")
@@ -544,7 +542,7 @@ async def test_a_foreign_partition_is_not_deleted(transport: Transport, namespac
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_an_older_client_s_call_is_behind_or_ahead_but_never_between(
+async def test_a_partition_that_missed_a_change_reports_it_and_can_catch_up(
     transport: Transport, namespace: Namespace
 ) -> None:
     """A partition that missed a change reports this to a client that knows the change, and then accepts the change."""

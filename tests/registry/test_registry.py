@@ -295,7 +295,7 @@ async def test_a_version_neither_stays_back_nor_is_left_out(transport: Transport
 # -- deletion ----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_entity_is_taken_out_whole_and_once(transport: Transport) -> None:
+async def test_an_entity_is_unregistered_once_and_leaves_no_keys(transport: Transport) -> None:
     before = keys_of(await snapshot(transport), "ns")
     record = await registered(transport)
     assert await ask(transport, REGISTRY.unregister(record)) == (True, False)
@@ -355,7 +355,7 @@ def test_a_page_has_a_bound(limit: Any) -> None:
 
 
 @given(st.text("aAzZ09", min_size=1, max_size=6), st.text("aAzZ09", min_size=1, max_size=6))
-def test_two_names_are_one_exactly_if_they_differ_in_case_only(one: str, other: str) -> None:
+def test_names_mean_the_same_entity_exactly_if_they_differ_only_in_case(one: str, other: str) -> None:
     asked = [REGISTRY.read(name).arguments for name in (one, other)]
     assert (asked[0] == asked[1]) == (one.lower() == other.lower())
 

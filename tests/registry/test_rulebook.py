@@ -275,13 +275,13 @@ async def test_a_call_for_another_incarnation_changes_nothing(transport: Transpo
         await refused(transport, request, SubscriptionGoneError)
 
 
-async def test_an_active_subscription_or_topic_is_not_taken_out(transport: Transport) -> None:
+async def test_an_active_subscription_or_topic_is_not_unregistered(transport: Transport) -> None:
     topic, record = await with_subscription(transport, ANY)
     for kept in (topic, record):
         await refused(transport, REGISTRY.unregister(kept), MalformedCallError)
 
 
-async def test_a_subscription_of_many_rules_is_taken_out_in_steps(transport: Transport) -> None:
+async def test_a_subscription_with_many_rules_is_unregistered_in_steps(transport: Transport) -> None:
     _, record = await with_subscription(transport, *(Rule(f"r{number}") for number in range(10)))
     ended = (await ask(transport, REGISTRY.revise_subscription(replace(record, state="deleting"), FOURTH))).record
     request = REGISTRY.unregister(ended)._replace(arguments=(*REGISTRY.unregister(ended).arguments[:-1], 4))

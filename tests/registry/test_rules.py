@@ -110,7 +110,7 @@ async def test_everything_in_a_rule_comes_back(namespace: Namespace) -> None:
     assert (await namespace.routes("Topic")).subscriptions[0].rules == (ANY, EVERYTHING)
 
 
-async def test_the_default_rule_may_go(namespace: Namespace) -> None:
+async def test_the_default_rule_can_be_deleted(namespace: Namespace) -> None:
     await namespace.delete_rule("Topic", "Sub", "$DEFAULT")
     assert await namespace.list_rules("Topic", "Sub") == ()
     assert (await namespace.routes("Topic")).subscriptions[0].rules == ()
@@ -145,7 +145,7 @@ async def test_a_name_is_given_once_whatever_its_case(transport: Transport, name
     await refused(transport, again, MessagingEntityAlreadyExistsError, text)
 
 
-async def test_a_rule_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
+async def test_a_missing_rule_is_reported(transport: Transport, namespace: Namespace) -> None:
     text = "The subscription 'Topic/subscriptions/Sub' has no rule 'Sql'. Create it"
     for done in (
         namespace.update_rule("Topic", "sub", SQL),
@@ -184,7 +184,7 @@ async def test_an_invalid_rule_is_refused_before_sending(
     assert await snapshot(transport) == before
 
 
-async def test_a_topic_has_only_so_many_filters(
+async def test_the_number_of_filters_of_a_topic_is_limited(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit counts the filters of all subscriptions.

@@ -102,7 +102,7 @@ async def test_a_topic_and_a_queue_cannot_share_a_name(transport: Transport, nam
         await refused(transport, again, MessagingEntityAlreadyExistsError, "There is already an entity '[Tq]")
 
 
-async def test_an_entity_of_another_kind_is_not_taken_for_one(transport: Transport, namespace: Namespace) -> None:
+async def test_an_entity_of_another_kind_is_refused(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await namespace.create_entity("q", PartitionSettings())
     await subscribe(namespace)
@@ -223,7 +223,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Tr
     await refused(transport, subscribe(namespace, "SUB"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_a_topic_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
+async def test_a_missing_topic_is_reported(transport: Transport, namespace: Namespace) -> None:
     text = "There is no topic 'Topic' in namespace 'ns'. Create it with .*create_topic"
     of_the_topic: list[Awaitable[object]] = [
         subscribe(namespace),

@@ -50,7 +50,7 @@ def test_the_properties_of_the_application(text: str, before: dict[str, Any], af
     assert before == given
 
 
-def test_the_copy_has_the_name_of_its_rule_which_the_action_may_change() -> None:
+def test_a_copy_has_the_name_of_its_rule_and_the_action_may_change_it() -> None:
     assert done("SET a = RuleName", {"rulename": "of the sender"}).user == {"RuleName": "r", "a": "r"}
     assert done("SET RuleName = 'mine'", {}).user == {"RuleName": "mine"}
     assert done("REMOVE RuleName", {}).user == {}

@@ -42,7 +42,7 @@ def test_a_subscription_without_rules_gets_no_message() -> None:
     assert RuleBook([([], True), ([Rule("all")], True)]).judge(MessageView({}, {})) == [JudgedCopy(1, None)]
 
 
-def test_a_rule_is_true_unless_said_otherwise() -> None:
+def test_a_rule_without_a_filter_matches_every_message() -> None:
     assert Rule("$Default") == Rule("$Default", TrueFilter(), None)
     assert shown([Rule("none", FalseFilter())], {}) == []
 

@@ -51,7 +51,7 @@ JOINED = ("AND", "OR", "the end")
         "(" * 32 + "a = 1" + ")" * 32,
     ],
 )
-def test_this_is_a_filter(text: str) -> None:
+def test_a_valid_filter_is_accepted(text: str) -> None:
     check_filter(SqlFilter(text, {"id": "x"}))
 
 
@@ -105,7 +105,9 @@ def test_this_is_a_filter(text: str) -> None:
         ("a = 'a very long text that goes on' 'x'", 1, 37, "'x'", JOINED),
     ],
 )
-def test_this_is_no_filter(text: str, line: int, column: int, found: str, expected: tuple[str, ...]) -> None:
+def test_a_syntax_error_in_a_filter_names_the_place_and_the_expectation(
+    text: str, line: int, column: int, found: str, expected: tuple[str, ...]
+) -> None:
     with pytest.raises(RuleSyntaxError) as refused:
         check_filter(SqlFilter(text))
     error = refused.value
@@ -137,7 +139,7 @@ def test_this_is_no_filter(text: str, line: int, column: int, found: str, expect
         ("a LIKE 'x\\' ESCAPE '\\'", 8, "nothing follows the escape character at the end of the pattern"),
     ],
 )
-def test_this_is_wrong_in_itself(text: str, column: int, what: str) -> None:
+def test_an_invalid_word_or_literal_is_refused_at_its_column(text: str, column: int, what: str) -> None:
     with pytest.raises(RuleSyntaxError) as refused:
         check_filter(SqlFilter(text))
     assert refused.value.column == column
@@ -161,7 +163,7 @@ def test_a_syntax_error_is_a_value_error_and_an_error_of_sbredis() -> None:
         "SET user.a = newid(); SET b = (1 + 2) * -c",
     ],
 )
-def test_this_is_an_action(text: str) -> None:
+def test_a_valid_action_is_accepted(text: str) -> None:
     check_action(SqlAction(text))
 
 
@@ -192,7 +194,9 @@ TARGETS = (
         ("SET sys.Nonsense = 1", 1, 5, TARGETS),
     ],
 )
-def test_this_is_no_action(text: str, line: int, column: int, expected: tuple[str, ...]) -> None:
+def test_a_syntax_error_in_an_action_names_the_place_and_the_expectation(
+    text: str, line: int, column: int, expected: tuple[str, ...]
+) -> None:
     with pytest.raises(RuleSyntaxError) as refused:
         check_action(SqlAction(text))
     assert (refused.value.line, refused.value.column, refused.value.expected) == (line, column, expected)

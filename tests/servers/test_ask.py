@@ -62,7 +62,7 @@ def test_another_kind_of_server_is_named_as_such() -> None:
             _Stream(here, time.monotonic() + 5).reply()
 
 
-def test_a_text_that_is_no_utf8_comes_back_as_it_went() -> None:
+def test_a_text_that_is_not_utf8_is_returned_unchanged() -> None:
     with LocalServer() as server:
         text = b"\xff\x00\r\n".decode("utf-8", "surrogateescape")
         server.ask("SET", "k", text)

@@ -87,7 +87,7 @@ def test_the_program_reports_its_own_version(tmp_path: Path) -> None:
     assert str(redis) == f"redis 7.0.15 ({tmp_path / 'redis'})"
 
 
-def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_program_that_is_not_a_server(tmp_path: Path) -> None:
     with pytest.raises(ServerUnsuitableError, match="hello"):
         _ = ServerBinary(program(tmp_path / "other", "hello")).version
     broken = tmp_path / "broken"

@@ -84,7 +84,7 @@ def test_flush_deletes_everything(cluster: LocalCluster, slot: int) -> None:
     assert keys_in(cluster.master_of(slot), slot) == 0
 
 
-def test_a_sharded_publish_from_a_script_is_survived(cluster: LocalCluster, slot: int) -> None:
+def test_a_server_survives_a_sharded_publish_from_a_script(cluster: LocalCluster, slot: int) -> None:
     """A server that does not know its own shard fails an assertion at this publish."""
     master = cluster.master_of(slot)
     assert master.ask("EVAL", "return redis.call('SPUBLISH', KEYS[1], 'x')", 1, TAG) == 0
@@ -126,7 +126,7 @@ def test_stop_leaves_nothing_and_start_forms_a_new_cluster() -> None:
     assert cluster.nodes == []
 
 
-def test_a_cluster_that_refuses_its_configuration_is_quoted() -> None:
+def test_the_error_quotes_a_cluster_that_refuses_its_configuration() -> None:
     with pytest.raises(ServerUnsuitableError, match="no-such-key"):
         LocalCluster(1, config={"no-such-key": "1"}).start()
 

@@ -149,7 +149,7 @@ def test_a_newcomer_finds_its_way_past_a_supervisor_killed_just_now(folder: Path
     assert len(servers_in(folder)) == 1
 
 
-def test_a_server_that_lost_its_supervisor_and_stays_is_asked_to_end(
+def test_a_server_that_outlives_its_supervisor_is_asked_to_end(
     folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The supervisor starts it without the death signal, so it misses the supervisor's end, as outside Linux."""

@@ -68,7 +68,7 @@ def test_its_own_directory_is_removed_and_a_given_one_is_not(tmp_path: Path) -> 
         assert server.ask("GET", "k") == "v"
 
 
-def test_paused_it_is_alive_and_silent_until_it_is_resumed() -> None:
+def test_a_paused_server_is_alive_and_silent_until_it_is_resumed() -> None:
     with LocalServer() as server:
         server.pause()
         assert server.is_alive()
@@ -95,7 +95,7 @@ def test_a_server_that_refuses_clients_counts_as_started() -> None:
         server.ask("PING")
 
 
-def test_a_server_that_refuses_its_configuration_is_quoted() -> None:
+def test_the_error_quotes_a_server_that_refuses_its_configuration() -> None:
     with pytest.raises(ServerUnsuitableError, match="no-such-key"):
         LocalServer(config={"no-such-key": "1"}).start()
 

@@ -209,7 +209,7 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
         assert [warning.filename for warning in seen] == [__file__]
 
 
-def test_a_queue_is_ensured(client: ServiceBusClient) -> None:
+def test_ensure_queue_creates_only_a_missing_queue(client: ServiceBusClient) -> None:
     assert client.ensure_queue("q", max_delivery_count=3).max_delivery_count == 3
     assert client.ensure_queue("q").max_delivery_count == 3
 

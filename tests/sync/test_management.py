@@ -36,7 +36,7 @@ def test_a_queue_is_created_changed_and_deleted(admin: ServiceBusAdministrationC
         admin.get_queue("orders")
 
 
-def test_a_queue_is_ensured(admin: ServiceBusAdministrationClient) -> None:
+def test_ensure_queue_creates_only_a_missing_queue(admin: ServiceBusAdministrationClient) -> None:
     assert admin.ensure_queue("orders", max_delivery_count=3).max_delivery_count == 3
     assert admin.ensure_queue("orders").max_delivery_count == 3
 

@@ -176,7 +176,7 @@ except KeyboardInterrupt:
     assert python(code, url, session) == "interrupted 1"
 
 
-def test_the_top_is_imported_piece_by_piece() -> None:
+def test_the_package_imports_its_modules_only_when_they_are_used() -> None:
     """The supervisor of a server lives as long as the server, so it imports no more than it needs."""
     code = """
 import sys

@@ -78,7 +78,7 @@ def test_read_messages_are_sent_while_the_source_blocks(client: ServiceBusClient
         assert str(results[1].message) == "after the first"
 
 
-def test_the_first_failure_ends_the_stream_behind_the_results_before_it(sender: ServiceBusSender) -> None:
+def test_the_first_failure_ends_the_stream_after_the_earlier_results(sender: ServiceBusSender) -> None:
     stream = sender.send_stream([ServiceBusMessage("a"), ServiceBusMessage(LARGE), ServiceBusMessage("b")])
     assert next(stream).index == 0
     with pytest.raises(MessageSizeExceededError, match="message 1 of the stream"):
@@ -94,7 +94,7 @@ def test_failures_can_be_results(client: ServiceBusClient, sender: ServiceBusSen
     assert waiting_in(client) == 4
 
 
-def test_an_error_of_the_source_comes_behind_the_results_before_it(
+def test_an_error_of_the_source_is_raised_after_the_earlier_results(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     def source() -> Iterator[ServiceBusMessage]:
@@ -136,7 +136,7 @@ def test_a_loop_that_is_left_early_ends_the_stream(client: ServiceBusClient, sen
     assert 4 <= waiting_in(client) <= 14
 
 
-def test_a_sender_that_is_closed_ends_the_stream_behind_the_results_before(sender: ServiceBusSender) -> None:
+def test_a_closed_sender_ends_the_stream_after_the_earlier_results(sender: ServiceBusSender) -> None:
     stream = sender.send_stream(numbered(100))
     next(stream)
     sender.close()

@@ -216,7 +216,7 @@ async def test_a_purge_leaves_locked_messages(bus: Bus, receiver: ServiceBusRece
     assert len(await bus.sent("orders")) == 5
 
 
-async def test_a_queue_is_created_as_asked_for_and_once(bus: Bus) -> None:
+async def test_a_queue_is_created_once_with_the_given_properties(bus: Bus) -> None:
     made = await bus.create_queue("orders", max_delivery_count=3, lock_duration=timedelta(seconds=5))
     assert (made.name, made.max_delivery_count, made.lock_duration) == ("orders", 3, timedelta(seconds=5))
     with pytest.raises(MessagingEntityAlreadyExistsError):

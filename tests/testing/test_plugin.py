@@ -88,7 +88,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 
-def test_every_fixture_has_a_name_that_collides_with_nobodys() -> None:
+def test_the_name_of_every_fixture_begins_with_sbredis() -> None:
     """pytest loads the fixtures in every run, also for projects that have their own."""
     names = [name for name, value in vars(_fixtures).items() if "fixture" in type(value).__name__.lower()]
     assert names == _fixtures.__all__

@@ -102,7 +102,7 @@ async def test_a_session_with_a_due_message_is_found(bus: Bus) -> None:
     assert session_of(receiver).session_id == "ann"
 
 
-async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> None:
+async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(bus: Bus) -> None:
     await bus.create_queue("orders", requires_session=True)
     async with (
         AutoLockRenewer(max_lock_renewal_duration=3600) as renewer,

@@ -238,7 +238,7 @@ async def _all_locked(bus: Bus, count: int) -> bool:
     return len(await bus.locked("orders")) == count
 
 
-async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> None:
+async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
     async with AutoLockRenewer(max_lock_renewal_duration=3600) as renewer:

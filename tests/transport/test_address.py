@@ -252,7 +252,7 @@ def test_texts_for_the_log_hide_possible_secrets(text: str, shown: str) -> None:
         (Endpoint("memory://x", 0), "memory://x"),
     ],
 )
-def test_an_endpoint_reads_as_people_write_it(endpoint: Endpoint, text: str) -> None:
+def test_an_endpoint_is_shown_in_the_usual_notation(endpoint: Endpoint, text: str) -> None:
     assert str(endpoint) == text
 
 

@@ -92,13 +92,13 @@ async def test_the_first_attempt_may_have_been_made_before() -> None:
     assert len(servers.asked) == 1
 
 
-async def test_redirections_are_followed_and_only_ask_asks() -> None:
+async def test_redirections_are_followed_and_only_ask_sends_asking() -> None:
     servers = Servers(said("MOVED 0 there:1"), said("ASK 0 there:1"), said("TRYAGAIN x"), b"ok")
     assert await travel(servers) == b"ok"
     assert servers.asked == [(HERE, False), (THERE, False), (THERE, True), (HERE, False)]
 
 
-async def test_a_redirection_to_nowhere_is_asked_about() -> None:
+async def test_a_redirection_without_a_host_reports_trouble_and_tries_again() -> None:
     servers = Servers(said("MOVED 0 ?:1"), b"ok")
     assert await travel(servers) == b"ok"
     assert servers.asked == [(HERE, False), (HERE, False)]

@@ -117,7 +117,7 @@ class Cutter(Between):
             writer.write(data)
 
 
-async def test_an_answer_that_is_lost_is_unknown_or_asked_for_again(server: LocalServer) -> None:
+async def test_a_call_whose_answer_is_lost_is_unknown_or_repeated(server: LocalServer) -> None:
     """The script has run, and the connection is cut before its answer arrives.
 
     A call that must not be repeated reports an unknown outcome. A call that its script recognises is repeated and

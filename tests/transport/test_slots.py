@@ -185,7 +185,7 @@ def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, in
         ("slave,noaddr", False),
     ],
 )
-def test_a_cluster_is_steady_while_no_node_is_down_or_on_its_way_in(flags: str, steady: bool) -> None:
+def test_a_cluster_is_steady_if_no_node_is_down_or_joining(flags: str, steady: bool) -> None:
     healthy = "a 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383"
     assert is_steady(f"{healthy}\nb 10.0.0.2:7001@17001 {flags} - 0 0 2 connected\n") is steady
 

@@ -45,7 +45,7 @@ async def test_each_channel_is_heard_by_its_own_listeners(url: str) -> None:
         assert [ear.heard for ear in ears] == [[b"%d" % number] for number in range(12)]
 
 
-async def test_several_listen_to_one_channel_until_each_stops(url: str) -> None:
+async def test_each_listener_hears_a_channel_until_it_closes_its_own_subscription(url: str) -> None:
     first, second = Ear(), Ear()
     async with await open_transport(url) as transport:
         subscription = await transport.subscribe(b"c", first)

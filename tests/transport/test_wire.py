@@ -301,7 +301,7 @@ async def test_asking_directly_precedes_its_call_even_when_a_script_is_loaded() 
 # -- silence -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_owes_an_answer_is_asked_about_and_then_given_up() -> None:
+async def test_a_server_that_owes_an_answer_is_suspected_and_then_given_up() -> None:
     suspected: list[bool] = []
     limits = WireLimits(suspect_after=0.01, give_up_after=0.3)
     async with running(limits, lambda: suspected.append(True)) as (wire, _):

@@ -61,7 +61,7 @@ def test_from_connection_string_takes_the_options_of_the_constructor(kind: type[
     assert set(options.__annotations__) == handed_on
 
 
-def test_the_types_of_options_can_be_asked_for() -> None:
+def test_the_type_hints_of_options_can_be_resolved() -> None:
     """A program that generates documentation reads them."""
     for options in (management.QueueOptions, management.RuleOptions, management.NewSubscriptionOptions):
         assert get_type_hints(options)

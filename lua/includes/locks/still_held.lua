@@ -1,7 +1,7 @@
 -- Returns the messages of a group that its lease still holds: their names, numbers, entries and places in the call.
 -- Adds the others to `lost`. A lease that has ended holds nothing, whether or not it was deleted. A message that is
--- named twice counts as lost the second time. `seen`, empty at first, is passed from group to group to detect this: as
--- long as the numbers rise, none can have come before.
+-- named twice counts as lost the second time. To detect this, all groups of a call share the table `seen`, which is
+-- empty at first. As long as the numbers rise, no message can be a repetition, so the names need not be compared.
 -- @use read_many
 local function still_held(p, group, seen, lost)
   local lease = redis.call('HGET', p.leases, group.token)

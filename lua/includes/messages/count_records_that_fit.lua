@@ -1,5 +1,5 @@
--- Returns how many of these records, from the first on, weigh no more than `room` together; at least one. It reads
--- their sizes only if they could be too much, judged by the largest message that this partition has had.
+-- Returns the number of these records, counted from the first, that fit into `room` bytes together; at least one. It
+-- reads their sizes only if they might not fit, judged by the largest message that this partition has had.
 -- @use record_key
 local function count_records_that_fit(p, numbers, room)
   local n = #numbers

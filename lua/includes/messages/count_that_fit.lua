@@ -1,5 +1,5 @@
--- Returns how many messages, from the first on, weigh no more than `room` together; at least one. Their entries contain
--- their sizes, so no record is read.
+-- Returns the number of messages, counted from the first, that fit into `room` bytes together; at least one. Their
+-- entries contain their sizes, so no record is read.
 local function count_that_fit(entries, room)
   for i = 1, #entries do
     room = room - tonumber(string.match(entries[i], '^%d+', 34))

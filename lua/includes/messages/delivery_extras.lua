@@ -1,4 +1,4 @@
--- Adds to a reply what a receiver is told about a message besides its record: its index in the reply, failed
+-- Adds to a reply the facts about a message that its record does not contain: its index in the reply, failed
 -- deliveries, reason, expiry and changed properties.
 local function delivery_extras(list, place, text)
   local _, at = string.find(text, ';%d*;', 34)

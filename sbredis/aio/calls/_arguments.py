@@ -65,7 +65,7 @@ def count_of(value: object, name: str, most: int | None = None, *, least: int = 
 def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
     """Return one or several sequence numbers as a list without repetitions."""
     listed = [value] if isinstance(value, int) else value
-    if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"sequence_numbers is a sequence number or a list of them, not {type(value).__name__}")
     for number in listed:
         if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -77,14 +77,14 @@ def identifier_of(given: str | None) -> str:
     """Return the name of a sender or receiver in logs: the given one, or a random one."""
     if given is None:
         return secrets.token_hex(8)
-    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"client_identifier is text, not {type(given).__name__}")
     return given
 
 
 def milliseconds_of(moment: datetime, name: str) -> int:
     """Return a time in ms since 1970."""
-    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{name} has no time zone: add one, as in datetime.now(timezone.utc)")

@@ -209,7 +209,7 @@ class Connection(Runtime):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        seen_off = self._seen_off - {asyncio.current_task()}  # it may be the task that closes this
+        seen_off = self._seen_off - {asyncio.current_task()}  # this may run in one of them
         for task in seen_off:
             task.cancel()
         if seen_off:

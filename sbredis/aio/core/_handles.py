@@ -49,7 +49,7 @@ class LockHandle(NamedTuple):
 
 def read_handle(text: str, what: str) -> LockHandle:
     """Parse the handle of a message or session (``what``); raise :class:`ValueError` if the text is not a handle."""
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(
             f"A handle is text, as get_lock_handle() or session.lock_handle returns it, not {type(text).__name__}."
         )

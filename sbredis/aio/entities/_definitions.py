@@ -84,7 +84,7 @@ def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], cha
         if "name" not in entity:
             raise ValueError(f"the {word} to update is a mapping without 'name': add its name")
         name = cast("str", entity["name"])
-    elif isinstance(entity, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    elif isinstance(entity, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         given, name = dict(entity.given), entity.name
         if entity.read_as is not None:
             raise MessagingEntityNotFoundError(
@@ -105,11 +105,11 @@ def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
     """Return the rules of a new subscription: the given ones, or ``$Default``, which accepts every message."""
     if given is None:
         return (rule_created(RuleProperties(DEFAULT_RULE)),)
-    listed = cast("object", given)  # callers are not all typed
+    listed = cast("object", given)  # for callers without type checks
     if not isinstance(listed, Sequence):  # an iterator would be used up when the rules are made
         raise TypeError(f"rules are a list of RuleProperties, not {type(listed).__name__}")
     for each in given:
-        if not isinstance(each, RuleProperties):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(each, RuleProperties):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"rules are a list of RuleProperties, not of {type(each).__name__}")
     return tuple(map(rule_created, given))
 

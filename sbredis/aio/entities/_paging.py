@@ -67,9 +67,9 @@ class AsyncItemPaged(AsyncIterator[T], Generic[T]):
     def by_page(self, continuation_token: str | None = None) -> AsyncPages[T]:
         """Return the pages of the list, from the beginning, or from the page that a ``continuation_token`` names."""
         token = continuation_token
-        if token is not None and not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if token is not None and not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(
-                "continuation_token is the continuation_token of earlier pages, or None for the beginning, "
+                "continuation_token must be the continuation_token of an earlier page, or None for the first page, "
                 f"not {type(token).__name__}"
             )
         return AsyncPages(self._read, token)

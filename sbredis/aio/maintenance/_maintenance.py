@@ -94,7 +94,8 @@ class Maintenance:
                     await self._listen()
                     self._news.clear()
                     if role is not None:
-                        self._claim_at = loop.time() + _CLAIM / 3  # counted from before the call: it may take long
+                        # Counted from now, not from the answer: the call may take long.
+                        self._claim_at = loop.time() + _CLAIM / 3
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
                         _log.debug("%s: this client maintains the namespace", self._runtime.target)

@@ -34,8 +34,9 @@ class TopicWatcher:
         """``changed`` is called when there may be something to do, ``failed`` with the error if publishing failed."""
         self.partition_client = entity.partition_client(number)
         self.publisher = TopicPublisher(entity, number)
-        # Every client that has the role uses the same identity. A partition wakes only one waiter; so it cannot choose
-        # a client that has died, or that has lost the role and does not know it yet.
+        # Every client that has the role waits under the same identity. A partition wakes only one waiter. If each
+        # client had its own identity, the partition might choose a client that has died, or one that has lost the role
+        # and does not know it yet.
         identity = f"{_WAITING}-{entity.record.id}"
         self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
         self.watch = self._live.watch

@@ -145,8 +145,8 @@ def require_token(token: str, check: Callable[[str], object]) -> None:
             check(token)
     except ValueError as error:
         raise ValueError(
-            f"{quoted(token)} is no continuation_token of this list, which is a name: {error}. Give the "
-            "continuation_token of an earlier page, or None for the beginning."
+            f"{quoted(token)} is not a continuation_token of this list, because it is not a valid name: {error}. "
+            "Give the continuation_token of an earlier page, or None for the first page."
         ) from None
 
 

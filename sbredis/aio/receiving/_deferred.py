@@ -115,9 +115,8 @@ class Deferred:
                 continue
             rest = rest[fitted:]
             if self._mode == "lock" and len(messages) < fitted:
-                given = {
-                    hold_of(message).name for message in messages
-                }  # the locks of the others ended before the repeated call was answered
+                # The call was repeated, and some locks had ended before it was answered: ask for these messages again.
+                given = {hold_of(message).name for message in messages}
                 rest += [name for name in asked[:fitted] if name not in given]
             asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
 

@@ -46,7 +46,7 @@ def lane_for(letter: str, session: str) -> str:
 
 def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
     """Return the stored form of a session's state."""
-    if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+    if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
     return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 

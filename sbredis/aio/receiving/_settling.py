@@ -62,7 +62,7 @@ class Settler:
 
         Use it with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is set up.
         """
-        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
         return self._telemetry.processing(self.entity_path, message, continues_trace=continue_trace)
 
@@ -290,7 +290,7 @@ class Settler:
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Check that a message can be settled or renewed, apart from its lock. Returns its hold."""
-        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
         hold = hold_of(message)
         source = hold.source

@@ -252,7 +252,7 @@ class PartitionWatcher:
         await self._live.stop_opening()
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
-            job.future.cancel()  # if no answer has come: messages that it brings later are given back
+            job.future.cancel()  # messages of a later answer are given back
         await self._live.unregister(self._stop_waiting)
         self._leave_lanes()
 

@@ -294,7 +294,7 @@ class Watching:
             assert self.watch.owes_a_look == self.roused
 
     def a_watch_may_ask_unless_its_last_answer_was_empty(self) -> None:
-        """A watch may ask unless its last answer was empty or failed and no event has come since."""
+        """After an empty or failed answer, a watch may ask again only when an event has come. Otherwise it may ask."""
         if self.under_way or self.left:
             assert not self.watch.may_ask
             return

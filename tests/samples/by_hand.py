@@ -1,6 +1,6 @@
 """The synchronous scenarios that are not derived from the asynchronous ones, each with the reason.
 
-All the others are derived by ``derivation.py``.
+``derivation.py`` derives all others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def two_receivers(connection_string: str, queue_name: str) -> object:
 
 
 def many_at_once(connection_string: str, queue_name: str) -> object:
-    """Threads that share a sender."""
+    """Let threads share a sender."""
 
     def send(sender: ServiceBusSender, number: int) -> None:
         sender.send_messages(ServiceBusMessage(str(number)))
@@ -59,7 +59,7 @@ def many_at_once(connection_string: str, queue_name: str) -> object:
 
 
 def pool(connection_string: str, queue_name: str) -> object:
-    """Several workers, each with the next session that is free, until there is none."""
+    """Several workers each take the next free session until none is left."""
     closed: list[str] = []
 
     def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
@@ -112,4 +112,4 @@ REASONS = {
     "sending.many_at_once": "the callers are threads, and not coroutines that are gathered",
     "sessions.pool": "the workers are threads, and not coroutines that are gathered",
 }
-"""Why each of them differs from what would be derived."""
+"""The reason why each of them differs from its derived form."""

@@ -38,7 +38,7 @@ NAMES = {
 }
 
 _Change = tuple[int, int, int, str]
-"""The line, the columns from and to, and the text that takes their place."""
+"""The line, the first and last column, and the replacement text."""
 
 
 def derived(source: str) -> str:
@@ -64,7 +64,7 @@ def _changes(source: str) -> Iterator[_Change]:
 
 
 def _spoken(docstring: tokenize.TokenInfo) -> Iterator[_Change]:
-    """The word in the docstring of the module that says which client it is about."""
+    """Yield the word in the module's docstring that names the client."""
     for number, line in enumerate(docstring.string.splitlines()):
         column = line.find("asynchronous")
         if column >= 0:
@@ -85,19 +85,19 @@ def without(source: str, functions: Mapping[str, Any]) -> str:
 
 @cache
 def asynchronous_source(module: str) -> str:
-    """The text of a module of asynchronous scenarios."""
+    """Return the text of a module of asynchronous scenarios."""
     return (FOLDER / f"{module}.py").read_text("utf-8")
 
 
 @cache
 def synchronous_source(module: str) -> str:
-    """The derived text of a module, without the scenarios that are written by hand."""
+    """Return the derived text of a module, without the scenarios that are written by hand."""
     return without(derived(asynchronous_source(module)), BY_HAND.get(module, {}))
 
 
 @cache
 def synchronous(module: str) -> ModuleType:
-    """The module of synchronous scenarios: those that are derived, and those that are written by hand."""
+    """Return a module of synchronous scenarios, both derived and written by hand."""
     source, name = synchronous_source(module), f"<synchronous form of tests/samples/asynchronous/{module}.py>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # for tracebacks
     made = ModuleType(f"tests.samples.synchronous.{module}")

@@ -1,4 +1,4 @@
-"""The table of differences from Azure Service Bus, as docs/differences.md has it."""
+"""The table of differences from Azure Service Bus, read from docs/differences.md."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MARK = re.compile(r"# row: (?P<name>\S+)")
 ROWS: list[str] = [
     row["name"]
     for row in _ROW.finditer((ROOT / "docs/differences.md").read_text("utf-8"))
-    if row["name"] != "row"  # the heading of the column
+    if row["name"] != "row"  # except the heading of the column
 ]
 
 
 def rows_named_in(text: str) -> list[str]:
-    """The rows that the lines of a scenario name."""
+    """Return the rows that the lines of a scenario name."""
     return [mark["name"] for mark in _MARK.finditer(text)]

@@ -1,4 +1,4 @@
-"""What each scenario has to come to: the same for the asynchronous and the synchronous one, over each target."""
+"""The expected result of each scenario: the same for the asynchronous and the synchronous one, over each target."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sbredis.management import AccessRights, NamespaceType
 __all__ = ["SAMPLES", "Sample"]
 
 SHORT = 700
-"""How long a lock lasts, in ms, that is to end: less than an administrator may set."""
+"""The duration in ms of a lock that is to end: shorter than an administrator may set."""
 RENEWED = 4_000
-"""How long a lock lasts, in ms, that is renewed in time on any machine, and that work is to outlive."""
+"""The duration in ms of a lock that any machine can renew in time, and that the work outlives."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A scenario, and what it returns."""
+    """A scenario, and its expected result."""
 
     module: str
     name: str
     outcome: Any
     queue: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The properties of the queue that it finds."""
+    """The properties of the queue that the scenario uses."""
     lock: int | None = None
-    """How long a lock of the queue lasts, in ms, if that is shorter than what can be set."""
+    """The lock duration of the queue in ms, if it is shorter than an administrator may set."""
     warns: str | None = None
-    """What the warning says that it gets."""
+    """The text of the warning that the scenario causes."""
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
@@ -263,7 +263,7 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
     "settling.expired": {"dead_lettering_on_message_expiration": True},
     **{f"sessions.{name}": {"requires_session": True, "enable_partitioning": True} for name in SESSIONS},
 }
-"""Queues that are not as all the others."""
+"""The queues that have different properties from the rest."""
 
 LOCKS_OF_QUEUES = {
     "locks.lost": SHORT,

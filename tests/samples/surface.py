@@ -1,8 +1,8 @@
-"""How the public surface of sbredis differs from that of azure.servicebus, found by looking at both.
+"""The differences between the public surfaces of sbredis and azure.servicebus, found by comparing both.
 
 ``azure_surface.json`` holds Azure's: modules, classes, members, parameters and defaults, enumerations and exceptions,
-read from the package itself. What is looked for is what a caller would notice: a name that is missing, a parameter that
-cannot be given as before, another default, a method that has to be awaited, and what there is beside.
+read from the package itself. The comparison finds the differences that a caller would notice: a missing name, a
+parameter that cannot be passed as before, another default, a method that must be awaited, and additions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["AZURE", "differences"]
 
 AZURE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("azure_surface.json").read_text("utf-8"))
 MADE_BY_OTHERS = {"ServiceBusReceivedMessage", "ServiceBusReceiver", "ServiceBusSender", "ServiceBusSession"}
-"""What no application constructs; Azure's constructors take what only its client knows."""
+"""Classes that no application constructs; Azure's constructors take arguments that only its client knows."""
 
 
 def differences(azure: Mapping[str, Any] = AZURE) -> list[str]:
-    """One line for everything that differs."""
+    """Return one line for each difference."""
     found = [line for name, names in azure["modules"].items() for line in _module(name, names)]
     return found + list(_exceptions(azure["exceptions"]))
 
@@ -62,7 +62,7 @@ def _class(path: str, cls: type, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Its public methods, properties and attributes, inherited ones too, but not those that every class has."""
+    """Yield the public methods, properties and attributes of a class, also inherited ones, except those of ``object``."""
     for name in dir(cls):
         owner = next(parent for parent in cls.__mro__ if name in vars(parent))
         if not name.startswith("_") and owner.__module__.startswith(("sbredis", "collections.abc", "_collections_abc")):
@@ -87,7 +87,7 @@ def _member(path: str, ours: Any, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parameters(path: str, ours: Callable[..., Any], theirs: Mapping[str, Any], own: int = 0) -> Iterator[str]:
-    """What cannot be given as before, what is given if one says nothing, and what can be given besides."""
+    """Yield parameters that cannot be passed as before, other defaults, and additional parameters."""
     parameters = dict(list(inspect.signature(ours).parameters.items())[own:])
     names = list(parameters)
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -99,7 +99,7 @@ def _parameters(path: str, ours: Callable[..., Any], theirs: Mapping[str, Any], 
             if not given.get("keyword") and (mine.kind is mine.KEYWORD_ONLY or names.index(name) != place):
                 yield f"{path}({name}): at another place"
             yield from _default(f"{path}({name})", mine.default, given)
-        elif not (takes_more and path.endswith(".from_connection_string")):  # that hands them on to the constructor
+        elif not (takes_more and path.endswith(".from_connection_string")):  # which passes them to the constructor
             yield f"{path}({name}): missing"
     if theirs.get("more") and not takes_more:
         yield f"{path}: refuses other keywords"
@@ -119,7 +119,7 @@ def _default(path: str, ours: Any, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kept(path: str, cls: type, theirs: Mapping[str, Any]) -> Iterator[str]:
-    """What a class of properties was made with can be read from it."""
+    """Yield the arguments of a class of properties that cannot be read from it."""
     if not path.endswith(("Properties", "Rule")):
         return
     for given in theirs["parameters"]:
@@ -144,7 +144,7 @@ def _exceptions(theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A default as JSON has it."""
+    """Return a default as JSON represents it."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, (bool, int, float, str)):

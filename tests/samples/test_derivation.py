@@ -1,4 +1,4 @@
-"""The derivation of synchronous scenarios from asynchronous ones (derivation.py)."""
+"""Tests of the derivation of synchronous scenarios from asynchronous ones (derivation.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who knows azure.servicebus is at home: its sample scenarios, with the lines marked that had to differ."""
+"""The sample scenarios of azure.servicebus run on sbredis; the lines that had to differ are marked."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 
 
 def asynchronous(module: str) -> ModuleType:
-    """The asynchronous scenarios about one thing."""
+    """Return the module of asynchronous scenarios with this name."""
     return import_module(f"tests.samples.asynchronous.{module}")
 
 
 async def prepare(url: str, sample: Sample) -> None:
-    """The queue that a scenario finds."""
+    """Create the queue that a scenario uses."""
     kept = QUEUES.check("create_queue", QUEUE, sample.queue)
     settings = kept.settings if sample.lock is None else replace(kept.settings, lock_duration=sample.lock)
     async with ServiceBusAdministrationClient(url, partition_count=4) as administration:
@@ -45,7 +45,7 @@ async def prepare(url: str, sample: Sample) -> None:
 
 @contextmanager
 def warned(sample: Sample) -> Iterator[None]:
-    """The warning that a scenario gets, and no other."""
+    """Check that a scenario causes its warning, and no other."""
     if sample.warns is None:
         yield
         return
@@ -56,7 +56,7 @@ def warned(sample: Sample) -> Iterator[None]:
 
 
 @every_sample
-@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous one comes by the same way to a server
+@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous client uses the same path to a server
 @pytest.mark.anyio
 async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     await prepare(url, sample)
@@ -75,7 +75,7 @@ def test_a_synchronous_scenario_has_the_expected_result(sample: Sample, url: str
 
 
 def scenarios(module: ModuleType) -> list[str]:
-    """Its functions that take a connection string and a queue."""
+    """Return the functions of a module that take a connection string and a queue."""
     return [
         name
         for name, value in vars(module).items()

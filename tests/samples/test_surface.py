@@ -1,4 +1,4 @@
-"""The public surface is Azure's, but for what the table of differences says."""
+"""The public surface is that of Azure, except for the rows of the table of differences."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ACCEPTED = {
     "sbredis.exceptions.Outcome: added": "error-facts",
     "sbredis.exceptions.[DINRS]*Error: added": "more-errors",
 }
-"""What may differ, as a pattern of the lines of :func:`differences`, and the row of the table that says so."""
+"""The accepted differences: a pattern for the lines of :func:`differences`, and the row of the table for it."""
 
 FOUND = differences()
 

@@ -1,4 +1,4 @@
-"""Queues created, found, changed, counted, listed and deleted, as with the asynchronous client of azure.servicebus."""
+"""Create, find, change, count, list and delete queues, as with the asynchronous client of azure.servicebus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sbredis.management import (  # row: imports
 
 
 async def life_of_a_queue(connection_string: str, queue_name: str) -> object:
-    """Created, listed, changed, counted, deleted."""
+    """Create, list, change, count and delete a queue."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         name = f"{queue_name}-managed"
         await client.create_queue(name, max_delivery_count=10, dead_lettering_on_message_expiration=True)
@@ -37,7 +37,7 @@ async def life_of_a_queue(connection_string: str, queue_name: str) -> object:
 
 
 async def with_all_options(connection_string: str, queue_name: str) -> object:
-    """Everything that can be said of a queue when it is created, and what of it comes back."""
+    """Create a queue with every option, and read the options back."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         queue: QueueProperties = await client.create_queue(
             f"{queue_name}-complete",
@@ -86,7 +86,7 @@ async def with_all_options(connection_string: str, queue_name: str) -> object:
 
 
 async def changed(connection_string: str, queue_name: str) -> object:
-    """By assigning, by keyword, by a mapping, and as with any mapping."""
+    """Change a queue by assignment, by keyword and by a mapping; its properties act like a mapping too."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         queue = await client.get_queue(queue_name)
         queue.lock_duration = timedelta(seconds=20)
@@ -107,7 +107,7 @@ async def changed(connection_string: str, queue_name: str) -> object:
 
 
 async def counted(connection_string: str, queue_name: str) -> object:
-    """What is in a queue, by state."""
+    """Count the messages in a queue by state."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
@@ -132,7 +132,7 @@ async def counted(connection_string: str, queue_name: str) -> object:
 
 
 async def taken_and_missing(connection_string: str, queue_name: str) -> object:
-    """Names that are taken, and names of nothing."""
+    """Use names that are taken, and names that do not exist."""
     said: list[str] = []
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         try:
@@ -159,7 +159,7 @@ async def taken_and_missing(connection_string: str, queue_name: str) -> object:
 
 
 async def by_page(connection_string: str, queue_name: str) -> object:
-    """A list, page by page."""
+    """Read a list page by page."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         for number in range(3):
             await client.create_queue(f"{queue_name}-{number}")

@@ -15,7 +15,7 @@ from sbredis.amqp import (  # row: imports
 
 
 async def round_trip(connection_string: str, queue_name: str, sent: AmqpAnnotatedMessage) -> ServiceBusReceivedMessage:
-    """Sent and received."""
+    """Send a message and receive it."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages(sent)
@@ -26,7 +26,7 @@ async def round_trip(connection_string: str, queue_name: str, sent: AmqpAnnotate
 
 
 async def data(connection_string: str, queue_name: str) -> object:
-    """A body of bytes in several sections, which arrive as they were or as one."""
+    """Send a body of bytes in several sections; they arrive as sections or as one."""
     sent = AmqpAnnotatedMessage(
         data_body=[b"aa", b"bb", b"cc"],
         application_properties={"body_type": "data"},
@@ -42,7 +42,7 @@ async def data(connection_string: str, queue_name: str) -> object:
 
 
 async def sequence(connection_string: str, queue_name: str) -> object:
-    """A body of a list of values."""
+    """Send a body that is a list of values."""
     sent = AmqpAnnotatedMessage(
         sequence_body=[b"message", 123.456, True],
         footer={"checksum": 7},
@@ -58,7 +58,7 @@ async def sequence(connection_string: str, queue_name: str) -> object:
 
 
 async def value(connection_string: str, queue_name: str) -> object:
-    """A body of one value."""
+    """Send a body of one value."""
     sent = AmqpAnnotatedMessage(
         value_body={"key": [-123, b"data", False]},
         header={"priority": 10},
@@ -75,7 +75,7 @@ async def value(connection_string: str, queue_name: str) -> object:
 
 
 async def sections(connection_string: str, queue_name: str) -> object:
-    """Header and properties as objects, and what of them the message shows under its own names."""
+    """Set the header and properties as objects; the message shows them under its own names."""
     sent = AmqpAnnotatedMessage(
         data_body="tea",
         header=AmqpMessageHeader(durable=True, time_to_live=60_000),
@@ -104,7 +104,7 @@ async def sections(connection_string: str, queue_name: str) -> object:
 
 
 async def broker_annotations(connection_string: str, queue_name: str) -> object:
-    """What the broker says of a message is said by the message."""
+    """The attributes of the message give the annotations of the broker."""
     message = await round_trip(connection_string, queue_name, AmqpAnnotatedMessage(data_body=b"tea"))
     number = message.sequence_number  # row: amqp-annotations
     enqueued = message.enqueued_time_utc  # row: amqp-annotations
@@ -112,7 +112,7 @@ async def broker_annotations(connection_string: str, queue_name: str) -> object:
 
 
 async def through_the_view(connection_string: str, queue_name: str) -> object:
-    """A message changed through its AMQP view before it is sent."""
+    """Change a message through its AMQP view before it is sent."""
     message = ServiceBusMessage("tea", subject="draft")
     raw = message.raw_amqp_message
     assert raw.properties is not None

@@ -9,7 +9,7 @@ from sbredis.aio import ServiceBusClient  # row: imports
 
 
 async def with_a_credential(connection_string: str, queue_name: str) -> object:
-    """Where and who, apart."""
+    """Pass the address and the credential separately."""
     fully_qualified_namespace = connection_string  # row: connection-string
     credential = ("default", "secret")  # row: credential
     client = ServiceBusClient(fully_qualified_namespace, credential)  # row: credential
@@ -19,7 +19,7 @@ async def with_a_credential(connection_string: str, queue_name: str) -> object:
 
 
 async def with_options(connection_string: str, queue_name: str) -> object:
-    """The options of Azure's connection: those that mean something, and those that are ignored with a warning."""
+    """Pass the options of Azure's connection: some have an effect, and the others are ignored with a warning."""
     without_effect: dict[str, Any] = {  # row: transport-options
         "transport_type": TransportType.AmqpOverWebsocket,
         "http_proxy": {"proxy_hostname": "proxy", "proxy_port": 3128},
@@ -44,7 +44,7 @@ async def with_options(connection_string: str, queue_name: str) -> object:
 
 
 async def identified(connection_string: str, queue_name: str) -> object:
-    """Senders and receivers have a name for the logs: their own, or one that is made for them."""
+    """Senders and receivers have a name for the logs: a given one, or a generated one."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         sender = client.get_queue_sender(queue_name, client_identifier="till 4")
         receiver = client.get_queue_receiver(queue_name, client_identifier="kitchen")
@@ -56,7 +56,7 @@ async def identified(connection_string: str, queue_name: str) -> object:
 
 
 async def closed_by_hand(connection_string: str, queue_name: str) -> object:
-    """Without context managers; closing twice is no error, and what is closed is of no use any more."""
+    """Close without context managers. A second close is no error, and a closed object refuses calls."""
     client = ServiceBusClient.from_connection_string(connection_string)
     sender = client.get_queue_sender(queue_name)
     receiver = client.get_queue_receiver(queue_name)
@@ -83,7 +83,7 @@ async def closed_by_hand(connection_string: str, queue_name: str) -> object:
 
 
 async def opened_again(connection_string: str, queue_name: str) -> object:
-    """A client per round of work."""
+    """Use one client for each round of work."""
     seen: list[str] = []
     for number in range(2):
         client = ServiceBusClient.from_connection_string(connection_string)  # row: closed-client
@@ -98,7 +98,7 @@ async def opened_again(connection_string: str, queue_name: str) -> object:
 
 
 async def named(connection_string: str, queue_name: str) -> object:
-    """What a client says of where it is."""
+    """Read the namespace of a client."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         assert queue_name
         return client.namespace  # row: fully-qualified-namespace

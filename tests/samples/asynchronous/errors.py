@@ -1,4 +1,4 @@
-"""What is refused and what fails, and how one goes on; as with the asynchronous client of azure.servicebus."""
+"""Refusals and failures, and how a program goes on; as with the asynchronous client of azure.servicebus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sbredis.management import EntityStatus  # row: imports
 
 
 async def raised(expected: type[Exception], call: Callable[..., Any], *given: Any, **named: Any) -> bool:
-    """Whether a call ends with this error."""
+    """Return whether a call ends with this error."""
     try:
         await call(*given, **named)
     except expected:
@@ -44,7 +44,7 @@ async def no_such_queue(connection_string: str, queue_name: str) -> object:
 
 
 async def too_large(connection_string: str, queue_name: str) -> object:
-    """A message, a list, a batch."""
+    """Send a message, a list and a batch that are too large."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_queue_sender(queue_name) as sender,
@@ -63,7 +63,7 @@ async def too_large(connection_string: str, queue_name: str) -> object:
 
 
 async def not_a_message(connection_string: str, queue_name: str) -> object:
-    """Bodies, identifiers and keys that cannot be."""
+    """Pass invalid bodies, identifiers and keys."""
     said: list[str] = []
     wrong: list[dict[str, Any]] = [
         {"body": 7},
@@ -88,7 +88,7 @@ async def not_a_message(connection_string: str, queue_name: str) -> object:
 
 
 async def out_of_range(connection_string: str, queue_name: str) -> object:
-    """Counts and times that cannot be."""
+    """Pass invalid counts and times."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         refused = 0
         for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": -1}):  # row: wait-zero
@@ -109,7 +109,7 @@ async def out_of_range(connection_string: str, queue_name: str) -> object:
 
 
 async def settled_wrongly(connection_string: str, queue_name: str) -> object:
-    """Twice, after a peek, after receive-and-delete."""
+    """Settle a message twice, after a peek, and after receive-and-delete."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages([ServiceBusMessage("tea"), ServiceBusMessage("milk")])
@@ -127,7 +127,7 @@ async def settled_wrongly(connection_string: str, queue_name: str) -> object:
 
 
 async def not_there(connection_string: str, queue_name: str) -> object:
-    """Sequence numbers of nothing."""
+    """Use sequence numbers that do not exist."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_receiver(queue_name) as receiver:
             deferred = await raised(MessageNotFoundError, receiver.receive_deferred_messages, [4711])
@@ -137,7 +137,7 @@ async def not_there(connection_string: str, queue_name: str) -> object:
 
 
 async def disabled(connection_string: str, queue_name: str) -> object:
-    """A queue that takes nothing in, and then gives nothing out."""
+    """Disable a queue for sending, and then for receiving."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
         queue = await administration.get_queue(queue_name)
         queue.status = EntityStatus.SEND_DISABLED
@@ -158,7 +158,7 @@ async def disabled(connection_string: str, queue_name: str) -> object:
 
 
 async def renewer_closed(connection_string: str, queue_name: str) -> object:
-    """A renewer is not opened again."""
+    """A closed renewer cannot be opened again."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages(ServiceBusMessage("tea"))
@@ -177,7 +177,7 @@ async def renewer_closed(connection_string: str, queue_name: str) -> object:
 
 
 async def defensively(connection_string: str, queue_name: str) -> object:
-    """All that can go wrong, caught where one would catch it."""
+    """Catch every error at the usual place."""
     seen: list[str] = []
     for _attempt in range(3):
         try:
@@ -195,7 +195,7 @@ async def defensively(connection_string: str, queue_name: str) -> object:
 
 
 async def send_with_patience(sender: ServiceBusSender) -> None:
-    """A batch, tried three times."""
+    """Send a batch in up to three attempts."""
     batch = await sender.create_message_batch()
     for number in range(3):
         try:
@@ -217,7 +217,7 @@ async def send_with_patience(sender: ServiceBusSender) -> None:
 
 
 async def receive_with_patience(receiver: ServiceBusReceiver, seen: list[str]) -> None:
-    """Each message handled and settled; a settlement that is too late is let go."""
+    """Handle and settle each message; ignore a settlement that comes too late."""
     async for message in receiver:
         seen.append(str(message))
         for _attempt in range(3):

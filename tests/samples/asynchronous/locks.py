@@ -1,4 +1,4 @@
-"""Locks: renewing them, having them renewed, losing them; as with the asynchronous client of azure.servicebus.
+"""Locks are renewed by hand, renewed automatically, and lost; as with the asynchronous client of azure.servicebus.
 
 The locks of these scenarios' queue last for less than a second, so that the work outlives them.
 """
@@ -15,19 +15,19 @@ from tests.waiting import eventually
 
 
 async def given(client: ServiceBusClient, queue_name: str, *texts: str) -> None:
-    """What the scenarios begin with."""
+    """Send the messages that the scenarios need."""
     async with client.get_queue_sender(queue_name) as sender:
         await sender.send_messages([ServiceBusMessage(text) for text in texts])
 
 
 def past(moment: datetime | None) -> bool:
-    """Whether a time has come."""
+    """Return whether a time has passed."""
     assert moment is not None
     return datetime.now(UTC) > moment
 
 
 async def renewed(connection_string: str, queue_name: str) -> object:
-    """By hand, while there is work to do."""
+    """Renew a lock by hand during the work."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "long work")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -41,7 +41,7 @@ async def renewed(connection_string: str, queue_name: str) -> object:
 
 
 async def lost(connection_string: str, queue_name: str) -> object:
-    """A lock that ended: the message is settled no more, and comes again."""
+    """After a lock has ended, the message cannot be settled, and is delivered again."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "too long")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -60,7 +60,7 @@ async def lost(connection_string: str, queue_name: str) -> object:
 
 
 async def registered(connection_string: str, queue_name: str) -> object:
-    """Each message registered with a renewer, which keeps its lock until it is settled."""
+    """Register each message with a renewer, which keeps its lock until the message is settled."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two", "three")
         renewer = AutoLockRenewer()
@@ -79,7 +79,7 @@ async def registered(connection_string: str, queue_name: str) -> object:
 
 
 async def by_the_receiver(connection_string: str, queue_name: str) -> object:
-    """A receiver that registers all that it receives."""
+    """Let a receiver register every message that it receives."""
     seen: list[str] = []
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
@@ -97,7 +97,7 @@ async def by_the_receiver(connection_string: str, queue_name: str) -> object:
 
 
 async def callback(connection_string: str, queue_name: str) -> object:
-    """Who is renewed no longer is told so, and so is the application."""
+    """When renewal ends, the message records the error, and the callback reports it to the application."""
     told: list[tuple[str, str]] = []
 
     async def on_lock_renew_failure(renewable: object, error: Exception | None) -> None:
@@ -123,7 +123,7 @@ async def callback(connection_string: str, queue_name: str) -> object:
 
 
 async def misused(connection_string: str, queue_name: str) -> object:
-    """What has no lock cannot be renewed."""
+    """A message without a lock cannot be renewed."""
     said: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "tea", "milk")

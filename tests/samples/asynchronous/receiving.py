@@ -10,13 +10,13 @@ from sbredis.aio import ServiceBusClient  # row: imports
 
 
 async def given(client: ServiceBusClient, queue_name: str, *texts: str) -> None:
-    """What the scenarios begin with."""
+    """Send the messages that the scenarios need."""
     async with client.get_queue_sender(queue_name) as sender:
         await sender.send_messages([ServiceBusMessage(text) for text in texts])
 
 
 async def several(connection_string: str, queue_name: str) -> object:
-    """Received together, completed one by one."""
+    """Receive several messages together, and complete them one by one."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two", "three")
         receiver = client.get_queue_receiver(queue_name=queue_name)
@@ -29,7 +29,7 @@ async def several(connection_string: str, queue_name: str) -> object:
 
 
 async def iterated(connection_string: str, queue_name: str) -> object:
-    """The iteration ends when nothing has come for the receiver's time; a later one goes on."""
+    """The iteration ends when no message arrives within the receiver's time; a later one continues."""
     seen: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
@@ -45,7 +45,7 @@ async def iterated(connection_string: str, queue_name: str) -> object:
 
 
 async def one_by_one(connection_string: str, queue_name: str) -> object:
-    """The next message, without a loop."""
+    """Receive the next message without a loop."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -57,7 +57,7 @@ async def one_by_one(connection_string: str, queue_name: str) -> object:
 
 
 async def of_a_received_message(connection_string: str, queue_name: str) -> object:
-    """What the broker says of a message."""
+    """Read the properties that the broker adds to a message."""
     before = datetime.now(UTC) - timedelta(minutes=1)
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
@@ -88,7 +88,7 @@ async def of_a_received_message(connection_string: str, queue_name: str) -> obje
 
 
 async def peeked(connection_string: str, queue_name: str) -> object:
-    """Peeking changes nothing, goes on where it was, and begins elsewhere if told to."""
+    """Peeking changes nothing, continues at its last position, and starts elsewhere on request."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two", "three")
         async with client.get_queue_receiver(queue_name) as receiver:
@@ -101,7 +101,7 @@ async def peeked(connection_string: str, queue_name: str) -> object:
 
 
 async def received_and_deleted(connection_string: str, queue_name: str) -> object:
-    """Gone when it is received; there is nothing to settle."""
+    """A message is deleted when it is received, so there is nothing to settle."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
         async with client.get_queue_receiver(
@@ -117,7 +117,7 @@ async def received_and_deleted(connection_string: str, queue_name: str) -> objec
 
 
 async def prefetched(connection_string: str, queue_name: str) -> object:
-    """A receiver that fetches ahead."""
+    """Use a receiver that prefetches."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, *map(str, range(20)))
         async with client.get_queue_receiver(queue_name, prefetch_count=5, max_wait_time=0.5) as receiver:
@@ -146,7 +146,7 @@ async def two_receivers(connection_string: str, queue_name: str) -> object:
 
 
 async def nothing_there(connection_string: str, queue_name: str) -> object:
-    """An empty queue is an empty list, after the time that was given."""
+    """An empty queue gives an empty list after the wait."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_queue_receiver(queue_name, max_wait_time=0.2) as receiver,
@@ -157,7 +157,7 @@ async def nothing_there(connection_string: str, queue_name: str) -> object:
 
 
 async def cleared(connection_string: str, queue_name: str) -> object:
-    """Old messages deleted, and then all that is left: what Azure's client does by receiving."""
+    """Delete old messages, and then all others; with Azure's client a program receives them instead."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, *map(str, range(12)))
         async with client.get_queue_receiver(queue_name) as receiver:

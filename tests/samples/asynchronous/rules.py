@@ -1,6 +1,4 @@
-"""Rules of subscriptions: filters and actions, and looking after them; as with the asynchronous clients of
-azure.servicebus.
-"""
+"""Filters, actions and administration of rules, as with the asynchronous clients of azure.servicebus."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ ORDERS = [
 
 
 async def given(connection_string: str, topic_name: str, **filters: Filter) -> None:
-    """A topic with a subscription for each filter, which has the rule of that filter only."""
+    """Create a topic with one subscription for each filter, whose only rule has that filter."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name)
         for name, each in filters.items():
@@ -39,7 +37,7 @@ async def given(connection_string: str, topic_name: str, **filters: Filter) -> N
 
 
 async def send(connection_string: str, topic_name: str) -> None:
-    """All orders, and a note."""
+    """Send all orders, and a note."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_topic_sender(topic_name) as sender,
@@ -48,7 +46,7 @@ async def send(connection_string: str, topic_name: str) -> None:
 
 
 async def received(connection_string: str, topic_name: str, name: str) -> list[ServiceBusReceivedMessage]:
-    """What is in a subscription."""
+    """Return the messages in a subscription."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_subscription_receiver(topic_name, name) as receiver,
@@ -57,7 +55,7 @@ async def received(connection_string: str, topic_name: str, name: str) -> list[S
 
 
 async def filters(connection_string: str, queue_name: str) -> object:
-    """Of every kind: which messages each subscription gets."""
+    """Use filters of every kind: each subscription gets the messages that match."""
     topic_name = f"{queue_name}-shop"
     kinds: dict[str, Filter] = {
         "all": TrueRuleFilter(),
@@ -75,7 +73,7 @@ async def filters(connection_string: str, queue_name: str) -> object:
 
 
 async def actions(connection_string: str, queue_name: str) -> object:
-    """A rule with an action makes a copy of its own; those without make one together."""
+    """Each rule with an action makes a separate copy; the rules without one make one copy together."""
     topic_name = f"{queue_name}-shop"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name)
@@ -104,7 +102,7 @@ async def actions(connection_string: str, queue_name: str) -> object:
 
 
 async def life_of_a_rule(connection_string: str, queue_name: str) -> object:
-    """Created, listed, changed, deleted."""
+    """Create, list, change and delete a rule."""
     topic_name = f"{queue_name}-shop"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name)
@@ -147,7 +145,7 @@ async def life_of_a_rule(connection_string: str, queue_name: str) -> object:
 
 
 async def wrong(connection_string: str, queue_name: str) -> object:
-    """A filter that cannot be read, and one that fails when it meets a message."""
+    """Use a filter that cannot be parsed, and one that fails on a message."""
     topic_name = f"{queue_name}-shop"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
         await administration.create_topic(topic_name)
@@ -170,7 +168,7 @@ async def wrong(connection_string: str, queue_name: str) -> object:
 
 
 async def from_the_first(connection_string: str, queue_name: str) -> object:
-    """Rules that a subscription has from its first moment on; a value of another kind is no match."""
+    """Create a subscription with its first rules; a value of another type does not match."""
     topic_name = f"{queue_name}-shop"
     rules = [RuleProperties("dear", filter=SqlRuleFilter("price <> 5"))]
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:

@@ -12,7 +12,7 @@ from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError  #
 
 
 async def all_there(client: ServiceBusClient, queue_name: str) -> list[str]:
-    """What can be received, until nothing more comes."""
+    """Return all messages that can be received."""
     async with client.get_queue_receiver(
         queue_name, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, max_wait_time=0.5
     ) as receiver:
@@ -49,7 +49,7 @@ async def a_batch(connection_string: str, queue_name: str) -> object:
 
 
 async def full_batches(connection_string: str, queue_name: str) -> object:
-    """A batch that is full is sent, and another one begun."""
+    """Send each full batch, and begin another one."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         batches = 0
         async with client.get_queue_sender(queue_name) as sender:
@@ -58,7 +58,7 @@ async def full_batches(connection_string: str, queue_name: str) -> object:
                 message = ServiceBusMessage(f"{number}".rjust(300, "-"))
                 try:
                     batch.add_message(message)
-                except MessageSizeExceededError:  # a ValueError, too
+                except MessageSizeExceededError:  # also a ValueError
                     await sender.send_messages(batch)
                     batches += 1
                     batch = await sender.create_message_batch(max_size_in_bytes=1000)
@@ -69,7 +69,7 @@ async def full_batches(connection_string: str, queue_name: str) -> object:
 
 
 async def mappings(connection_string: str, queue_name: str) -> object:
-    """Dictionaries are taken in the place of messages."""
+    """Pass dictionaries instead of messages."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages({"body": "one", "subject": "number"})
@@ -85,7 +85,7 @@ async def mappings(connection_string: str, queue_name: str) -> object:
 
 
 async def many_at_once(connection_string: str, queue_name: str) -> object:
-    """Coroutines that share a sender."""
+    """Let coroutines share a sender."""
 
     async def send(sender: ServiceBusSender, number: int) -> None:
         await sender.send_messages(ServiceBusMessage(str(number)))
@@ -97,7 +97,7 @@ async def many_at_once(connection_string: str, queue_name: str) -> object:
 
 
 async def one_partition(connection_string: str, queue_name: str) -> object:
-    """Messages of one key are kept together in a partitioned queue."""
+    """A partitioned queue keeps messages of one key together."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages([ServiceBusMessage(str(n), partition_key="ann") for n in range(5)])
@@ -112,7 +112,7 @@ async def one_partition(connection_string: str, queue_name: str) -> object:
 
 
 async def scheduled(connection_string: str, queue_name: str) -> object:
-    """Scheduled, seen, and received when they are due."""
+    """Schedule messages, peek at them, and receive them when they are due."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             soon = datetime.now(UTC) + timedelta(seconds=0.4)  # row: naive-time
@@ -132,12 +132,12 @@ async def scheduled(connection_string: str, queue_name: str) -> object:
 
 
 async def peeked(receiver: ServiceBusReceiver) -> dict[str, str]:
-    """What waits, and in which state."""
+    """Return the waiting messages with their states."""
     return {str(message): message.state.name for message in await receiver.peek_messages(max_message_count=10)}
 
 
 async def cancelled(connection_string: str, queue_name: str) -> object:
-    """One is cancelled, then two; one that is gone is not found."""
+    """Cancel one message, then two; a missing one is not found."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             tomorrow = datetime.now(UTC) + timedelta(days=1)
@@ -156,7 +156,7 @@ async def cancelled(connection_string: str, queue_name: str) -> object:
 
 
 async def duplicates(connection_string: str, queue_name: str) -> object:
-    """A queue that detects duplicates takes a message id once."""
+    """A queue that detects duplicates accepts a message id once."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             for text in ("first", "again", "once more"):
@@ -166,7 +166,7 @@ async def duplicates(connection_string: str, queue_name: str) -> object:
 
 
 async def everything_set(connection_string: str, queue_name: str) -> object:
-    """Each property of a message, as its sender gave it and as its receiver sees it."""
+    """Set each property of a message, and read it from the received message."""
     properties: dict[Any, Any] = {"colour": "brown", "cups": 6, "warm": True, "price": 12.5, "raw": b"\x00\xff"}
     message = ServiceBusMessage(
         "a teapot",
@@ -212,7 +212,7 @@ async def everything_set(connection_string: str, queue_name: str) -> object:
 
 
 async def set_afterwards(connection_string: str, queue_name: str) -> object:
-    """Properties that are assigned, changed and taken away again before sending."""
+    """Assign, change and remove properties before sending."""
     message = ServiceBusMessage("a teapot", subject="draft")
     message.subject = "order"
     message.message_id = "7"

@@ -1,5 +1,4 @@
-"""Sessions: their messages, their state, their locks, and whose turn it is; as with the asynchronous client of
-azure.servicebus.
+"""Sessions: messages, state, locks and turns; as with the asynchronous client of azure.servicebus.
 
 The locks of some of these scenarios' queues last for less than a second, so that the work outlives them.
 """
@@ -21,24 +20,24 @@ from tests.waiting import eventually
 
 
 async def given(client: ServiceBusClient, queue_name: str, session_id: str, *texts: str) -> None:
-    """What the scenarios begin with."""
+    """Send the messages that the scenarios need."""
     async with client.get_queue_sender(queue_name) as sender:
         await sender.send_messages([ServiceBusMessage(text, session_id=session_id) for text in texts])
 
 
 def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
-    """The session of a receiver that has one."""
+    """Return the session of a receiver that has one."""
     assert receiver.session is not None
     return receiver.session
 
 
 def past(moment: datetime) -> bool:
-    """Whether a time has come."""
+    """Return whether a time has passed."""
     return datetime.now(UTC) > moment
 
 
 async def one_session(connection_string: str, queue_name: str) -> object:
-    """Received in its order, and nothing of another one."""
+    """Receive the messages of a session in order, and none of another session."""
     seen: list[tuple[str, str | None]] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one", "two", "three")
@@ -53,7 +52,7 @@ async def one_session(connection_string: str, queue_name: str) -> object:
 
 
 async def state(connection_string: str, queue_name: str) -> object:
-    """What is kept for a session, beyond its messages and its receiver."""
+    """A session keeps its state beyond its messages and its receiver."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -73,7 +72,7 @@ async def state(connection_string: str, queue_name: str) -> object:
 
 
 async def pool(connection_string: str, queue_name: str) -> object:
-    """Several workers, each with the next session that is free, until there is none."""
+    """Several workers each take the next free session until none is left."""
     closed: list[str] = []
 
     async def work(client: ServiceBusClient, renewer: AutoLockRenewer) -> None:
@@ -109,7 +108,7 @@ async def pool(connection_string: str, queue_name: str) -> object:
 
 
 async def none_available(connection_string: str, queue_name: str) -> object:
-    """There is no session to be had within the time."""
+    """No session is available within the time."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         receiver = client.get_queue_receiver(queue_name, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=0.2)
         try:
@@ -124,7 +123,7 @@ async def none_available(connection_string: str, queue_name: str) -> object:
 
 
 async def locked(connection_string: str, queue_name: str) -> object:
-    """One receiver at a time; the next one when that is closed."""
+    """One receiver has the session at a time; the next one gets it when the first is closed."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -141,7 +140,7 @@ async def locked(connection_string: str, queue_name: str) -> object:
 
 
 async def renewed(connection_string: str, queue_name: str) -> object:
-    """By hand; messages have no locks of their own."""
+    """Renew the lock of a session by hand; its messages have no separate locks."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "long work")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -155,7 +154,7 @@ async def renewed(connection_string: str, queue_name: str) -> object:
 
 
 async def renewed_by_itself(connection_string: str, queue_name: str) -> object:
-    """Registered with a renewer, by hand and by the receiver: the work outlives the lock."""
+    """Register a session with a renewer, by hand and by the receiver: the work outlives the lock."""
     errors: list[Exception | None] = []
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
@@ -183,7 +182,7 @@ async def renewed_by_itself(connection_string: str, queue_name: str) -> object:
 
 
 async def told(connection_string: str, queue_name: str) -> object:
-    """Who is renewed no longer is told so, with the session."""
+    """When renewal ends, the callback gets the session and the error."""
     said: list[tuple[bool, str]] = []
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
@@ -202,7 +201,7 @@ async def told(connection_string: str, queue_name: str) -> object:
 
 
 async def lost(connection_string: str, queue_name: str) -> object:
-    """A lock that ended: nothing of the session is settled any more, and another receiver may have it."""
+    """After a lock has ended, no message of the session can be settled, and another receiver may take it."""
     failed: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "too long")
@@ -228,7 +227,7 @@ async def lost(connection_string: str, queue_name: str) -> object:
 
 
 async def deferred(connection_string: str, queue_name: str) -> object:
-    """Set aside and got back, within the session."""
+    """Defer messages and receive them again, within the session."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one", "two")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -242,7 +241,7 @@ async def deferred(connection_string: str, queue_name: str) -> object:
 
 
 async def peeked(connection_string: str, queue_name: str) -> object:
-    """Only what is in the session; what is scheduled for it as well."""
+    """Peek only at messages of the session, including scheduled ones."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one", "two")
         await given(client, queue_name, "bob", "three")
@@ -255,7 +254,7 @@ async def peeked(connection_string: str, queue_name: str) -> object:
 
 
 async def dead_lettered(connection_string: str, queue_name: str) -> object:
-    """One message, and then the rest of the session; a dead-letter queue has no sessions."""
+    """Dead-letter one message, and then the rest of the session; a dead-letter queue has no sessions."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one", "two", "three")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -270,7 +269,7 @@ async def dead_lettered(connection_string: str, queue_name: str) -> object:
 
 
 async def listed(connection_string: str, queue_name: str) -> object:
-    """Those that have messages or a state; those whose state was set after a time."""
+    """List the sessions that have messages or a state, and those whose state was set after a time."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         before = datetime.now(UTC) - timedelta(minutes=1)
         await given(client, queue_name, "ann", "one")
@@ -286,7 +285,7 @@ async def listed(connection_string: str, queue_name: str) -> object:
 
 
 async def misused(connection_string: str, queue_name: str) -> object:
-    """Who requires sessions takes no message without one, and gives none to who names no session."""
+    """A queue that requires sessions refuses messages without one, and receivers that name no session."""
     said: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:

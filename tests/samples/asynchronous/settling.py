@@ -9,13 +9,13 @@ from sbredis.aio import ServiceBusClient, ServiceBusReceiver  # row: imports
 
 
 async def given(client: ServiceBusClient, queue_name: str, *texts: str) -> None:
-    """What the scenarios begin with."""
+    """Send the messages that the scenarios need."""
     async with client.get_queue_sender(queue_name) as sender:
         await sender.send_messages([ServiceBusMessage(text, subject=text) for text in texts])
 
 
 async def every_way(connection_string: str, queue_name: str) -> object:
-    """Each way to settle a message, and what becomes of it."""
+    """Settle a message in each way."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "completed", "abandoned", "deferred", "dead")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -39,7 +39,7 @@ async def every_way(connection_string: str, queue_name: str) -> object:
 
 
 async def all_four(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    """Four messages, however many calls that takes."""
+    """Receive four messages, in as many calls as needed."""
     got: list[ServiceBusReceivedMessage] = []
     while len(got) < 4:
         got += await receiver.receive_messages(max_message_count=4 - len(got))
@@ -47,7 +47,7 @@ async def all_four(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessa
 
 
 async def deferred(connection_string: str, queue_name: str) -> object:
-    """Set aside, and got back by their sequence numbers, one and several."""
+    """Defer messages, and receive one and several by their sequence numbers."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two", "three", "four")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -64,7 +64,7 @@ async def deferred(connection_string: str, queue_name: str) -> object:
 
 
 async def dead_lettered(connection_string: str, queue_name: str) -> object:
-    """With a reason and a description, which the dead letter tells."""
+    """Dead-letter a message with a reason and a description, and read both from the dead letter."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "unreadable")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -82,7 +82,7 @@ async def dead_lettered(connection_string: str, queue_name: str) -> object:
 
 
 async def failed_too_often(connection_string: str, queue_name: str) -> object:
-    """Abandoned until the queue gives it up: the samples' way to the dead-letter queue."""
+    """Abandon a message until the queue dead-letters it, as the samples do."""
     counts: list[int] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "fails")
@@ -98,7 +98,7 @@ async def failed_too_often(connection_string: str, queue_name: str) -> object:
 
 
 async def mended(connection_string: str, queue_name: str) -> object:
-    """Dead letters read, mended and sent again."""
+    """Read dead letters, correct them, and send them again."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         sender = client.get_queue_sender(queue_name)
         receiver = client.get_queue_receiver(queue_name, max_wait_time=0.5)
@@ -125,7 +125,7 @@ async def mended(connection_string: str, queue_name: str) -> object:
 
 
 async def sent_on(connection_string: str, queue_name: str) -> object:
-    """A received message sent once more as it is."""
+    """Send a received message again, unchanged."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         sender = client.get_queue_sender(queue_name)
         receiver = client.get_queue_receiver(queue_name, max_wait_time=5)
@@ -142,7 +142,7 @@ async def sent_on(connection_string: str, queue_name: str) -> object:
 
 
 async def through_another_receiver(connection_string: str, queue_name: str) -> object:
-    """A message outlives its receiver: another one settles it."""
+    """A message outlives its receiver: another receiver settles it."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "tea")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -153,7 +153,7 @@ async def through_another_receiver(connection_string: str, queue_name: str) -> o
 
 
 async def expired(connection_string: str, queue_name: str) -> object:
-    """A message that nobody received in time goes to the dead-letter queue, if the queue is set up so."""
+    """An expired message goes to the dead-letter queue, if the queue is configured for it."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages(ServiceBusMessage("milk", time_to_live=timedelta(milliseconds=100)))

@@ -1,5 +1,6 @@
-"""Topics and subscriptions: sending to the one, receiving from the other, and looking after both; as with the
-asynchronous clients of azure.servicebus.
+"""Sending to topics, receiving from subscriptions, and administration of both.
+
+The scenarios are as with the asynchronous clients of azure.servicebus.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ SUBSCRIPTIONS = ("kitchen", "office")
 
 
 async def given(connection_string: str, topic_name: str) -> None:
-    """What the scenarios begin with: a topic with two subscriptions."""
+    """Create the topic with two subscriptions that the scenarios need."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
         await administration.create_topic(topic_name)
         for name in SUBSCRIPTIONS:
@@ -23,7 +24,7 @@ async def given(connection_string: str, topic_name: str) -> None:
 
 
 async def drained(receiver: ServiceBusReceiver) -> list[str]:
-    """All that comes soon, completed."""
+    """Complete all messages that arrive soon, and return them."""
     got: list[str] = []
     async with receiver:
         async for message in receiver:
@@ -33,7 +34,7 @@ async def drained(receiver: ServiceBusReceiver) -> list[str]:
 
 
 async def sent(connection_string: str, queue_name: str) -> object:
-    """One message, a list, a batch: every subscription gets all of it."""
+    """Send one message, a list and a batch: every subscription gets all of them."""
     topic_name = f"{queue_name}-news"
     await given(connection_string, topic_name)
     async with ServiceBusClient.from_connection_string(connection_string) as client:
@@ -53,7 +54,7 @@ async def sent(connection_string: str, queue_name: str) -> object:
 
 
 async def settled(connection_string: str, queue_name: str) -> object:
-    """What is done with a copy is done with none of the others."""
+    """Settling one copy of a message leaves the other copies unchanged."""
     topic_name = f"{queue_name}-news"
     await given(connection_string, topic_name)
     async with ServiceBusClient.from_connection_string(connection_string) as client:
@@ -80,7 +81,7 @@ async def settled(connection_string: str, queue_name: str) -> object:
 
 
 async def scheduled(connection_string: str, queue_name: str) -> object:
-    """Enqueued later, at the topic, and until then in no subscription; or cancelled."""
+    """A scheduled message reaches the subscriptions when it is due, unless it is cancelled."""
     topic_name = f"{queue_name}-news"
     await given(connection_string, topic_name)
     client = ServiceBusClient.from_connection_string(connection_string, maintenance=True)  # row: maintenance
@@ -103,7 +104,7 @@ async def scheduled(connection_string: str, queue_name: str) -> object:
 
 
 async def of_sessions(connection_string: str, queue_name: str) -> object:
-    """A subscription that requires sessions: what has none is dead-lettered there."""
+    """A subscription that requires sessions dead-letters a message without one."""
     topic_name = f"{queue_name}-news"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
         await administration.create_topic(topic_name)
@@ -123,7 +124,7 @@ async def of_sessions(connection_string: str, queue_name: str) -> object:
 
 
 async def life_of_a_topic(connection_string: str, queue_name: str) -> object:
-    """Created, listed, changed, counted, deleted."""
+    """Create, list, change, count and delete a topic."""
     topic_name = f"{queue_name}-news"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name=topic_name, default_message_time_to_live=timedelta(days=1))
@@ -148,7 +149,7 @@ async def life_of_a_topic(connection_string: str, queue_name: str) -> object:
 
 
 async def life_of_a_subscription(connection_string: str, queue_name: str) -> object:
-    """Created, listed, changed, counted, deleted."""
+    """Create, list, change, count and delete a subscription."""
     topic_name = f"{queue_name}-news"
     await given(connection_string, topic_name)
     async with ServiceBusClient.from_connection_string(connection_string) as client:
@@ -183,7 +184,7 @@ async def life_of_a_subscription(connection_string: str, queue_name: str) -> obj
 
 
 async def made_in_passing(connection_string: str, queue_name: str) -> object:
-    """Topic and subscription made by who uses them first."""
+    """The first client that uses a topic and a subscription creates them."""
     topic_name = f"{queue_name}-news"
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         sender = client.get_topic_sender(topic_name, create_if_missing=True)  # row: create-if-missing

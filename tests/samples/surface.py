@@ -62,7 +62,7 @@ def _class(path: str, cls: type, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods, properties and attributes of a class, also inherited ones, except those of ``object``."""
+    """Yield the public methods, properties and attributes of a class, also inherited ones except ``object``'s."""
     for name in dir(cls):
         owner = next(parent for parent in cls.__mro__ if name in vars(parent))
         if not name.startswith("_") and owner.__module__.startswith(("sbredis", "collections.abc", "_collections_abc")):

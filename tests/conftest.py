@@ -85,7 +85,7 @@ def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- comes after it
+def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- sets the order
     """Treat an answer as late after a short time, for tests in which an answer never arrives."""
     monkeypatch.setattr(watching, "LATE", 0.05)
 

@@ -81,7 +81,7 @@ class Offenders:
         """Record the failure of a thing, with the line of the test that failed."""
         try:
             yield
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever is wrong is told at the end
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # reported at the end
             text = str(error).strip() if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
             here = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
             where = f"({Path(here[0].filename).name}, line {here[0].lineno})"

@@ -17,7 +17,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"within {timeout} s it never was so: {what or _source_of(condition)}")
+            raise AssertionError(f"not true within {timeout} s: {what or _source_of(condition)}")
         time.sleep(0.01)
 
 
@@ -33,7 +33,7 @@ async def eventually(
         if found:
             return
         if time.monotonic() > deadline:
-            raise AssertionError(f"within {timeout} s it never was so: {what or _source_of(condition)}")
+            raise AssertionError(f"not true within {timeout} s: {what or _source_of(condition)}")
         await anyio.sleep(0.01)
 
 

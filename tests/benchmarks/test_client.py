@@ -143,7 +143,7 @@ def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Pat
     assert [path.name for path in (tmp_path / ".cache").iterdir()] == ["nats.log"]
 
 
-# -- what is printed ---------------------------------------------------------------------------------------------------
+# -- the report --------------------------------------------------------------------------------------------------------
 
 
 def speed(per_second: float, server: float = 1.0, client: float = 1.0) -> dict[str, Medians]:

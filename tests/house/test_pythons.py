@@ -1,4 +1,4 @@
-"""Which interpreters ``make test-pythons`` finds, and how it judges them."""
+"""The interpreters that ``make test-pythons`` finds, and its verdicts about them."""
 
 from __future__ import annotations
 

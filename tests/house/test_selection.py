@@ -1,4 +1,4 @@
-"""``--in-process`` finds out which tests need nothing but this process."""
+"""``--in-process`` selects the tests that start no process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_function_that_refers_to_a_process_starter_is_recognised(
 
 
 def test_a_selected_test_that_starts_a_process_fails_with_the_reason() -> None:
-    guard = Guard.__new__(Guard)  # without listening for good
+    guard = Guard.__new__(Guard)  # without ``__init__``, which would add an audit hook for the rest of the process
     guard.running = "tests/x.py::test_it"
     with pytest.raises(RuntimeError, match="was selected by --in-process and starts a process"):
         guard.hear("subprocess.Popen", ("true", ["true"]))

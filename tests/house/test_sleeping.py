@@ -9,9 +9,9 @@ from pathlib import Path
 from tools.repository import ROOT, files
 
 FOR_EVER = 3600
-"""Who sleeps for so many seconds stands for something that never ends; the test ends it."""
+"""A sleep of this many seconds stands for work that never ends; the test ends it."""
 
-# Files that sleep for a number of seconds, how often, and why no slow machine makes such a test fail.
+# Files that sleep for a number of seconds, the number of sleeps, and why no slow machine makes such a test fail.
 ALLOWED = {
     "tests/waiting.py": (2, "asks again whether a condition holds"),
     "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
@@ -36,7 +36,7 @@ def found_in(path: Path) -> int:
 
 
 def test_no_test_sleeps_for_a_length_of_time() -> None:
-    """Wait for a condition (``tests/waiting.py``), hand a clock in, or let the event loop go round."""
+    """A test waits for a condition (``tests/waiting.py``), passes in a clock, or lets the event loop run."""
     tests = [path for path in files(".py") if path.relative_to(ROOT).parts[0] == "tests"]
     found = {str(path.relative_to(ROOT)): count for path in tests if (count := found_in(path))}
     assert found == {name: count for name, (count, _) in ALLOWED.items()}

@@ -57,7 +57,7 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
             done = function(*positional, **named)
         except TypeError as error:
             yield str(error)
-        except Exception:  # noqa: BLE001, S112  # it was called, with nothing to work on
+        except Exception:  # noqa: BLE001, S112  # the call was accepted and then failed
             continue
         else:
             if inspect.iscoroutine(done):

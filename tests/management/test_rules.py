@@ -228,9 +228,9 @@ async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> 
     assert await admin.get_rule("news", "all", "red") == rule
 
 
-@pytest.mark.parametrize("made_anew", [False, True], ids=["changed", "made anew"])
+@pytest.mark.parametrize("recreated", [False, True], ids=["changed", "recreated"])
 async def test_a_concurrent_change_of_another_property_stays(
-    admin: Admin, made_anew: bool, monkeypatch: pytest.MonkeyPatch
+    admin: Admin, recreated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the rule was deleted and created again, no property of the old rule is written into the new one."""
     await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"), action=SqlRuleAction("SET old = 1"))
@@ -241,7 +241,7 @@ async def test_a_concurrent_change_of_another_property_stays(
     async def overtaken(*args: Any, **options: Any) -> Any:
         seen.append(options["seen"].rule.action)
         if len(seen) == 1:
-            if made_anew:
+            if recreated:
                 await namespace.delete_rule("news", "all", "r")
                 await admin.create_rule("news", "all", "r", action=SqlRuleAction("SET new = 1"))
             else:
@@ -252,7 +252,7 @@ async def test_a_concurrent_change_of_another_property_stays(
     await admin.update_rule("news", "all", {"name": "r"}, filter=SqlRuleFilter("a = 2"))
     rule = await admin.get_rule("news", "all", "r")
     assert (rule.filter, rule.action) == (SqlRuleFilter("a = 2"), SqlRuleAction("SET new = 1"))
-    assert len(seen) == (2 if made_anew else 3)
+    assert len(seen) == (2 if recreated else 3)
 
 
 async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None:

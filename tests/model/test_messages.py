@@ -39,7 +39,7 @@ FIELDS = (
     "scheduled_enqueue_time_utc",
     "time_to_live",
 )
-NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- what is to be refused
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- the refused value
 
 
 @given(ARGUMENTS)
@@ -364,7 +364,7 @@ def test_properties_just_as_large_as_they_may_be_are_sent() -> None:
     outgoing(message, detects_duplicates=False)
 
 
-# -- going out ---------------------------------------------------------------------------------------------------------
+# -- sending -----------------------------------------------------------------------------------------------------------
 
 
 @given(ARGUMENTS)
@@ -424,7 +424,7 @@ def test_the_session_id_or_else_the_partition_key_decides_on_the_partition(
     assert routing_key(MESSAGE("x", **keys)) == decides
 
 
-# -- what is taken as a message ----------------------------------------------------------------------------------------
+# -- values accepted as messages ---------------------------------------------------------------------------------------
 
 
 class Mine(ServiceBusMessage):

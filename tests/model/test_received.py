@@ -204,7 +204,7 @@ def test_the_reason_of_the_broker_precedes_an_older_one() -> None:
     assert message.application_properties["DeadLetterReason"] == message.dead_letter_reason == "TTLExpiredException"
 
 
-# -- how it looks, and where it goes -----------------------------------------------------------------------------------
+# -- as text, and forwarded --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

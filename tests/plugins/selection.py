@@ -1,12 +1,12 @@
-"""A pytest plugin that selects the tests that need nothing but this process: ``--in-process`` and ``--quick``.
+"""A pytest plugin that selects the tests that start no process: ``--in-process`` and ``--quick``.
 
-It finds them by itself. It leaves out a test whose target is a server or a cluster. It also leaves out a test that
-names something that starts a process: in its code, in its fixtures, in its parameters, or in a helper that they call.
-A test that is selected and starts a process all the same fails with the reason.
+It finds these tests without marks. It leaves out a test whose target is a server or a cluster. It also leaves out a
+test that names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that
+they call. A selected test that still starts a process fails with the reason.
 
 ``--quick`` also leaves out the tests marked ``exhaustive``, and lets Hypothesis try few examples.
 
-It is loaded through ``addopts`` in pyproject.toml.
+``addopts`` in pyproject.toml loads it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SERVED = ("server", "cluster")
 """The targets that are not in this process."""
 
 STARTERS = ("multiprocessing.", "subprocess.", "sbredis.servers.")
-"""The modules that start processes. Code that names one of them, or something from one, needs processes."""
+"""The modules that start processes. Code that names one of them, or a part of one, needs processes."""
 
 STARTER = object()
-"""Stands for something from one of these modules."""
+"""Represents a part of one of these modules."""
 
 OURS = ("tests.", "tools.", "benchmarks.")
-"""The modules whose functions are looked into."""
+"""The modules whose functions the plugin searches."""
 
 EMBEDDED = "embedded:"
 """Code with such a connection string starts a server."""
@@ -44,13 +44,13 @@ EVENTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spaw
 
 
 class Reach:
-    """Finds out which functions may start a process, and remembers it."""
+    """Finds the functions that may start a process, and caches the results."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bool]] = {}
 
     def starts(self, thing: object) -> bool:
-        """Whether a function, a class or a module starts processes, or names code of ours that does."""
+        """Return whether a function, a class or a module starts processes, or names our code that does."""
         if id(thing) not in self._known:
             self._known[id(thing)] = (thing, _reaches_starter(thing))
         return self._known[id(thing)][1]
@@ -75,7 +75,7 @@ def _is_starter(thing: object) -> bool:
 
 
 def _named_by(thing: object) -> Iterator[object]:
-    """What code of ours names: globals, modules that it imports, the contents of a closure, the methods of a class."""
+    """Yield the objects that code of ours names: globals, imported modules, closures, the methods of a class."""
     if isinstance(thing, type):
         if thing.__module__.startswith(OURS):
             yield from thing.__mro__[1:]
@@ -94,7 +94,7 @@ def _named_by(thing: object) -> Iterator[object]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """The names in a function and in those inside it; what starts a process by another name shows as its module."""
+    """Yield the names in a function and its inner functions, and the module of a process starter with another name."""
     yield from code.co_names
     if "fork" in code.co_names:
         yield "multiprocessing"
@@ -106,7 +106,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def needs_processes(item: pytest.Item, reach: Reach) -> bool:
-    """Whether a test has a server as its target, or names what starts a process."""
+    """Return whether a test has a server as its target, or names code that starts a process."""
     if not isinstance(item, pytest.Function):
         return True
     given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
@@ -117,7 +117,7 @@ def needs_processes(item: pytest.Item, reach: Reach) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Called by pytest for the options of the command line."""
+    """Add the options; pytest calls this for the command line."""
     parser.addoption(
         "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
     )
@@ -126,7 +126,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Called by pytest when it has found the tests."""
+    """Leave out tests; pytest calls this when it has found them."""
     quick = config.getoption("quick")
     if not quick and not config.getoption("in_process"):
         return
@@ -142,7 +142,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Guard:
-    """Refuses processes while a test runs."""
+    """Fails a test that starts a process."""
 
     def __init__(self) -> None:
         self.running = ""
@@ -162,7 +162,7 @@ class Guard:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest when it starts."""
+    """Register the mark and the guard; pytest calls this when it starts."""
     config.addinivalue_line("markers", "exhaustive: tries every case one by one; make quick leaves it out")
     if config.getoption("quick"):
         settings.register_profile("quick", max_examples=EXAMPLES)

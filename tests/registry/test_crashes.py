@@ -61,7 +61,7 @@ async def changing(namespace: Namespace) -> None:
     await namespace.update_entity(await namespace.get_entity("Orders"), CHANGED)
 
 
-# -- cut off -----------------------------------------------------------------------------------------------------------
+# -- interrupted clients -----------------------------------------------------------------------------------------------
 
 
 @shapes
@@ -161,7 +161,7 @@ async def test_an_error_in_the_middle_names_the_rest_and_how_it_is_finished(tran
     )
 
 
-# -- slower than others ------------------------------------------------------------------------------------------------
+# -- slow clients ------------------------------------------------------------------------------------------------------
 
 
 @in_memory

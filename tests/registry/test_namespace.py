@@ -285,7 +285,7 @@ async def full_record(namespace: Namespace) -> EntityRecord:
         pytest.param({"a": DEEP}, ValueError, "nested too deeply", id="deep"),
     ],
 )
-async def test_properties_that_cannot_be_stored_exactly_are_refused(  # noqa: PLR0917 -- what a table says
+async def test_properties_that_cannot_be_stored_exactly_are_refused(  # noqa: PLR0917 -- the columns of a table
     transport: Transport,
     namespace: Namespace,
     full_record: EntityRecord,

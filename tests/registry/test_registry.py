@@ -360,7 +360,7 @@ def test_names_mean_the_same_entity_exactly_if_they_differ_only_in_case(one: str
     assert (asked[0] == asked[1]) == (one.lower() == other.lower())
 
 
-# -- what every call refuses -------------------------------------------------------------------------------------------
+# -- refusals of every call --------------------------------------------------------------------------------------------
 
 about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda request: request.script.name)
 

@@ -166,7 +166,7 @@ async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespac
     assert [len(routed.rules) for routed in routes.subscriptions] == [2, 2, 2, 2, 2, 999, 1]
 
 
-# -- while others change it --------------------------------------------------------------------------------------------
+# -- concurrent changes ------------------------------------------------------------------------------------------------
 
 
 @in_memory

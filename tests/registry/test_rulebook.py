@@ -163,7 +163,7 @@ def test_script_flags_match_their_use_of_memory() -> None:
         assert {headers[name].flags for name in names} == {expected}
 
 
-# -- asked again -------------------------------------------------------------------------------------------------------
+# -- repeated calls ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_subscription_is_registered_once_however_often_it_is_asked(transport: Transport) -> None:
@@ -294,7 +294,7 @@ async def test_a_subscription_with_many_rules_is_unregistered_in_steps(transport
     assert (await kept_of(transport)).rules == {}
 
 
-# -- what every call refuses -------------------------------------------------------------------------------------------
+# -- refusals of every call --------------------------------------------------------------------------------------------
 
 
 @each

@@ -241,7 +241,7 @@ async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
     require_whole(await kept_of(transport), 2)
 
 
-# -- the text ----------------------------------------------------------------------------------------------------------
+# -- the stored text ---------------------------------------------------------------------------------------------------
 
 
 def test_the_stored_text_of_a_rule_does_not_change() -> None:

@@ -101,7 +101,7 @@ RULE_DEEDS: dict[str, Deed] = {
 }
 
 
-# -- cut off -----------------------------------------------------------------------------------------------------------
+# -- interrupted clients -----------------------------------------------------------------------------------------------
 
 
 @shapes
@@ -214,7 +214,7 @@ async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_
         require_whole(await kept_of(transport, namespace.name), 3)
 
 
-# -- slower than others ------------------------------------------------------------------------------------------------
+# -- slow clients ------------------------------------------------------------------------------------------------------
 
 
 async def slowly(transport: Transport, deed: Deed, calls: int) -> tuple[asyncio.Future[Any], Turns]:
@@ -301,7 +301,7 @@ async def test_a_slow_restore_of_a_deleted_entity_is_undone(transport: Transport
     require_whole(await kept_of(transport), 2)
 
 
-# -- a crowd -----------------------------------------------------------------------------------------------------------
+# -- random order of calls ---------------------------------------------------------------------------------------------
 
 
 async def judged(namespace: Namespace) -> Routes:

@@ -89,7 +89,7 @@ async def test_a_topic_lives_where_a_queue_would(
         ("t/Subscriptions/s", "queue", PartitionSettings(), "reserved"),
     ],
 )
-async def test_an_invalid_topic_is_not_created(  # noqa: PLR0917 -- what a table says
+async def test_an_invalid_topic_is_not_created(  # noqa: PLR0917 -- the columns of a table
     transport: Transport, namespace: Namespace, name: str, kind: Any, settings: PartitionSettings, text: str
 ) -> None:
     await refused(transport, namespace.create_entity(name, settings, kind=kind), ValueError, text)
@@ -263,7 +263,7 @@ async def test_a_missing_topic_is_reported(transport: Transport, namespace: Name
         ("Topic", "s", OF_SUBSCRIPTION, [Rule("r", "a = 1")], TypeError),  # type: ignore[arg-type]
     ],
 )
-async def test_an_invalid_subscription_is_not_created(  # noqa: PLR0917 -- what a table says
+async def test_an_invalid_subscription_is_not_created(  # noqa: PLR0917 -- the columns of a table
     transport: Transport, namespace: Namespace, topic: str, name: Any, settings: Any, rules: Any, error: Any
 ) -> None:
     await make_topic(namespace)

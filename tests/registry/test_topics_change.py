@@ -83,7 +83,7 @@ def test_the_limits_are_those_of_azure() -> None:
         ((9, 9, 1), [ANY, CORRELATED], "would have more than 1 rules with correlation filters"),
     ],
 )
-async def test_the_number_of_subscriptions_and_filters_of_a_topic_is_limited(  # noqa: PLR0917 -- what a table says
+async def test_the_number_of_subscriptions_and_filters_of_a_topic_is_limited(  # noqa: PLR0917 -- the columns of a table
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, limits: Any, rules: Any, text: str
 ) -> None:
     monkeypatch.setattr(registry_module, "LIMITS", limits)
@@ -280,7 +280,7 @@ async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Tr
     assert await snapshot(transport) == before
 
 
-# -- under pressure ----------------------------------------------------------------------------------------------------
+# -- without memory ----------------------------------------------------------------------------------------------------
 
 
 @on_a_server

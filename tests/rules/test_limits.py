@@ -143,7 +143,7 @@ def test_like_with_a_pattern_longer_than_a_filter_is_unknown() -> None:
         ({"a": Decimal("Infinity")}, ValueError, "not a decimal of up to 34 digits that can be compared"),
         ({"a": Decimal("1E+7000")}, ValueError, "not a decimal of up to 34 digits that can be compared"),
         ({"a": Decimal("9" * 35)}, ValueError, "not a decimal of up to 34 digits that can be compared"),
-        ({"a": datetime(2024, 5, 1)}, ValueError, "no time zone"),  # noqa: DTZ001 -- that is what is refused
+        ({"a": datetime(2024, 5, 1)}, ValueError, "no time zone"),  # noqa: DTZ001 -- the refused value
         ({"a": EARLY}, ValueError, r"parameter @a is 0001-01-01 00:00:00\+14:00, which is outside the years"),
         ({"a": 1, "@A": 2}, ValueError, "given twice"),
         ({"@": 1}, ValueError, "empty name"),

@@ -64,7 +64,7 @@ def accepting(receiver: ServiceBusReceiver) -> bool:
     return receiver._of_session._accepting.locked()
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- the basics --------------------------------------------------------------------------------------------------------
 
 
 def test_a_session_is_received_in_its_order(client: ServiceBusClient, sender: ServiceBusSender) -> None:
@@ -221,7 +221,7 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
         client.accept_next_session("q", session_id="ann")  # type: ignore[call-arg]
 
 
-# -- one object --------------------------------------------------------------------------------------------------------
+# -- one session object ------------------------------------------------------------------------------------------------
 
 
 def test_a_receiver_has_one_session_in_all_threads(client: ServiceBusClient, sender: ServiceBusSender) -> None:
@@ -358,7 +358,7 @@ def test_an_object_that_cannot_be_renewed_is_refused(
             renewer.register(receiver, session)
 
 
-# -- interrupted, and closed -------------------------------------------------------------------------------------------
+# -- interruption and closing ------------------------------------------------------------------------------------------
 
 
 def test_an_interruption_ends_a_wait_for_a_session(

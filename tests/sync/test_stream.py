@@ -193,7 +193,7 @@ def test_closing_the_client_ends_the_stream(url: str, monkeypatch: pytest.Monkey
 def outcome(stream: SendStream) -> Exception | None:
     try:
         next(stream)
-    except Exception as error:  # noqa: BLE001  # whatever it is
+    except Exception as error:  # noqa: BLE001  # any error
         return error
     return None
 

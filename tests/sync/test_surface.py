@@ -170,7 +170,7 @@ def test_the_top_package_has_the_names_of_azure() -> None:
     }
     assert azure <= set(sbredis.__all__) <= set(dir(sbredis))
     everything: dict[str, Any] = {}
-    exec("from sbredis import *", everything)  # noqa: S102  # what is to be tried
+    exec("from sbredis import *", everything)  # noqa: S102  # the code under test
     assert set(sbredis.__all__) <= set(everything)
     assert sbredis.ServiceBusClient is sync.ServiceBusClient
 

@@ -48,7 +48,7 @@ def bodies(messages: list[Any]) -> list[bytes]:
     return [message.body for message in messages]
 
 
-# -- what was sent -----------------------------------------------------------------------------------------------------
+# -- sent messages -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", [7, UUID(int=7), b"bytes", b"\xff"])
@@ -138,7 +138,7 @@ async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[B
         await look(bus, "ordres")
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- stored messages ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.both_shapes
@@ -223,7 +223,7 @@ async def test_a_queue_is_created_once_with_the_given_properties(bus: Bus) -> No
         await bus.create_queue("orders")
 
 
-# -- two of them, and their end ----------------------------------------------------------------------------------------
+# -- several buses, and closing ----------------------------------------------------------------------------------------
 
 
 async def test_two_test_buses_share_nothing(bus: Bus) -> None:

@@ -80,7 +80,7 @@ async def test_rules_are_given_in_several_ways(bus: Bus) -> None:
         await bus.create_subscription("news", "wrong", rules={"dear": "price >"})
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- listing messages --------------------------------------------------------------------------------------------------
 
 
 async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:

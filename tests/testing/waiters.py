@@ -1,4 +1,4 @@
-"""Waiting until somebody waits, on a bus whose clock the test is about to move."""
+"""Waiting until receivers wait, on a bus whose clock the test is about to move."""
 
 from __future__ import annotations
 

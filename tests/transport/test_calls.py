@@ -246,7 +246,7 @@ async def test_keys_of_several_slots_in_one_call_are_refused_by_the_cluster(url:
             await transport.call(ECHO, [b"a", b"b"], [1])
 
 
-# -- what a transport says of itself -----------------------------------------------------------------------------------
+# -- a transport as text -----------------------------------------------------------------------------------------------
 
 
 async def test_a_transport_names_its_servers(transport_and_servers: tuple[Transport, list[LocalServer]]) -> None:

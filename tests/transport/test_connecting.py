@@ -34,7 +34,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
         yield server
 
 
-# -- nothing there -----------------------------------------------------------------------------------------------------
+# -- unreachable servers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
@@ -85,7 +85,7 @@ async def test_a_server_with_another_protocol_is_refused() -> None:
             await open_transport(f"redis://{address}", connect_timeout=0.3)
 
 
-# -- not as it must be -------------------------------------------------------------------------------------------------
+# -- unsuitable servers ------------------------------------------------------------------------------------------------
 
 
 async def test_a_server_that_evicts_is_refused(own_server: LocalServer) -> None:

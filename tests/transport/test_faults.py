@@ -72,7 +72,7 @@ async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[
     counts = await counts_on(transport)
     lost, errors = len(report.lost(counts)), dict(report.errors)
     said = f"{report.started} calls; errors {errors}; lost {lost}; gap {report.longest_gap:.2f} s"
-    print(said)  # noqa: T201  # pytest shows it beside a failure
+    print(said)  # noqa: T201  # pytest shows it with a failure
     return report, counts
 
 

@@ -142,7 +142,7 @@ class Trickle(Between):
 
     slow = False
 
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:  # noqa: ARG002  # both ways alike
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:  # noqa: ARG002  # the same both ways
         while data := await reader.read(200_000):
             if self.slow:
                 await asyncio.sleep(0.1)

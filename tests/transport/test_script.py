@@ -123,7 +123,7 @@ def test_the_run_id_is_the_first_argument_of_a_script_that_takes_it(
 def test_a_payload_is_frozen_when_the_call_is_made() -> None:
     keys, arguments, buffer = [b"k"], [b"a"], bytearray(b"b")
     script = Script("s", "return 1", takes_run_id=True)
-    call = Call(script, keys, [*arguments, buffer])  # type: ignore[list-item]  # taken all the same
+    call = Call(script, keys, [*arguments, buffer])  # type: ignore[list-item]  # still accepted
     before = call.payload(RUN_ID)
     keys.append(b"other")
     arguments.clear()

@@ -169,7 +169,7 @@ def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, in
     assert replica_counts(text, ASKED) == counts
 
 
-# -- whether something is down -----------------------------------------------------------------------------------------
+# -- nodes that are down -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

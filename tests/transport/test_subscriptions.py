@@ -155,7 +155,7 @@ async def test_a_listener_may_stop_listening_while_it_is_called(url: str) -> Non
         assert hearer.heard == [b"1"]
 
 
-# -- what can be in the way --------------------------------------------------------------------------------------------
+# -- refusals and losses -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

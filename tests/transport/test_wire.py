@@ -89,7 +89,7 @@ async def test_the_run_id_of_the_connection_is_written_into_the_calls_that_take_
         assert stream.commands[0][-2:] == [FACTS.run_id, b"a"]
 
 
-# -- callers who go away -----------------------------------------------------------------------------------------------
+# -- cancelled callers -------------------------------------------------------------------------------------------------
 
 
 async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
@@ -234,7 +234,7 @@ async def test_calls_held_back_by_a_full_peer_are_written_in_order_later() -> No
         assert stream.said == [b"0", b"1", b"2"]
 
 
-# -- scripts the server has forgotten ----------------------------------------------------------------------------------
+# -- missing scripts ---------------------------------------------------------------------------------------------------
 
 
 async def test_one_loading_heals_all_calls_that_missed_a_script() -> None:

@@ -131,7 +131,7 @@ async def test_a_lost_connection_ends_all_waiting_for_room() -> None:
         assert [(result.kind, result.outcome) for result in results] == [(FailureKind.LOST, Outcome.NEVER_SENT)] * 3
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- random steps ------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(

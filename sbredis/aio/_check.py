@@ -103,7 +103,7 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
             server_time, _, _ = await transport.call(probe, (key,), timeout=timeout, repeatable=True)
             round_trip = time.perf_counter() - clock
             facts = transport.server_of(key)
-            assert facts is not None  # it has just answered
+            assert facts is not None  # the server has just answered
             ahead = server_time / 1e6 - (sent_at + round_trip / 2)
             reports.append(ServerReport(facts, round_trip, ahead, transport.loses_acknowledged(facts)))
         report = ConnectionReport(target, tuple(reports))

@@ -133,7 +133,7 @@ class ServiceBusMessage:
             return body
         body = content.body
         if type(body) is bytes:
-            body = content.body = Body(body)  # only when it is needed
+            body = content.body = Body(body)  # made only when the application asks for it
         return body
 
     @property

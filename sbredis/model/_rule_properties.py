@@ -65,7 +65,7 @@ class _Comparable:
             else NotImplemented
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it is mutable
+    __hash__ = None  # type: ignore[assignment]  # a mutable object has no hash
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={value!r}" for name, value in self._parts().items() if value is not None)

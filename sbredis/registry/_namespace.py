@@ -434,7 +434,7 @@ class Namespace:
     async def _made(self, record: EntityRecord, until: float) -> EntityRecord:
         """Finish the creation of an entity that was just registered, and return it."""
         settled = await self._steps.settled(record, until)
-        if settled is None:  # it existed for a moment, and another client has deleted it
+        if settled is None:  # another client has already deleted the new entity
             raise missing(self.name, record.path)
         return settled
 

@@ -255,7 +255,7 @@ class Steps:
         A failover may have lost them. The other partitions are told the settings. If another client deletes the entity
         at the same time, this is noticed, and the restored partitions are deleted again.
         """
-        found = (await self._found(record.path, until)).record  # raises, if it has been deleted meanwhile
+        found = (await self._found(record.path, until)).record  # raises if another client has deleted the entity
         if found.incarnation == record.incarnation:
             with _saying(
                 f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."

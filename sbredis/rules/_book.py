@@ -128,7 +128,7 @@ class RuleBook:
                 found.sort(key=_position)
         seen: PropertyView = Memory(facts) if self._shares and found else facts
         copies: list[JudgedCopy] = []
-        plain = -1  # the last subscription that already has its plain copy
+        plain = -1  # the last subscription whose plain copy was made
         for entry in found:
             action = entry.action
             if action is None and entry.subscription == plain and not entry.dead_letters:
@@ -246,5 +246,5 @@ def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
 def _why(error: Exception) -> str:
     """Return the text of an error in a rule; with its class, if it is not an error of the rule's author."""
     if isinstance(error, RuleSyntaxError):
-        return error.message  # without the notes about the call
+        return error.message  # its text would also contain the notes about the call
     return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"

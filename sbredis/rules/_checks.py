@@ -91,7 +91,8 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
         value: object = getattr(given, name)
         if value is None:
             continue
-        what = f"{'label or subject' if name == 'subject' else name} of a correlation filter"  # it has either name
+        # The subject may be given under either name.
+        what = f"{'label or subject' if name == 'subject' else name} of a correlation filter"
         if not isinstance(value, str):
             raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
         wanted[True, key] = expressible(value, what)

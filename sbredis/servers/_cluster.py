@@ -90,7 +90,7 @@ class LocalCluster(LocalGroup):
         self.nodes: list[ClusterNode] = []
         """All nodes in a fixed order: first those that began as masters, by slot, then those that began as replicas."""
 
-    # -- its life
+    # -- the state of the cluster
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
         """Wait until the cluster is whole, as far as its nodes are alive.
@@ -201,7 +201,7 @@ class LocalCluster(LocalGroup):
         if source is not to:
             migrate_atomically(slot, source, to, timeout)
 
-    # -- forming it
+    # -- forming the cluster
 
     def _members(self) -> list[LocalServer]:
         return list(self.nodes)

@@ -63,7 +63,7 @@ def acquire(
 def _has_file_locks() -> bool:
     try:
         return importlib.util.find_spec("fcntl") is not None
-    except ValueError:  # its entry in sys.modules is None
+    except ValueError:  # find_spec raises it if sys.modules has None for the module
         return False
 
 
@@ -144,7 +144,7 @@ class EmbeddedLease:
                     owner.drop()  # a child that another thread forks meanwhile must not keep it
             finally:
                 owner.close()
-            open_folder(self._folder.path)  # it was removed between opening and locking
+            open_folder(self._folder.path)  # the folder was removed between opening and locking
 
     def _take_share(self, deadline: float) -> None:
         if self._clients is not None:

@@ -65,7 +65,7 @@ def main() -> None:
     """
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
-        os._exit(0)  # the process that started this has no child to wait for
+        os._exit(0)  # so that the starting process has no child to wait for
     try:
         _EmbeddedSupervisor(order).keep()
     except Exception:
@@ -97,7 +97,7 @@ class _EmbeddedSupervisor:
             preexec_fn=dies_with_parent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread
             umask=0o077,
         )
-        os.close(order.server_lock)  # from here on it is the server's alone
+        os.close(order.server_lock)  # from here on, only the server holds this lock
 
     def keep(self) -> None:
         clients = FileLock(self._folder.clients_lock)

@@ -62,7 +62,7 @@ class LocalServer(Startable):
         self._pid: int | None = None
         self._log_start = 0
 
-    # -- where it is
+    # -- addresses and paths
 
     @property
     def host(self) -> str:
@@ -98,7 +98,7 @@ class LocalServer(Startable):
             raise RuntimeError("this server was not started, or was stopped and its temporary directory removed")
         return self._directory
 
-    # -- its life
+    # -- starting and stopping
 
     def start(self) -> None:
         """Start the server. Returns when it answers and has loaded its data. Does nothing if it runs.
@@ -158,7 +158,7 @@ class LocalServer(Startable):
         """Whether its process exists, which is true for a paused one."""
         return self._supervisor is not None and self._pid is not None and self._supervisor.exit_code(self._pid) is None
 
-    # -- asking it
+    # -- commands
 
     def ask(self, *arguments: str | int, timeout: float = 5.0) -> Reply:
         """Send one command on a new connection, with the password that ``config`` sets, and return the answer.

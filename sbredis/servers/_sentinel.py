@@ -75,7 +75,7 @@ class LocalSentinel(LocalGroup):
         """The data servers; the first was the master at the start."""
         self.sentinels: list[LocalServer] = []
 
-    # -- its life
+    # -- waiting until the group works
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
         """Wait until the group works, as far as its processes are alive.
@@ -116,7 +116,7 @@ class LocalSentinel(LocalGroup):
         master.kill()
         return master
 
-    # -- forming it
+    # -- forming the group
 
     def _members(self) -> list[LocalServer]:
         return [*self.sentinels, *self.servers]

@@ -68,7 +68,7 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 
     def arrange() -> None:
         prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before the kernel was told
+        if os.getppid() != parent:  # the parent died before prctl was called
             os._exit(1)
 
     return arrange

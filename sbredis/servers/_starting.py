@@ -64,7 +64,7 @@ class Starter:
                 is_alive = not server.take()
                 log_start = 0 if is_alive else self._start(server, deadline)
             finally:
-                server.close()  # not dropped: by now it belongs to the embedded supervisor and the server
+                server.close()  # closed, not dropped: the embedded supervisor and the server hold this lock now
             if is_alive and not self._has_supervisor():
                 self._end_orphan(deadline)
             elif log_start is not None and self._wait_for_answer(deadline):

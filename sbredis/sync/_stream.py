@@ -166,7 +166,7 @@ class SendStream(Iterator[SendResult]):
 
     async def _start(self) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_collect(self._stream, self._results))
-        await asyncio.sleep(0)  # let the task start: only then does it put an end
+        await asyncio.sleep(0)  # let the task start: a task that never ran puts no end into the results
         return task
 
     async def _stop(self, task: asyncio.Task[None], *, waits: bool) -> None:

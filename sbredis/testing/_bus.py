@@ -311,7 +311,7 @@ class Bus:
                     if _loop_of(client) is loop:
                         await client.close()
         except TimeoutError:
-            return  # the test ends in any case
+            return  # the test ends even if a client does not close
 
     # ------------------------------------------------------------------------------------------------------------------
 

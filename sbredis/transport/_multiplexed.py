@@ -324,7 +324,7 @@ class Transport:
             if found.kind is not FailureKind.TIMED_OUT:
                 told = found
             elif told is not None:
-                found = told  # it tells more than that there was no time for another attempt
+                found = told  # the earlier failure tells more than a last attempt that had no time
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)

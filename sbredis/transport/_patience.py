@@ -50,5 +50,5 @@ class Patience:
         if failure in _SILENT:
             return self.until if followed and masters == 1 else soon
         if failure is FailureKind.READ_ONLY and not followed:
-            return soon  # most likely it is the address of a replica, and not of a replica that becomes the master
+            return soon  # the address is most likely that of a lasting replica, not of one that becomes the master
         return self.until

@@ -124,7 +124,7 @@ def _names(address: str, asked: Endpoint) -> list[Endpoint]:
     try:
         endpoint = _endpoint(where.split("@")[0], asked)
     except ValueError:
-        return []  # it has no address now
+        return []  # the node has no address at the moment
     return [endpoint, Endpoint(hostname, endpoint.port)] if hostname and "=" not in hostname else [endpoint]
 
 

@@ -349,7 +349,7 @@ class Wire:
         if self._in_flight:
             unsent, before = self._stream.unsent, self._unsent
             if unsent < before:
-                self._heard_at = now  # it still takes our bytes: slow is not silent
+                self._heard_at = now  # the server still takes our bytes: it is slow, not silent
             self._unsent = unsent
             quiet = now - max(self._heard_at, self._owing_since)
             limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after

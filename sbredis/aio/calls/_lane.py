@@ -137,7 +137,7 @@ class Lane(ABC, Generic[J, R]):
         if not self._woken:
             for pipeline in self._pipelines:
                 if not pipeline.busy:
-                    self._woken = True  # it will also take jobs that come before its turn
+                    self._woken = True  # the woken pipeline also takes jobs that come before its turn
                     pipeline.wake()
                     break
         if self._timer is None or job.deadline < self._timer_at:

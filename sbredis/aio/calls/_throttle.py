@@ -67,7 +67,7 @@ class Throttle:
             if waiter.admitted.done() and not waiter.admitted.cancelled():
                 self.release(messages, size)
             else:
-                with suppress(ValueError):  # it has left the line already
+                with suppress(ValueError):  # the waiter has already left the line
                     self._waiters.remove(waiter)
                 self._admit()
             if isinstance(error, TimeoutError):

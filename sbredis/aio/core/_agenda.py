@@ -257,7 +257,7 @@ class Agenda:
                     del entities[entity]
                 del self._unread[number]
                 if entities:
-                    self._unread[number] = entities  # behind the others
+                    self._unread[number] = entities  # at the end of the dict: the other partitions come first
                 return self._begin_read(Read(number, batch), now)
         if now >= self._round_at:
             self._round_at = now + self._between_parts()

@@ -159,7 +159,7 @@ class Delivery:
         assert self.error is not None
         if worse is not None:
             if not isinstance(worse, DisplacedError):
-                worse.outcome = self.error.outcome  # the outcome of the call, not of the question about it
+                worse.outcome = self.error.outcome  # the outcome of the call itself, not of TELL, RELOAD or RECOVER
             return self._take_step(NextStep.END, worse)
         return self._take_step(NextStep.ANEW, self.error)
 

@@ -157,7 +157,7 @@ class Counter:
         async def ask(number: int) -> None:
             try:
                 counts.append(await self._ask(record, number, until))
-            except ServerUnsuitableError as error:  # a kind of unreachable, but its text says what to change
+            except ServerUnsuitableError as error:  # unreachable too, but this error says what to change
                 errors.append(error)
             except _UNREACHABLE:
                 unreachable.append(number)

@@ -124,7 +124,7 @@ class TopicPublisher:
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             routing = self.entity.routing
-            assert routing is not None  # it was loaded, and is updated with each reload
+            assert routing is not None  # the routing was loaded, and is updated with each reload
             routed = judged[1] if judged[0] is routing else None
             try:
                 return routing.published(partition, self._number, call_id, messages, facts, fence, routed)[0]
@@ -179,7 +179,7 @@ class TopicPublisher:
 
     async def _read_due(self) -> tuple[Delivery, ...]:
         wanted, room = _MOST_READ, MAXIMUM_CALL_BYTES
-        if self._unpublishable:  # these may come before all others
+        if self._unpublishable:  # the unpublishable messages may be due before all others
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 

@@ -253,7 +253,7 @@ class _SessionSearch:
         if self._numbers != self._entity.numbers:
             self._leave()
             self._begin(straight=False)
-        self._loop.call_soon(self._look_again)  # after the others that were told of the change
+        self._loop.call_soon(self._look_again)  # after the entity's other watchers have run
 
     def end(self) -> None:
         """End the search. Give back a session that came and was not handed over."""

@@ -45,7 +45,7 @@ class _Completion(CallJob[Settled]):
 
     def ended(self) -> None:
         """Mark the messages as not settled, if the call did not run, so that they can be settled later."""
-        del self.make  # it is a method of this job, so the job would keep itself in memory
+        del self.make  # `make` is a method of this job, so the job would keep itself in memory
         if not self.done:
             for hold in self.holds:
                 hold.settled = False

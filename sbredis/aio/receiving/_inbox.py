@@ -269,7 +269,7 @@ class Inbox:
     def pump(self) -> None:
         """Make the calls that are wanted now."""
         if self._closed or self._recalls or self._returning:
-            return  # this is called again when that is over
+            return  # `pump` is called again at the end of the recall or return
         watches = [watcher.watch for watcher in self._watchers]
         missing = self._missing(_asked_for(watches))
         if missing:
@@ -347,7 +347,7 @@ class Inbox:
                     self._ask_all(caller)
         for watcher in self._watchers:
             watcher.watch.missed()
-        self._loop.call_soon(self.pump)  # after the others that were told of the change
+        self._loop.call_soon(self.pump)  # after the entity's other watchers have run
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Give messages to waiting callers. Keep the rest for later callers, or give them back.
@@ -430,7 +430,7 @@ class Inbox:
         timer = self._timer
         if timer is not None:
             if when is not None and timer.when() <= when:
-                return  # the timer runs early enough, and is set again then
+                return  # the timer ends early enough, and is set again then
             timer.cancel()
         self._timer = None if when is None else self._loop.call_at(when, self._on_time)
 

@@ -194,7 +194,7 @@ class Renewals:
                     len(late),
                     _CLOSING,
                 )
-                await asyncio.sleep(0)  # let them begin to end
+                await asyncio.sleep(0)  # let the cancelled calls begin to end
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ def test_the_short_form_reports_the_same_rows_as_the_long_one(
     assert unlike(lines, told(*loops)) == ([], 0)
 
 
-def test_a_number_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_number_is_refused() -> None:
     assert "--messages and --rounds must be 1 at least" in refused("client", "--messages", "-1")
 
 
@@ -182,7 +182,7 @@ def test_met_and_missed_goals_are_distinguished() -> None:
     ]
 
 
-def test_the_goal_beside_nats_is_higher_with_uvloop() -> None:
+def test_the_goal_relative_to_nats_is_higher_with_uvloop() -> None:
     made = results(nats=1.4, streams=1, server=1, sixteen=1, idle=Idle(1, 1))
     assert cells(verdicts({"asyncio": made, "uvloop": made})[1]) == ["1.400 x", "met", "1.400 x", "MISSED"]
 

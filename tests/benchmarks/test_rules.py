@@ -20,5 +20,5 @@ def test_one_round_reports_the_same_rows_as_more() -> None:
     assert unlike(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
 
 
-def test_a_number_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_number_is_refused() -> None:
     assert "--rounds must be 1 at least" in refused("rules", "--rounds", "0")

@@ -56,7 +56,7 @@ def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
     assert unlike(lines, PATTERNS) == ([], 0)
 
 
-def test_a_number_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_number_is_refused() -> None:
     assert "--sessions more than 10" in refused("sessions", "--sessions", "10")
 
 

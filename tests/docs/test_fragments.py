@@ -133,7 +133,7 @@ async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("well", [True, False])
-async def test_a_message_is_received_here_and_settled_there_in_the_guide(url: str, well: bool) -> None:
+async def test_the_guide_settles_a_message_through_another_client(url: str, well: bool) -> None:
     """Another client completes the message, or abandons it so that it is delivered again."""
 
     async def done() -> bool:
@@ -166,7 +166,7 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_handler_is_stopped_with_the_lock_of_its_session_in_the_guide(url: str) -> None:
+async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) -> None:
     """A handler that ends before the lock is lost returns its result."""
 
     async def quick() -> str:

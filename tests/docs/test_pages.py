@@ -107,7 +107,7 @@ def test_a_page_runs_as_it_is_written(page: str, tmp_path: Path) -> None:
     assert problems(page, type_in(ROOT / page, folder=tmp_path)) == []
 
 
-def test_every_page_is_known() -> None:
+def test_every_page_with_python_has_expected_output() -> None:
     assert sorted(WITH_PYTHON) == sorted(PRINTED)
 
 
@@ -160,7 +160,7 @@ def test_a_warning_fails_a_page(tmp_path: Path) -> None:
     assert typed(tmp_path, "```python\nimport warnings\nwarnings.warn('it')\n```\n").code == 1
 
 
-def test_await_outside_of_a_function_needs_the_page_to_say_where_to_type_it(tmp_path: Path) -> None:
+def test_top_level_await_needs_a_page_that_names_the_asyncio_prompt(tmp_path: Path) -> None:
     block = "```python\nimport asyncio\nawait asyncio.sleep(0)\nprint('done')\n```\n"
     assert "outside function" in typed(tmp_path, block).complained[-1]
     assert typed(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)

@@ -19,7 +19,7 @@ from tools.repository import ROOT
 README = ROOT / "README.md"
 
 
-def test_the_documents_hold() -> None:
+def test_the_documents_pass_the_check() -> None:
     assert list(problems()) == []
 
 
@@ -44,7 +44,7 @@ def test_a_good_link_passes(link: str) -> None:
     assert list(check_links(README, link)) == []
 
 
-def test_a_heading_is_linked_to_by_its_words() -> None:
+def test_a_link_to_a_heading_consists_of_its_words() -> None:
     assert anchors("# The `house`\n## What, why?\n## What, why?\n```\n# no heading\n```\n") == {
         "the-house",
         "what-why",

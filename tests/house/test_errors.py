@@ -76,14 +76,14 @@ def below(cls: type[ServiceBusError]) -> Iterator[type[ServiceBusError]]:
         yield from below(child)
 
 
-def test_each_class_of_the_tree_has_a_code_of_its_own_that_never_changes() -> None:
+def test_each_class_of_the_tree_has_a_unique_code_that_never_changes() -> None:
     public = {getattr(exceptions, name) for name in exceptions.__all__}
     assert {cls for cls in public if issubclass(cls, ServiceBusError)} <= set(CODES)
     assert {cls: cls.__dict__.get("code") for cls in CODES} == CODES
     assert len(set(CODES.values())) == len(CODES)
 
 
-def test_a_class_without_a_code_has_that_of_the_one_it_is_derived_from() -> None:
+def test_a_class_without_a_code_inherits_one() -> None:
     for module in modules():
         import_module(module.name)
     own = {cls for cls in below(ServiceBusError) if cls.__module__.startswith("sbredis.") and "code" in vars(cls)}

@@ -102,7 +102,7 @@ def test_a_folder_imports_only_allowed_folders(module: Module) -> None:
 
 
 @every_module
-def test_a_reserved_library_is_known_to_its_part_alone(module: Module) -> None:
+def test_a_reserved_library_is_imported_only_by_its_part(module: Module) -> None:
     wrong = [
         name
         for name in module.imports()

@@ -42,7 +42,7 @@ def test_a_process_above_the_limit_fails_the_run(
     assert len(told(found)) == (2 if exitstatus == pytest.ExitCode.OK else 3)
 
 
-def test_a_worker_tells_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "peak", lambda: 7)
     output: dict[str, object] = {}
     worker = session()

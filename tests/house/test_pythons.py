@@ -40,7 +40,7 @@ def test_the_first_interpreter_of_each_version_is_found_wherever_it_is(tmp_path:
     ]
 
 
-def test_programs_that_do_not_answer_as_a_finished_python_does_are_passed_over(tmp_path: Path) -> None:
+def test_programs_that_are_not_released_pythons_are_skipped(tmp_path: Path) -> None:
     broken = interpreter(tmp_path / "python3.12", "3.12.1")
     broken.write_text("#!/bin/sh\necho '3 12 1 cpython candidate'\n", "utf-8")
     interpreter(tmp_path / "python3.13", "3.13.1").write_text("#!/bin/sh\nexit 127\n", "utf-8")

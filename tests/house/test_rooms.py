@@ -53,14 +53,14 @@ def test_every_room_has_its_floor() -> None:
 
 
 @for_each("name", sorted(MODULES))
-def test_a_room_knows_only_rooms_below_it(name: str) -> None:
+def test_a_room_imports_only_rooms_below_it(name: str) -> None:
     own = room(name)
     (floor,) = (number for number, rooms in enumerate(FLOORS) if own in rooms)
     allowed = {own}.union(*FLOORS[floor + 1 :])
     assert {other for other in KNOWN[name] if room(other) not in allowed} == set()
 
 
-def test_no_modules_know_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circle(KNOWN) == []
 
 

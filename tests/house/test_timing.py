@@ -13,7 +13,7 @@ def report(nodeid: str, when: Literal["setup", "call", "teardown"], outcome: str
     return pytest.TestReport(nodeid, ("", None, ""), {}, outcome, None, when, duration=seconds)  # type: ignore[arg-type]
 
 
-def test_a_part_adds_up_all_phases_and_counts_each_test_once() -> None:
+def test_the_time_of_a_folder_covers_all_phases_and_each_test_counts_once() -> None:
     part = Part()
     for when, seconds in (("setup", 1.0), ("call", 2.0), ("teardown", 0.5)):
         part.add(report("tests/a/test_x.py::test_one", when, "passed", seconds))  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ Admin = ServiceBusAdministrationClient
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_namespace_tells_its_name_its_partitions_and_its_age(admin: Admin) -> None:
+async def test_a_namespace_reports_its_name_its_partitions_and_its_age(admin: Admin) -> None:
     found = await admin.get_namespace_properties()
     assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
     assert found.created_at_utc is not None
@@ -48,7 +48,7 @@ async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_g
 
 
 @in_memory
-async def test_a_closed_client_says_so(where: str) -> None:
+async def test_a_closed_client_refuses_calls(where: str) -> None:
     admin = Admin.from_connection_string(where)
     await admin.get_namespace_properties()
     await admin.close()
@@ -104,7 +104,7 @@ class Provided:
         return self.get_credentials()
 
 
-async def test_credentials_may_be_given_beside_the_connection_string(server: LocalServer) -> None:
+async def test_credentials_may_be_given_separately_from_the_connection_string(server: LocalServer) -> None:
     server.ask("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
     try:
         provider = Provided("ann", "secret")

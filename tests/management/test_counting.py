@@ -193,7 +193,7 @@ async def test_a_subscription_counts_its_own_messages_by_state(admin: Admin, *, 
     assert await held(admin) == before
 
 
-async def test_a_change_moves_the_time_of_the_last_one(admin: Admin) -> None:
+async def test_a_change_updates_the_time_of_the_last_change(admin: Admin) -> None:
     await admin.create_queue("q")
     created = await admin.get_queue_runtime_properties("q")
     await admin.update_queue({"name": "q"}, max_delivery_count=3)
@@ -303,7 +303,7 @@ async def test_a_partition_that_missed_a_change_is_updated_and_counted(admin: Ad
     assert told == [b"2", b"3"]
 
 
-async def test_a_partition_that_a_failover_has_lost_is_made_again_and_counted(admin: Admin) -> None:
+async def test_a_partition_lost_in_a_failover_is_recreated_and_counted(admin: Admin) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     queue = await Queue.named(admin, "q")
     for partition in queue.partitions:

@@ -49,7 +49,7 @@ async def test_a_queue_is_created_with_properties(admin: Admin) -> None:
     assert await admin.get_queue("orders") == created
 
 
-async def test_a_name_is_taken_once(admin: Admin) -> None:
+async def test_a_name_can_be_used_once(admin: Admin) -> None:
     """Queues and topics share their names."""
     await admin.create_queue("orders")
     with pytest.raises(MessagingEntityAlreadyExistsError):
@@ -58,7 +58,7 @@ async def test_a_name_is_taken_once(admin: Admin) -> None:
         await admin.create_topic("orders")
 
 
-async def test_a_queue_that_is_missing_is_not_found(admin: Admin) -> None:
+async def test_a_missing_queue_is_not_found(admin: Admin) -> None:
     """The error names the queue. ``queue_exists`` answers without an error."""
     with pytest.raises(MessagingEntityNotFoundError, match="orders"):
         await admin.get_queue("orders")
@@ -194,7 +194,7 @@ async def test_rules_are_created_changed_and_deleted(admin: Admin) -> None:
     assert not await admin.rule_exists("news", "dear", "price")
 
 
-async def test_a_filter_that_is_wrong_is_refused_when_it_is_given(admin: Admin) -> None:
+async def test_an_invalid_filter_is_refused_when_the_rule_is_created(admin: Admin) -> None:
     """The error gives the position of the mistake in the text, and no rule is created."""
     await admin.create_topic("news")
     await admin.create_subscription("news", "dear", rules=[])
@@ -218,7 +218,7 @@ async def test_a_subscription_can_begin_with_other_rules(admin: Admin, where: st
 # -- the namespace -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_tells_its_name_and_its_partitions(admin: Admin) -> None:
+async def test_a_namespace_reports_its_name_and_its_partitions(admin: Admin) -> None:
     """A namespace is created when it is first used, and keeps its number of partitions."""
     found = await admin.get_namespace_properties()
     assert (found.name, found.partition_count) == ("ns", 4)

@@ -56,7 +56,7 @@ async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
 
 
 @in_memory
-async def test_properties_under_another_name_describe_another_entity(admin: Admin) -> None:
+async def test_properties_with_a_new_name_describe_a_different_entity(admin: Admin) -> None:
     """Properties that were read can be used to create an entity under a new name.
 
     Properties that a program makes are updated under the name that they carry.

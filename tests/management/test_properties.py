@@ -95,7 +95,7 @@ def values(kept: StoredEntity) -> dict[str, Any]:
     return entity_values(QueueProperties, kept)
 
 
-def test_every_property_is_kept_somewhere() -> None:
+def test_every_property_is_stored() -> None:
     assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE, *PLANNED}
 
 
@@ -138,7 +138,7 @@ def test_properties_that_were_not_given_have_their_defaults() -> None:
 
 
 @every_kept_property
-def test_a_property_is_kept_in_its_place_and_comes_back(name: str) -> None:
+def test_a_property_is_stored_in_its_place_and_read_back(name: str) -> None:
     value, settings, properties = KEPT[name]
     kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     assert kept.settings == PartitionSettings(**settings)
@@ -162,7 +162,7 @@ def test_a_property_assigned_none_gets_its_default_again(name: str) -> None:
         assert revised(queue.given, kept) == PLAIN
 
 
-def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is_one() -> None:
+def test_the_duplicate_window_is_a_setting_of_the_partitions() -> None:
     both = {"requires_duplicate_detection": True, "duplicate_detection_history_time_window": timedelta(days=7)}
     kept = created(both, PartitionSettings())
     assert (kept.settings.duplicate_window, kept.properties) == (7 * 86_400_000, {})

@@ -39,7 +39,7 @@ Admin = ServiceBusAdministrationClient
 
 
 @every_kept_property
-async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
+async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None:
     value = KEPT[name][0]
     expected = QueueProperties("q", **{name: value})
     assert await admin.create_queue("q", **{name: value}) == expected
@@ -93,7 +93,7 @@ async def test_the_partitions_know_whether_messages_belong_to_sessions(admin: Ad
     await refused(admin, admin.ensure_queue("q", requires_session=False), ValueError, "requires_session is True, not")
 
 
-async def test_whether_there_is_a_queue_can_be_asked(admin: Admin) -> None:
+async def test_queue_exists_reports_whether_a_queue_exists(admin: Admin) -> None:
     await admin.create_queue("Orders")
     await admin.create_topic("news")
     before = await held(admin)
@@ -101,7 +101,7 @@ async def test_whether_there_is_a_queue_can_be_asked(admin: Admin) -> None:
     assert await held(admin) == before
 
 
-async def test_another_kind_of_entity_is_not_found_as_a_queue(admin: Admin) -> None:
+async def test_a_topic_is_not_found_as_a_queue(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_subscription("news", "all")
     text = "'News' in namespace 'ns' is a topic, not a queue"
@@ -249,7 +249,7 @@ async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(
 
 
 @in_memory
-async def test_a_name_that_is_none_is_refused_before_anything_is_opened(where: str) -> None:
+async def test_an_invalid_name_is_refused_before_a_connection_is_opened(where: str) -> None:
     admin = Admin(where)
     for make in (admin.create_queue, admin.ensure_queue, admin.create_topic):
         with pytest.raises(ValueError, match=r"^colocate_with: entity name 'a b'"):
@@ -305,7 +305,7 @@ async def test_an_update_accepts_all_properties_of_a_queue_as_a_mapping(admin: A
     assert await admin.get_queue("q") == QueueProperties("q", requires_duplicate_detection=True, lock_duration="PT30S")
 
 
-async def test_changes_at_once_are_all_made(admin: Admin) -> None:
+async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     await asyncio.gather(
         admin.update_queue({"name": "q"}, lock_duration="PT30S"),
@@ -379,7 +379,7 @@ async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin
 
 
 @in_memory
-async def test_ensuring_in_a_namespace_that_is_gone_makes_it_again(admin: Admin, transport: Transport) -> None:
+async def test_ensure_recreates_a_lost_namespace(admin: Admin, transport: Transport) -> None:
     key = b"sb:ns:{fjl}:namespace"
     assert await transport.command("DEL", key, key=key) == 1
     with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
@@ -460,7 +460,7 @@ async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pyt
     assert await pages(admin.list_topics()) == [[]]
 
 
-async def test_a_continuation_token_that_no_list_has_given_is_refused(admin: Admin) -> None:
+async def test_an_invalid_continuation_token_is_refused(admin: Admin) -> None:
     for token in ("!!", "a b", "a\ud800"):
         for listing in (admin.list_queues(), admin.list_queues_runtime_properties(), admin.list_topics()):
             with pytest.raises(ValueError, match="is not a continuation_token of this list, because it is not a "):

@@ -87,7 +87,7 @@ def test_filters_and_actions_have_a_useful_repr() -> None:
     assert repr(SqlRuleAction("SET a = 1")) == "SqlRuleAction(sql_expression='SET a = 1')"
 
 
-def test_parameters_and_properties_are_none_unless_given_and_a_mapping_when_read() -> None:
+def test_parameters_default_to_none_and_read_as_a_mapping() -> None:
     """As in Azure, a program can iterate over the properties that it read without checking for None."""
     assert (SqlRuleFilter("a = 1").parameters, CorrelationRuleFilter(label="x").properties) == (None, None)
     shown = rule_shown(Rule("r", SqlFilter("a = 1"), SqlAction("SET a = 1")))
@@ -123,7 +123,7 @@ def test_an_update_leaves_properties_that_are_missing_or_none() -> None:
     assert rule_revised(rule_shown(before).given, before) == before
 
 
-def test_a_filter_that_is_changed_is_another_one() -> None:
+def test_a_change_in_the_filter_of_a_rule_is_stored() -> None:
     rule = RuleProperties("r", filter=SqlRuleFilter("a = 1"))
     assert isinstance(rule.filter, SqlRuleFilter)
     rule.filter.sql_expression = "a = 2"

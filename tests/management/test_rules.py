@@ -66,7 +66,7 @@ async def admin(admin: Admin) -> Admin:
 
 
 @pytest.mark.parametrize("given", [each for each, _ in FILTERS], ids=lambda each: type(each).__name__)
-async def test_a_filter_comes_back_as_it_was_given(admin: Admin, given: RuleFilter) -> None:
+async def test_a_filter_is_read_back_as_given(admin: Admin, given: RuleFilter) -> None:
     created = await admin.create_rule("news", "all", "Red", filter=given)
     assert created.created_at_utc is not None
     assert abs(created.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
@@ -76,7 +76,7 @@ async def test_a_filter_comes_back_as_it_was_given(admin: Admin, given: RuleFilt
     assert [rule async for rule in admin.list_rules("news", "all")] == [created]
 
 
-async def test_an_action_comes_back_as_it_was_given_with_values_of_every_type(admin: Admin) -> None:
+async def test_an_action_with_values_of_every_type_is_read_back_as_given(admin: Admin) -> None:
     text = "SET a = @text; SET b = @whole; SET c = @part; SET d = @flag; SET e = @time; SET sys.TimeToLive = @span"
     action = SqlRuleAction(f"{text}; SET g = @id; REMOVE h", VALUES)
     await admin.create_rule("news", "all", "red", action=action)
@@ -89,12 +89,12 @@ async def test_an_action_comes_back_as_it_was_given_with_values_of_every_type(ad
     }
 
 
-async def test_a_rule_of_no_filter_takes_everything(admin: Admin) -> None:
+async def test_a_rule_without_a_filter_matches_every_message(admin: Admin) -> None:
     assert (await admin.create_rule("news", "all", "one")).filter == TrueRuleFilter()
     assert (await admin.create_rule("news", "all", "two", filter=None)).filter == TrueRuleFilter()  # type: ignore[arg-type]
 
 
-async def test_the_default_rule_may_be_deleted_and_made_again(admin: Admin) -> None:
+async def test_the_default_rule_can_be_deleted_and_recreated(admin: Admin) -> None:
     await admin.create_rule("news", "all", "$Default")
     await admin.delete_rule("news", "all", "$DEFAULT")
     assert not await admin.rule_exists("news", "all", "$default")
@@ -107,7 +107,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await refused(admin, admin.create_rule("news", "all", "red"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_whether_there_is_a_rule_can_be_asked(admin: Admin) -> None:
+async def test_rule_exists_reports_whether_a_rule_exists(admin: Admin) -> None:
     await admin.create_rule("news", "all", "Red")
     before = await held(admin)
     asked = [("NEWS", "all", "red"), ("news", "all", "blue"), ("news", "other", "red"), ("nothing", "all", "red")]
@@ -218,7 +218,7 @@ async def test_the_number_of_filters_of_a_topic_is_limited(admin: Admin, monkeyp
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> None:
+async def test_a_changed_rule_keeps_its_creation_time(admin: Admin) -> None:
     rule = await admin.create_rule("news", "all", "Red", action=SqlRuleAction("SET a = 1"))
     rule.filter = CorrelationRuleFilter(label="red")
     await admin.update_rule("news", "all", rule)
@@ -287,7 +287,7 @@ async def test_rules_with_the_same_name_in_two_subscriptions_are_independent(adm
     assert await admin.rule_exists("news", "other", "r")
 
 
-async def test_changes_at_once_are_all_made(admin: Admin) -> None:
+async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
     await admin.create_rule("news", "all", "gone")
     await asyncio.gather(
         *(admin.create_rule("news", "all", f"r{number}", filter=SqlRuleFilter("a = 1")) for number in range(8)),

@@ -90,7 +90,7 @@ async def test_wrong_rules_create_nothing(admin: Admin) -> None:
 
 
 @every_kept_property
-async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
+async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None:
     value = SUBSCRIPTION_KEPT[name].value
     expected = SubscriptionProperties("s", **{name: value})
     assert await admin.create_subscription("news", "s", **{name: value}) == expected
@@ -161,7 +161,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await refused(admin, admin.create_subscription("news", "ALL"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_whether_there_is_a_subscription_can_be_asked(admin: Admin) -> None:
+async def test_subscription_exists_reports_whether_a_subscription_exists(admin: Admin) -> None:
     await admin.create_queue("orders")
     await admin.create_subscription("news", "All")
     before = await held(admin)
@@ -280,7 +280,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
     await admin.close()
 
 
-async def test_whether_it_has_sessions_cannot_be_changed(admin: Admin) -> None:
+async def test_requires_session_cannot_be_changed(admin: Admin) -> None:
     found = await admin.create_subscription("news", "s", requires_session=True)
     found.requires_session = False
     found.max_delivery_count = 3
@@ -290,7 +290,7 @@ async def test_whether_it_has_sessions_cannot_be_changed(admin: Admin) -> None:
     await refused(admin, admin.ensure_subscription("news", "s", requires_session=False), ValueError, text)
 
 
-async def test_changes_at_once_are_all_made(admin: Admin) -> None:
+async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
     await admin.create_subscription("news", "s")
     await asyncio.gather(
         admin.update_subscription("news", {"name": "s"}, lock_duration="PT30S"),
@@ -394,7 +394,7 @@ async def test_a_deleted_subscription_leaves_no_keys_and_its_name_is_free(admin:
 
 
 @in_memory
-async def test_a_disabled_subscription_says_so_in_its_status(admin: Admin) -> None:
+async def test_a_disabled_subscription_has_the_status_disabled(admin: Admin) -> None:
     found = await admin.create_subscription("news", "s", status=EntityStatus.RECEIVE_DISABLED)
     assert found.status is EntityStatus.RECEIVE_DISABLED
     await admin.update_subscription("news", found, status="Active")

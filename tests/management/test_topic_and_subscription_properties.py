@@ -133,7 +133,7 @@ def test_properties_that_were_not_given_have_their_defaults(kind: Kind, defaults
 
 
 @every_kept_property
-def test_a_property_is_kept_in_its_place_and_comes_back(kind: Kind, name: str, kept: Kept) -> None:
+def test_a_property_is_stored_in_its_place_and_read_back(kind: Kind, name: str, kept: Kept) -> None:
     found = entity_created(kind, kind("x", **{name: kept.value}).given, BASE[kind])
     assert found.settings == PartitionSettings(
         **{"topic": BASE[kind].topic, "shared": BASE[kind].shared, **kept.settings}
@@ -154,7 +154,7 @@ def test_a_property_assigned_none_gets_its_default_again(kind: Kind, name: str, 
         assert entity_revised(kind, properties.given, before) == plain(kind)
 
 
-def test_every_property_is_kept_somewhere() -> None:
+def test_every_property_is_stored() -> None:
     apart = {"enable_partitioning", "colocate_with", "availability_status", "auto_delete_on_idle"}
     assert set(TopicProperties.fields()) == {*TOPIC_KEPT, *apart}
     apart = {"availability_status", "auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_to"}

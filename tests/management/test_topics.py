@@ -32,7 +32,7 @@ every_kept_property = pytest.mark.parametrize("name", TOPIC_KEPT)
 Admin = ServiceBusAdministrationClient
 
 
-async def test_a_topic_is_created_as_azure_s_is(admin: Admin) -> None:
+async def test_a_new_topic_has_azure_s_defaults(admin: Admin) -> None:
     created = await admin.create_topic("Billing/News")
     assert created == TopicProperties("Billing/News")
     assert await admin.get_topic("BILLING/news") == created
@@ -41,7 +41,7 @@ async def test_a_topic_is_created_as_azure_s_is(admin: Admin) -> None:
 
 
 @every_kept_property
-async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
+async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None:
     value = TOPIC_KEPT[name].value
     expected = TopicProperties("t", **{name: value})
     assert await admin.create_topic("t", **{name: value}) == expected
@@ -129,7 +129,7 @@ async def test_a_missing_entity_is_reported_with_a_remedy(admin: Admin) -> None:
         await refused(admin, done, MessagingEntityNotFoundError, r"create_topic\('News'\)")
 
 
-async def test_whether_there_is_a_topic_can_be_asked(admin: Admin) -> None:
+async def test_topic_exists_reports_whether_a_topic_exists(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_queue("orders")
     before = await held(admin)
@@ -265,7 +265,7 @@ async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
 # -- listing and deleting ----------------------------------------------------------------------------------------------
 
 
-async def test_topics_and_queues_are_listed_apart_over_several_pages(
+async def test_topics_and_queues_are_listed_separately_over_several_pages(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "PAGE", 3)
@@ -302,7 +302,7 @@ async def test_a_deleted_topic_leaves_no_keys_and_its_name_is_free(admin: Admin,
 
 
 @in_memory
-async def test_a_disabled_topic_says_so_in_its_status(admin: Admin) -> None:
+async def test_a_disabled_topic_has_the_status_disabled(admin: Admin) -> None:
     topic = await admin.create_topic("t", status=EntityStatus.DISABLED)
     assert topic.status is EntityStatus.DISABLED
     topic.status = EntityStatus.ACTIVE

@@ -69,7 +69,7 @@ def test_the_package_under_azures_name_has_the_same_classes() -> None:
     assert sbredis.amqp.AmqpMessageBodyType is AmqpMessageBodyType
 
 
-def test_every_section_comes_back() -> None:
+def test_every_section_is_read_back() -> None:
     message = received(as_message(full()))
     raw = message.raw_amqp_message
     assert raw.header == HEADER
@@ -156,7 +156,7 @@ def test_ids_may_have_every_type_of_amqp() -> None:
 
 
 @pytest.mark.parametrize("name", ["subject", "to", "group_id", "reply_to_group_id", "content_type"])
-def test_text_in_bytes_that_are_none_is_refused_by_name(name: str) -> None:
+def test_bytes_that_are_no_text_are_refused_with_the_field_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be text, but these bytes are not valid UTF-8$"):
         AmqpMessageProperties(**{name: b"\xff"})  # type: ignore[arg-type]
 
@@ -260,7 +260,7 @@ def test_one_entry_that_is_refused_changes_nothing() -> None:
     assert message._content == before
 
 
-def test_a_life_longer_than_can_be_counted_is_no_limit() -> None:
+def test_a_time_to_live_above_the_maximum_means_no_limit() -> None:
     assert AmqpMessageHeader(time_to_live=2**63).time_to_live is None
 
 

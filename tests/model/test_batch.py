@@ -84,7 +84,7 @@ def test_an_invalid_message_leaves_the_batch_unchanged() -> None:
 
 
 @pytest.mark.parametrize(("size", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError), (True, TypeError)])
-def test_a_size_that_is_none_is_refused(size: Any, error: type[Exception]) -> None:
+def test_an_invalid_size_is_refused(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="max_size_in_bytes must be"):
         BATCH(size)
 

@@ -35,7 +35,7 @@ def read(body: object) -> Any:
 
 @each_message
 @pytest.mark.parametrize("text", [TEXT, b"", b"x" * 100_000])
-def test_a_body_is_joined_and_gone_through_as_with_azures_library(
+def test_a_body_can_be_joined_and_iterated_as_with_azures_library(
     make: Callable[[bytes], ServiceBusMessage], text: bytes
 ) -> None:
     message = make(text)
@@ -83,14 +83,14 @@ def test_operations_on_a_body_return_plain_bytes() -> None:
     assert list(bytes(body)) == list(TEXT)
 
 
-def test_a_body_is_made_when_it_is_first_asked_for_and_then_kept() -> None:
+def test_a_body_is_decoded_on_first_access_and_then_kept() -> None:
     message = received(ServiceBusMessage(TEXT))
     assert type(message._content.body) is bytes
     assert message.body is message.body
     assert message.body is message.raw_amqp_message.body[0]
 
 
-def test_a_body_is_sent_on_as_it_came() -> None:
+def test_a_received_body_is_sent_again_unchanged() -> None:
     message = received(ServiceBusMessage(TEXT))
     payload = outgoing(ServiceBusMessage(message.body), detects_duplicates=False).payload
     assert decode(payload).body == TEXT

@@ -20,7 +20,7 @@ MADE = [QueueProperties("e"), TopicProperties("e"), SubscriptionProperties("e"),
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_to_go_through_properties_is_to_go_through_their_names(
+def test_iterating_over_properties_yields_their_names(
     made: QueueProperties | TopicProperties | SubscriptionProperties | RuleProperties,
 ) -> None:
     assert list(made) == made.keys() == ["name", *made.fields()]

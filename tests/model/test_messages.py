@@ -231,7 +231,9 @@ def test_an_unknown_keyword_is_left_out_with_a_warning() -> None:
         (timedelta(milliseconds=NEVER - 1), timedelta(milliseconds=NEVER - 1)),
     ],
 )
-def test_a_life_is_counted_in_ms_and_a_very_long_one_is_no_limit(given_time: timedelta, kept: timedelta | None) -> None:
+def test_a_time_to_live_counts_ms_and_a_very_long_one_means_no_limit(
+    given_time: timedelta, kept: timedelta | None
+) -> None:
     message = ServiceBusMessage("x", time_to_live=given_time)
     assert message.time_to_live == kept
     sent = outgoing(message, detects_duplicates=False)
@@ -256,7 +258,7 @@ def test_a_message_scheduled_before_all_times_is_due_at_once() -> None:
 # -- application properties --------------------------------------------------------------------------------------------
 
 
-def test_application_properties_are_the_messages_own() -> None:
+def test_a_message_copies_its_application_properties() -> None:
     mine = {"a": 1, "list": [1]}
     message = ServiceBusMessage("x", application_properties=mine)
     mine["b"] = 2
@@ -267,7 +269,7 @@ def test_application_properties_are_the_messages_own() -> None:
     assert sent.properties == {"a": 1, "list": [1], "c": "later"}
 
 
-def test_no_application_properties_are_not_the_same_as_none_given() -> None:
+def test_empty_application_properties_differ_from_missing_ones() -> None:
     assert ServiceBusMessage("x").application_properties is None
     assert ServiceBusMessage("x", application_properties={}).application_properties == {}
 
@@ -359,7 +361,7 @@ def test_a_body_does_not_count_toward_the_size_of_properties() -> None:
     assert len(outgoing(message, detects_duplicates=False).payload) > 232_000
 
 
-def test_properties_just_as_large_as_they_may_be_are_sent() -> None:
+def test_properties_of_the_maximum_size_are_sent() -> None:
     message = ServiceBusMessage(b"x" * 100_000, application_properties={"a": "x" * 32_700, "b": "x" * 32_700})
     outgoing(message, detects_duplicates=False)
 
@@ -390,7 +392,7 @@ def test_a_message_without_an_id_gets_one_and_keeps_it() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the child process does very little
-def test_a_forked_process_draws_ids_of_its_own() -> None:
+def test_a_forked_process_generates_different_ids() -> None:
     def drawn() -> str:
         message = ServiceBusMessage("a")
         outgoing(message, detects_duplicates=False)

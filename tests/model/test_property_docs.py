@@ -101,7 +101,7 @@ def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, nam
     assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
 
 
-def test_the_document_names_no_property_that_is_not_there() -> None:
+def test_the_document_names_no_unknown_property() -> None:
     assert {(kind, name) for name, (of, _, _) in TABLE.items() for kind in of.split(", ")} == set(FIELDS)
 
 

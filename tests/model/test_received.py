@@ -97,11 +97,11 @@ def test_the_times_set_by_the_broker_are_read() -> None:
         ("s", ServiceBusMessageState.SCHEDULED),
     ],
 )
-def test_the_state_is_where_it_stood(letter: str, state: ServiceBusMessageState) -> None:
+def test_a_peeked_message_has_its_state(letter: str, state: ServiceBusMessageState) -> None:
     assert received(ServiceBusMessage("x"), state=letter, peeked=True).state is state
 
 
-def test_deliveries_are_counted_with_this_one_unless_it_is_none() -> None:
+def test_the_delivery_count_includes_this_delivery_unless_it_was_peeked() -> None:
     assert received(ServiceBusMessage("x")).delivery_count == 1
     assert received(ServiceBusMessage("x"), failures=3).delivery_count == 4
     assert received(ServiceBusMessage("x"), failures=3, peeked=True).delivery_count == 3
@@ -145,7 +145,7 @@ def test_a_message_that_is_not_locked_has_no_lock_fields(message: ServiceBusRece
     assert (message.lock_token, message.locked_until_utc) == (None, None)
 
 
-def test_a_settled_message_has_neither_and_is_still_read() -> None:
+def test_a_settled_message_has_no_lock_and_stays_readable() -> None:
     message = received(ServiceBusMessage("x"), lock=lease())
     hold_of(message).settled = True
     assert (message.lock_token, message.locked_until_utc, message.body) == (None, None, b"x")
@@ -177,7 +177,7 @@ def test_a_message_that_is_no_dead_letter_has_no_reason() -> None:
         ("A", Changes({"a": 1}), None, None),
     ],
 )
-def test_a_dead_letter_says_why(
+def test_a_dead_letter_has_its_reason(
     letter: str, changes: Changes | None, reason: str | None, description: str | None
 ) -> None:
     sent = ServiceBusMessage("x", application_properties={"a": 1})
@@ -187,7 +187,7 @@ def test_a_dead_letter_says_why(
     assert message.application_properties == {"a": 1} | {name: text for name, text in told.items() if text}
 
 
-def test_a_message_that_failed_too_often_says_so() -> None:
+def test_a_message_that_failed_too_often_has_that_reason() -> None:
     message = received(ServiceBusMessage("x"), name="d3", reason="M", failures=10)
     assert message.dead_letter_reason == "MaxDeliveryCountExceeded"
     assert message.dead_letter_error_description
@@ -262,7 +262,7 @@ def test_sending_a_received_message_again_does_not_change_it() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
-def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
+def test_a_copy_has_the_same_content_and_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
     hold_of(message).source.owner = open  # a stand-in for a receiver
     copied = again(message)

@@ -55,7 +55,7 @@ def test_every_value_that_azures_library_sends_comes_back_with_its_type() -> Non
 
 
 @given(VALUES)
-def test_any_value_comes_back_with_its_type_wherever_it_is(value: Any) -> None:
+def test_any_nested_value_is_read_back_with_its_type(value: Any) -> None:
     message = received(as_message(AmqpAnnotatedMessage(value_body=value, application_properties={"a": value})))
     assert typed(message.body) == typed(value)
     assert typed(message.application_properties) == typed({"a": value})
@@ -127,7 +127,7 @@ def test_a_value_that_does_not_fit_the_type_it_names_is_refused(
 @pytest.mark.parametrize(
     "own", [{"TYPE": "BIKE", "VALUE": 1}, {"TYPE": "INT", "VALUE": 1, "UNIT": "m"}, {"TYPE": "INT"}]
 )
-def test_a_map_of_the_applications_own_stays_a_map(own: dict[str, Any]) -> None:
+def test_a_map_with_the_keys_of_a_typed_value_stays_a_map(own: dict[str, Any]) -> None:
     assert received(ServiceBusMessage("x", application_properties={"a": own})).application_properties == {"a": own}
 
 

@@ -95,7 +95,7 @@ async def test_an_interrupted_creation_is_finished_by_a_second_creation(
 
 
 @shapes
-async def test_a_creation_that_was_cut_off_anywhere_can_be_deleted(transport: Transport, *, partitioned: bool) -> None:
+async def test_an_interrupted_creation_can_be_deleted(transport: Transport, *, partitioned: bool) -> None:
     async for namespace, steps in Cuts(transport, nothing, creating(partitioned=partitioned)).all():
         if steps:
             await namespace.delete_entity("Orders")
@@ -106,9 +106,7 @@ async def test_a_creation_that_was_cut_off_anywhere_can_be_deleted(transport: Tr
 
 @shapes
 @pytest.mark.parametrize("look", ["delete", "get", "create"])
-async def test_a_deletion_that_was_cut_off_anywhere_is_finished(
-    transport: Transport, look: str, *, partitioned: bool
-) -> None:
+async def test_an_interrupted_deletion_is_finished(transport: Transport, look: str, *, partitioned: bool) -> None:
     cuts = Cuts(transport, creating(partitioned=partitioned), deleting)
     async for namespace, steps in cuts.all():
         listed = await namespace.list_entities()
@@ -128,7 +126,7 @@ async def test_a_deletion_that_was_cut_off_anywhere_is_finished(
 
 
 @shapes
-async def test_a_change_that_was_cut_off_anywhere_holds_or_does_not_and_can_be_made_again(
+async def test_an_interrupted_change_is_complete_or_absent_and_can_be_repeated(
     transport: Transport, *, partitioned: bool
 ) -> None:
     cuts = Cuts(transport, creating(partitioned=partitioned), changing)
@@ -391,7 +389,7 @@ def test_an_entity_is_complete_or_absent_for_any_order_of_calls(deeds: list[str]
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(deeds_of_several, chances, st.integers(1, 3))
-def test_when_some_die_on_the_way_the_next_client_finds_an_entity_whole_or_not_at_all(
+def test_after_clients_crash_the_next_client_finds_the_entity_complete_or_absent(
     deeds: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:

@@ -102,7 +102,7 @@ def altered(**changes: Any) -> bytes:
 
 
 @given(records(), st.lists(TOKENS, max_size=3))
-def test_a_record_comes_back_as_it_was(record: EntityRecord, older: list[str]) -> None:
+def test_a_record_is_read_back_unchanged(record: EntityRecord, older: list[str]) -> None:
     assert decode(kept(record, *older)) == record
 
 

@@ -152,7 +152,7 @@ async def test_an_entity_is_registered_with_its_whole_record(transport: Transpor
     assert (await ask(transport, REGISTRY.read("BILLING/orders"))) == record
 
 
-async def test_a_creation_that_is_repeated_is_answered_as_the_first_time(transport: Transport) -> None:
+async def test_a_repeated_creation_gets_the_first_answer(transport: Transport) -> None:
     request = REGISTRY.register(ORDERS, FIRST)
     record = await ask(transport, request)
     before = await snapshot(transport)
@@ -172,7 +172,7 @@ async def test_a_name_is_given_once_whatever_its_case(transport: Transport) -> N
     )
 
 
-async def test_ids_count_in_base_36_and_none_comes_again(transport: Transport) -> None:
+async def test_ids_count_in_base_36_and_never_repeat(transport: Transport) -> None:
     records = [await registered(transport, replace(ORDERS, name=f"q{number}")) for number in range(40)]
     assert [record.id for record in records] == [*"123456789abcdefghijklmnopqrstuvwxyz", "10", "11", "12", "13", "14"]
     for record in records:
@@ -281,7 +281,7 @@ async def test_a_deleted_or_replaced_entity_is_not_changed(transport: Transport)
 
 
 @pytest.mark.parametrize("version", [1, 2, 4, 5])
-async def test_a_version_neither_stays_back_nor_is_left_out(transport: Transport, version: int) -> None:
+async def test_versions_increase_by_exactly_one(transport: Transport, version: int) -> None:
     record = await registered(transport)
     for stamp in (SECOND, THIRD):
         record = await ask(transport, REGISTRY.revise(replace(record, version=record.version + 1), stamp))
@@ -305,7 +305,7 @@ async def test_an_entity_is_unregistered_once_and_leaves_no_keys(transport: Tran
     assert await ask(transport, REGISTRY.read("Billing/Orders")) is None
 
 
-async def test_a_deletion_that_comes_late_spares_the_entity_that_has_the_name_now(transport: Transport) -> None:
+async def test_a_late_deletion_spares_a_newer_entity_of_the_same_name(transport: Transport) -> None:
     old = await registered(transport)
     await ask(transport, REGISTRY.unregister(old))
     new = await registered(transport)

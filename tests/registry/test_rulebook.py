@@ -202,7 +202,7 @@ async def test_a_change_that_does_not_affect_rules_leaves_the_topic_version(tran
     assert await ask(transport, REGISTRY.read("Topic")) == topic
 
 
-async def test_a_change_of_a_rule_that_is_repeated_is_answered_as_the_first_time(transport: Transport) -> None:
+async def test_a_repeated_change_of_a_rule_gets_the_first_answer(transport: Transport) -> None:
     """This also holds after other changes."""
     _, record = await with_subscription(transport, ANY)
     requests: list[Request[Any]] = [
@@ -242,7 +242,7 @@ async def test_the_version_told_to_all_partitions_never_goes_back(transport: Tra
     assert await snapshot(transport) == before
 
 
-async def test_a_topic_that_is_being_deleted_takes_no_subscription_and_is_raised_no_more(transport: Transport) -> None:
+async def test_a_topic_under_deletion_accepts_no_subscription_and_keeps_its_version(transport: Transport) -> None:
     topic, record = await with_subscription(transport, ANY)
     deleting = await ask(transport, REGISTRY.revise(replace(topic, state="deleting"), FOURTH))
     assert (await ask(transport, REGISTRY.look(SUB.path))).forsaken

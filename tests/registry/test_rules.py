@@ -104,7 +104,7 @@ async def test_only_the_rule_that_was_seen_is_changed(transport: Transport, name
     await refused(transport, another, EntityChangedError, "Read it again")
 
 
-async def test_everything_in_a_rule_comes_back(namespace: Namespace) -> None:
+async def test_every_part_of_a_rule_is_read_back(namespace: Namespace) -> None:
     await namespace.create_rule("Topic", "Sub", EVERYTHING)
     assert (await namespace.get_rule("Topic", "Sub", "every-thing_1.2")).rule == EVERYTHING
     assert (await namespace.routes("Topic")).subscriptions[0].rules == (ANY, EVERYTHING)

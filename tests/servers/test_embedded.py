@@ -59,7 +59,7 @@ def gone(folder: Path) -> None:
     wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
-def test_the_first_starts_it_and_the_last_ends_it(folder: Path, take: Acquire) -> None:
+def test_the_first_client_starts_the_server_and_the_last_ends_it(folder: Path, take: Acquire) -> None:
     first = take()
     pid = server_of(folder)
     second = take()  # in the same process
@@ -102,7 +102,7 @@ def test_ensure_running_does_nothing_while_the_server_runs(folder: Path, take: A
     assert server_of(folder) == pid
 
 
-def test_a_killed_client_neither_ends_it_nor_keeps_it(folder: Path, take: Acquire) -> None:
+def test_a_killed_client_neither_ends_the_server_nor_keeps_it_running(folder: Path, take: Acquire) -> None:
     code = (
         "from sbredis.servers import acquire\nlease = acquire(sys.argv[1], linger=0.1)\nsay(up=True); time.sleep(600)"
     )
@@ -142,7 +142,7 @@ def test_a_killed_supervisor_takes_the_server_with_it(folder: Path, take: Acquir
     assert say(lease, "GET", "k") == "v"
 
 
-def test_a_newcomer_finds_its_way_past_a_supervisor_killed_just_now(folder: Path, take: Acquire) -> None:
+def test_a_new_client_copes_with_a_supervisor_that_was_just_killed(folder: Path, take: Acquire) -> None:
     say(take(), "SET", "k", "v")
     os.kill(parent_of(server_of(folder)), signal.SIGKILL)
     assert say(take(), "GET", "k") == "v"
@@ -322,7 +322,7 @@ def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) ->
         acquire(folder, binary=str(broken))
 
 
-def test_a_server_that_does_not_answer_in_time_is_a_matter_of_trying_again(folder: Path, take: Acquire) -> None:
+def test_a_server_that_answers_too_late_is_a_transient_error(folder: Path, take: Acquire) -> None:
     lease = take()
     patient = lease._starter
     pid = server_of(folder)
@@ -339,7 +339,7 @@ def test_a_server_that_does_not_answer_in_time_is_a_matter_of_trying_again(folde
     assert server_of(folder) == pid
 
 
-def test_a_released_lease_says_so(folder: Path, take: Acquire) -> None:
+def test_a_released_lease_reports_its_release(folder: Path, take: Acquire) -> None:
     lease = take()
     lease.release()
     with pytest.raises(ServiceBusConnectionError, match="released") as caught:

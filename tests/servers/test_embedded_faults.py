@@ -57,7 +57,7 @@ def test_a_server_that_is_killed_while_it_starts_is_started_again(folder: Path, 
     gone(folder)
 
 
-def test_a_server_that_is_killed_again_and_again_is_a_matter_of_trying_later(folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_killed_repeatedly_is_a_transient_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ServiceBusConnectionError, match=r"was killed each time it was started|did not answer within"
     ) as raised:
@@ -156,9 +156,7 @@ def written(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("zeros", [1, 4095, 200_000])
-def test_zeros_at_the_end_of_the_data_are_taken_away(
-    folder: Path, zeros: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_zeros_at_the_end_of_the_data_are_removed(folder: Path, zeros: int, caplog: pytest.LogCaptureFixture) -> None:
     file = written(folder)
     whole = file.read_bytes()
     with file.open("ab") as end:
@@ -170,7 +168,7 @@ def test_zeros_at_the_end_of_the_data_are_taken_away(
     assert file.read_bytes().startswith(whole)
 
 
-def test_zeros_behind_an_entry_that_was_cut_off_are_taken_away_with_it(folder: Path) -> None:
+def test_zeros_after_a_truncated_entry_are_removed_with_it(folder: Path) -> None:
     """The entry is cut off within a value, which would otherwise be read as a value of zeros."""
     file = written(folder)
     whole = file.read_bytes()

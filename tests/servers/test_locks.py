@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 
-def test_a_lock_is_one_openings_at_a_time_unless_it_is_shared(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_at_a_time_unless_it_is_shared(tmp_path: Path) -> None:
     one, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert one.take()
     assert not other.take()

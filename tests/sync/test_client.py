@@ -184,7 +184,7 @@ def test_an_error_is_the_same_exception_and_shows_the_callers_line(client: Servi
     assert names.count("send_messages") == 2  # the synchronous and the asynchronous method
 
 
-def test_too_large_a_batch_is_refused_whole(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_an_oversized_batch_is_refused_completely(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     with pytest.raises(MessageSizeExceededError):
         sender.send_messages([ServiceBusMessage(b"x" * 600_000, partition_key="one") for _ in range(2)])
     assert receiver.peek_messages() == []

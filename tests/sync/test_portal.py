@@ -65,7 +65,7 @@ def under_way(portal: Portal) -> bool:
     return portal._worker is not None and any(call.begun for call in list(portal._worker.calls))
 
 
-def test_no_thread_is_begun_before_it_is_needed(owner: Client) -> None:
+def test_no_thread_is_started_before_it_is_needed(owner: Client) -> None:
     before = threading.active_count()
     portal = Portal("test", owner.close)
     assert threading.active_count() == before
@@ -160,7 +160,7 @@ def test_an_interruption_cancels_the_call_and_waits_for_its_end(portal: Portal, 
     assert portal.call(echo, 1) == 1
 
 
-def test_a_result_that_comes_with_the_interruption_is_not_lost(portal: Portal, interrupt: Callable[[], None]) -> None:
+def test_a_result_that_arrives_with_the_interruption_is_not_lost(portal: Portal, interrupt: Callable[[], None]) -> None:
     unwanted: list[str] = []
 
     async def brings() -> str:
@@ -173,7 +173,7 @@ def test_a_result_that_comes_with_the_interruption_is_not_lost(portal: Portal, i
     assert waiting(portal) == 0
 
 
-def test_a_result_that_comes_in_spite_of_the_cancellation_is_not_lost(
+def test_a_result_that_arrives_despite_the_cancellation_is_not_lost(
     portal: Portal, interrupt: Callable[[], None]
 ) -> None:
     unwanted: list[str] = []
@@ -233,7 +233,7 @@ def test_a_call_that_never_began_ends_with_the_loop(portal: Portal) -> None:
     assert waiting(portal) == 0
 
 
-def test_calls_while_it_is_closed_end_one_way_or_the_other(owner: Client) -> None:
+def test_calls_during_closing_end_with_a_result_or_an_error(owner: Client) -> None:
     for _ in range(20):
         portal = Portal("test", owner.close)
         portal.call(echo, 1)

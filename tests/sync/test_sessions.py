@@ -130,7 +130,9 @@ def test_a_session_is_locked_for_one_receiver_until_it_is_closed(
         session_of(receiver).get_state()
 
 
-def test_the_next_session_is_accepted_or_none_is_there(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_the_next_session_is_accepted_unless_none_is_available(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     with (
         pytest.raises(OperationTimeoutError),
         client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=NOTHING),
@@ -391,7 +393,7 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
 
 
 @pytest.mark.parametrize("way", ["with", "accept_next_session"])
-def test_a_session_that_comes_in_the_moment_of_the_interruption_is_given_back(
+def test_a_session_that_arrives_during_the_interruption_is_given_back(
     way: str,
     client: ServiceBusClient,
     sender: ServiceBusSender,

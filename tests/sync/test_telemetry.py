@@ -46,7 +46,7 @@ def test_the_processing_span_is_current_in_the_thread_of_the_handler(listener: L
 
 
 @in_memory
-def test_an_entity_that_is_not_there_leaves_a_failed_span(listener: Listener, url: str) -> None:
+def test_a_missing_entity_causes_a_failed_span(listener: Listener, url: str) -> None:
     listener.set_up_tracing()
     with ServiceBusClient(url) as client, pytest.raises(MessagingEntityNotFoundError):
         client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("a"))

@@ -132,7 +132,7 @@ async def test_the_case_of_a_queue_name_does_not_matter(bus: Bus) -> None:
         Bus.purge,
     ],
 )
-async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
+async def test_a_missing_queue_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
     """A test with the typo ``assert not await bus.sent("ordres")`` must not pass."""
     with pytest.raises(MessagingEntityNotFoundError, match="ordres"):
         await look(bus, "ordres")
@@ -333,7 +333,7 @@ def test_a_bus_that_was_never_used_is_discarded() -> None:
 # -- without an event loop ---------------------------------------------------------------------------------------------
 
 
-def test_the_helpers_are_there_without_an_event_loop(sync_bus: SyncBus) -> None:
+def test_the_helpers_work_without_an_event_loop(sync_bus: SyncBus) -> None:
     made = sync_bus.create_queue("orders", max_delivery_count=3)
     assert made.max_delivery_count == 3
     assert isinstance(sync_bus.clock, TestClock)

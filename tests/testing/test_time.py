@@ -112,7 +112,7 @@ async def test_a_schedule_falls_due(bus: Bus) -> None:
     assert await bus.scheduled("orders") == []
 
 
-async def test_a_schedule_that_code_reckoned_from_its_own_clock_falls_due(bus: Bus) -> None:
+async def test_a_schedule_computed_from_the_clock_of_the_code_falls_due(bus: Bus) -> None:
     """The code computes the time a little after the bus began.
 
     A clock that stood still would not reach it by the same step.
@@ -253,7 +253,7 @@ async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(b
     assert await bus.messages("orders") == []
 
 
-async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_says_so(bus: Bus) -> None:
+async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_reports_it(bus: Bus) -> None:
     """The effect is the same as if the process had been stopped for that time."""
     await bus.create_queue("orders")
     await send(bus, "one", "two")

@@ -143,7 +143,7 @@ async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> Non
 
 
 @pytest.mark.both_shapes
-async def test_a_message_scheduled_on_a_topic_is_there_when_due(bus: Bus, partitioned: bool) -> None:
+async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, partitioned: bool) -> None:
     """The helpers report it as active at once, with or without a waiting receiver."""
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all")
@@ -160,7 +160,7 @@ async def test_a_message_scheduled_on_a_topic_is_there_when_due(bus: Bus, partit
     assert len(await bus.sent("news")) == 3
 
 
-async def test_the_rules_of_that_moment_decide(bus: Bus) -> None:
+async def test_the_rules_at_the_due_time_decide(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "some", rules=[])
     await schedule(bus, "one", hours=3)
@@ -169,7 +169,7 @@ async def test_the_rules_of_that_moment_decide(bus: Bus) -> None:
     assert bodies(await bus.active("news", "some")) == [b"one"]
 
 
-async def test_a_waiting_receiver_gets_it_whichever_client_sent_it(bus: Bus) -> None:
+async def test_a_waiting_receiver_gets_a_message_of_any_client(bus: Bus) -> None:
     """This also holds if the sending client is closed by then."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
@@ -237,7 +237,7 @@ async def test_messages_of_a_subscription_expire(bus: Bus) -> None:
 # -- without an event loop ---------------------------------------------------------------------------------------------
 
 
-def test_the_helpers_are_there_without_an_event_loop(sync_bus: SyncBus) -> None:
+def test_the_helpers_work_without_an_event_loop(sync_bus: SyncBus) -> None:
     sync_bus.create_topic("news")
     sync_bus.create_subscription("news", "all", max_delivery_count=3)
     sync_bus.create_subscription("news", "dear", rules={"dear": "price > 100"})

@@ -75,7 +75,7 @@ async def test_a_script_without_keys_runs_on_any_server(url: str) -> None:
         assert await transport.call(Script("add", "return ARGV[1] + ARGV[2]"), [], [1, 2]) == 3
 
 
-async def test_a_first_line_for_real_servers_is_kept_from_those_that_do_not_know_it(url: str) -> None:
+async def test_the_first_line_of_a_script_is_sent_only_to_servers_that_support_it(url: str) -> None:
     script = Script("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
     async with await open_transport(url, scripts=[script]) as transport:
         assert await transport.call(script, [b"k"]) == 1
@@ -104,7 +104,7 @@ async def test_the_outcome_of_a_script_that_breaks_in_the_middle_is_unknown(url:
         assert await transport.call(READ, [b"k"]) == b"half"
 
 
-async def test_commands_go_where_their_key_lives(url: str) -> None:
+async def test_a_command_is_sent_to_the_server_of_its_key(url: str) -> None:
     async with await open_transport(url) as transport:
         for number in range(20):
             key = b"k%d" % number
@@ -187,7 +187,7 @@ async def test_a_script_gets_the_run_id_of_the_process_that_runs_it(url: str) ->
 
 
 @pytest.mark.parametrize("target", ["memory"], indirect=True)
-async def test_in_memory_there_is_no_process_to_name(url: str) -> None:
+async def test_in_memory_the_run_id_is_a_question_mark(url: str) -> None:
     script = Script("run_id", "return ARGV[1]", takes_run_id=True)
     async with await open_transport(url) as transport:
         assert await transport.call(script, [b"k"]) == b"?"

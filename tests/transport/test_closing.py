@@ -173,7 +173,7 @@ async def test_concurrent_closes_both_wait_until_it_is_closed(url: str) -> None:
     assert transport.servers == ()
 
 
-def test_without_asyncio_it_says_so_at_once() -> None:
+def test_without_asyncio_opening_fails_at_once() -> None:
     """trio, for example, drives coroutines without a loop of asyncio."""
     with pytest.raises(RuntimeError, match=r"runs on asyncio.*trio is not supported"):
         open_transport("memory://x").send(None)

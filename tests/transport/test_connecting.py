@@ -63,7 +63,7 @@ async def test_an_unknown_host_is_named() -> None:
         await open_transport("redis://no-such-host.invalid", connect_timeout=0.3)
 
 
-async def test_a_socket_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_a_missing_socket_is_named(tmp_path: Path) -> None:
     url, told = f"unix://{tmp_path}/none.sock", r"unix:/.*/none\.sock cannot be reached: no such file"
     error = await given_time(lambda seconds: open_transport(url, connect_timeout=seconds), told)
     assert isinstance(error, ServiceBusConnectionError)
@@ -103,7 +103,7 @@ async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | N
         assert (error.is_transient, error.outcome) == (True, Outcome.NEVER_SENT)
 
 
-async def test_a_replica_that_becomes_the_master_is_connected_to(binary: str | None, server: LocalServer) -> None:
+async def test_a_promoted_replica_is_used(binary: str | None, server: LocalServer) -> None:
     """The address follows the master."""
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {server.port}"}) as replica:
         opening = asyncio.create_task(open_transport(replica.url, scripts=[COUNT], connect_timeout=60))
@@ -205,7 +205,7 @@ async def test_a_missing_database_is_reported(server: LocalServer) -> None:
         await open_transport(server.url + "/9999")
 
 
-async def test_a_unix_socket_serves_as_well(binary: str | None) -> None:
+async def test_a_unix_socket_can_be_used(binary: str | None) -> None:
     with LocalServer(binary=binary, unix_socket=True) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, [b"k"], [1]) == 1
@@ -222,7 +222,7 @@ async def test_the_log_states_what_an_acknowledgement_promises(
     assert "writes no append-only file" in caplog.text
 
 
-async def test_a_server_that_is_lost_and_comes_back_serves_on(binary: str | None) -> None:
+async def test_a_lost_server_that_comes_back_serves_calls_again(binary: str | None) -> None:
     """While the server is lost, each call reports that within its own time."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
@@ -235,7 +235,7 @@ async def test_a_server_that_is_lost_and_comes_back_serves_on(binary: str | None
             assert await patient == 1
 
 
-async def test_a_server_at_its_limit_of_connections_says_so(binary: str | None) -> None:
+async def test_a_server_at_its_limit_of_connections_is_reported(binary: str | None) -> None:
     with LocalServer(binary=binary, config={"maxclients": "1"}) as server:
         async with await open_transport(server.url):
             error = await given_time(

@@ -52,7 +52,7 @@ def address(guarded: LocalServer) -> str:
 
 
 @pytest.mark.parametrize("who", [":{}@", "default:{}@", "app:{}@"])
-async def test_a_password_in_the_url_opens_the_door(address: str, who: str) -> None:
+async def test_a_password_in_the_url_is_used(address: str, who: str) -> None:
     url = "redis://" + who.format(quote(PASSWORD, safe="")) + address
     async with await open_transport(url, scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
@@ -85,7 +85,7 @@ class Vault(CredentialProvider):
         return answer
 
 
-async def test_a_credential_provider_of_redis_py_serves(address: str) -> None:
+async def test_a_credential_provider_of_redis_py_can_be_used(address: str) -> None:
     provider = UsernamePasswordCredentialProvider("app", PASSWORD)
     async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=provider) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1

@@ -61,7 +61,7 @@ async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer])
         assert waits(master) - before <= 6
 
 
-async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_a_refusal_does_not_wait_and_affects_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
     """Every call of a flush has its own result."""
     refuse = Script("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
     master, _ = pair
@@ -96,7 +96,7 @@ async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[
         assert replica.ask("LLEN", "list") == 3
 
 
-async def test_the_call_waits_for_all_replicas_also_those_that_are_down(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_a_call_waits_for_every_replica_even_if_it_is_down(pair: tuple[LocalServer, LocalServer]) -> None:
     """A shard that should have two replicas and has one confirms no call: the other may be the next master."""
     master, _ = pair
     url = f"{master.url}?durability=replicated&replicas=2"
@@ -108,7 +108,7 @@ async def test_the_call_waits_for_all_replicas_also_those_that_are_down(pair: tu
         assert error.outcome is Outcome.UNKNOWN
 
 
-async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_a_lost_replica_is_a_transient_error(pair: tuple[LocalServer, LocalServer]) -> None:
     """Without its replica the server refuses each call that must be confirmed, and says why.
 
     With the replica back it accepts them again.
@@ -126,7 +126,7 @@ async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer,
         await transport.call(APPEND, (b"list",), ("c",))
 
 
-async def test_without_the_right_to_wait_the_error_says_so(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_a_missing_right_to_wait_is_reported(pair: tuple[LocalServer, LocalServer]) -> None:
     """The master has executed the call, but the client could not ask whether a replica has the write."""
     master, _ = pair
     master.ask("ACL", "SETUSER", "hasty", "on", ">secret", "~*", "&*", "+@all", "-wait")

@@ -66,7 +66,7 @@ async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
         await eventually(lambda: heard.gaps)
 
 
-async def test_closing_lets_the_server_go(tmp_path: Path) -> None:
+async def test_closing_releases_the_server(tmp_path: Path) -> None:
     """No other client needs the server, so it ends a moment later."""
     async with await open_transport(f"embedded://{tmp_path}/bus") as transport:
         pid = await process_id(transport)
@@ -74,7 +74,7 @@ async def test_closing_lets_the_server_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", range(1, 5))
-async def test_a_cancelled_closing_lets_the_server_go_too(tmp_path: Path, steps: int) -> None:
+async def test_a_cancelled_closing_releases_the_server_too(tmp_path: Path, steps: int) -> None:
     """The closing task may be cancelled at any of its awaits."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
@@ -87,7 +87,7 @@ async def test_a_cancelled_closing_lets_the_server_go_too(tmp_path: Path, steps:
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.05, 0.1, 0.2])
-async def test_a_cancelled_opening_lets_the_server_go(tmp_path: Path, after: float) -> None:
+async def test_a_cancelled_opening_releases_the_server(tmp_path: Path, after: float) -> None:
     """The cancellation may come while the server is started, connected to, or asked."""
     opening = asyncio.create_task(open_transport(f"embedded://{tmp_path}/bus"))
     await asyncio.wait((opening,), timeout=after)
@@ -105,7 +105,7 @@ def holders_of(path: Path) -> list[str]:
     return [line for line in Path("/proc/locks").read_text().splitlines() if inode in line]
 
 
-async def test_a_stopped_server_does_not_hold_up_the_closing(tmp_path: Path) -> None:
+async def test_a_stopped_server_does_not_delay_closing(tmp_path: Path) -> None:
     """It does not delay an opening beyond its time either."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)

@@ -113,7 +113,7 @@ async def test_a_call_that_may_have_run_stays_unknown_after_later_attempts(last:
     assert caught.value.outcome is Outcome.UNKNOWN
 
 
-async def test_a_call_that_must_not_be_repeated_is_not() -> None:
+async def test_a_call_that_must_not_be_repeated_is_never_repeated() -> None:
     servers = Servers(LOST)
     with pytest.raises(ServiceBusError, match="the cable was cut") as caught:
         await travel(servers)

@@ -128,7 +128,7 @@ def test_an_earlier_attempt_that_may_have_run_is_not_undone_by_a_later_failure(k
     assert Failure(kind, "d", "C", NEVER, HERE).error(call(), maybe_ran=True).outcome is UNKNOWN
 
 
-def test_a_script_that_refuses_has_the_last_word() -> None:
+def test_a_refusing_script_decides_the_outcome() -> None:
     """The script recognises a repetition: after a first attempt that ran, it would have sent that attempt's reply."""
     raised = Failure(Kind.REFUSED, "7", "LOCKLOST", REFUSED, HERE).error(call(), maybe_ran=True)
     assert isinstance(raised, ScriptRefusedError)
@@ -138,7 +138,7 @@ def test_a_script_that_refuses_has_the_last_word() -> None:
 @pytest.mark.parametrize(
     "kind", [Kind.MOVED, Kind.NOT_READY, Kind.READ_ONLY, Kind.UNREACHABLE, Kind.LOST, Kind.UNCONFIRMED]
 )
-def test_the_error_tells_how_often_and_how_long_it_was_tried(kind: Kind) -> None:
+def test_the_error_gives_the_number_of_attempts_and_their_time(kind: Kind) -> None:
     said = str(Failure(kind, "d", "C", endpoint=HERE).error(call(), attempts=7, seconds=1.25))
     assert "7 attempts in 1.2 s" in said
     assert "script send" in said

@@ -135,7 +135,7 @@ def test_the_parser_reads_rare_types(data: bytes, value: Any) -> None:
     assert read(PythonParser().feed, data, []) == [comparable(value)]
 
 
-def test_no_number_is_not_equal_to_itself() -> None:
+def test_nan_is_read_as_nan() -> None:
     (number,) = PythonParser().feed(b",nan\r\n")
     assert math.isnan(number)
 
@@ -158,7 +158,7 @@ def test_bytes_of_another_protocol_are_detected_at_once(
 
 @pytest.mark.parametrize("parser", [lambda: PythonParser().feed, reply_parser], ids=["python", "hiredis"])
 @given(data=st.binary(max_size=200), cuts=st.lists(st.integers(0), max_size=4))
-def test_anything_ends_in_replies_or_in_a_protocol_error(
+def test_any_bytes_become_replies_or_a_protocol_error(
     parser: Callable[[], Callable[[bytes], list[Any]]], data: bytes, cuts: list[int]
 ) -> None:
     try:

@@ -57,7 +57,7 @@ class OwnBytes(bytes):
         (memoryview(b"a"), b"a"),
     ],
 )
-def test_relatives_of_text_bytes_and_numbers_are_taken(argument: Any, text: bytes) -> None:
+def test_subclasses_of_text_bytes_and_numbers_are_accepted(argument: Any, text: bytes) -> None:
     assert pack([argument]) == pack([text])
 
 
@@ -132,7 +132,7 @@ def test_a_payload_is_frozen_when_the_call_is_made() -> None:
     assert call.payload(b"?") != before  # except for the server that it is sent to
 
 
-def test_a_command_says_its_name_and_never_its_arguments() -> None:
+def test_a_command_shows_its_name_and_never_its_arguments() -> None:
     command = Command(b"AUTH", b"secret")
     assert command.payload(RUN_ID) == packed_by_redis_py("AUTH", "secret")
     assert str(command) == "command AUTH"

@@ -50,7 +50,7 @@ async def test_a_wrong_password_of_the_master_is_reported(watched: LocalSentinel
     assert "hunter2" not in str(caught.value)
 
 
-async def test_a_password_of_the_sentinels_is_theirs_alone(watched: LocalSentinel) -> None:
+async def test_the_password_of_the_sentinels_is_used_for_them_only(watched: LocalSentinel) -> None:
     """A wrong password of the sentinels is reported as such; the right one lets the client connect to both."""
     for sentinel in watched.sentinels:
         sentinel.ask("ACL", "SETUSER", "asker", "on", ">pw", "+@all")

@@ -121,7 +121,7 @@ def test_a_redirection_names_slot_and_server(detail: str, redirection: tuple[int
 
 
 @pytest.mark.parametrize("detail", ["", "x h:1", "1", "1 h", "1 h:", "1 h:x", "16384 h:1", "-1 h:1", "1 ?:7000"])
-def test_a_redirection_that_names_no_server_is_an_error(detail: str) -> None:
+def test_a_redirection_without_a_server_is_an_error(detail: str) -> None:
     with pytest.raises(ValueError, match=r"slot|unpack|int|address"):
         parse_redirection(detail, ASKED)
 
@@ -190,5 +190,5 @@ def test_a_cluster_is_steady_if_no_node_is_down_or_joining(flags: str, steady: b
     assert is_steady(f"{healthy}\nb 10.0.0.2:7001@17001 {flags} - 0 0 2 connected\n") is steady
 
 
-def test_a_cluster_that_does_not_say_counts_as_steady() -> None:
+def test_a_cluster_that_does_not_report_its_nodes_counts_as_steady() -> None:
     assert is_steady("")

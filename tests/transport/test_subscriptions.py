@@ -23,7 +23,7 @@ async def publish(transport: Transport, channel: bytes, payload: bytes) -> int:
     return int(await transport.command("SPUBLISH", channel, payload, key=channel))
 
 
-async def test_published_messages_are_heard_in_order(url: str) -> None:
+async def test_published_messages_arrive_in_order(url: str) -> None:
     ear = Ear()
     async with await open_transport(url) as transport:
         await transport.subscribe(b"c", ear)
@@ -34,7 +34,7 @@ async def test_published_messages_are_heard_in_order(url: str) -> None:
         assert ear.gaps == 0
 
 
-async def test_each_channel_is_heard_by_its_own_listeners(url: str) -> None:
+async def test_each_channel_reaches_its_own_listeners(url: str) -> None:
     """Over a cluster the channels of one transport lie on several servers."""
     ears = [Ear() for _ in range(12)]
     async with await open_transport(url) as transport:
@@ -61,7 +61,7 @@ async def test_each_listener_hears_a_channel_until_it_closes_its_own_subscriptio
 
 
 @on_real_servers
-async def test_when_the_last_listener_stops_the_server_is_told(url: str) -> None:
+async def test_the_last_listener_that_stops_ends_the_subscription_at_the_server(url: str) -> None:
     async with await open_transport(url) as transport:
         subscriptions = [await transport.subscribe(name, Ear()) for name in (b"{c}1", b"{c}2")]
         assert await publish(transport, b"{c}1", b"") == 1
@@ -88,7 +88,7 @@ async def test_a_listener_that_starts_again_hears_again(url: str) -> None:
         assert ear.heard == [b"0", b"1", b"2"]
 
 
-async def test_stopping_and_listening_again_in_one_breath_is_no_gap(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stopping_and_listening_again_immediately_is_no_gap(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client did not reconnect, so only messages without a listener were missed."""
     monkeypatch.setattr(_listening, "_RESEND_AFTER", 0.0)
     ear = Ear()

@@ -142,7 +142,7 @@ async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
     assert "attempts" not in str(caught.value)
 
 
-async def test_a_client_with_a_certificate_is_let_in_where_one_is_wanted(choosy: Encrypted) -> None:
+async def test_a_client_with_a_required_certificate_is_accepted(choosy: Encrypted) -> None:
     await works(choosy.url(**choosy.certificate))
 
 
@@ -154,7 +154,7 @@ async def test_a_client_without_a_required_certificate_is_refused(choosy: Encryp
 
 
 @pytest.mark.parametrize("option", ["tls_ca", "tls_cert", "tls_key"])
-async def test_a_file_that_is_not_there_is_named(encrypted: Encrypted, option: str) -> None:
+async def test_a_missing_file_is_named(encrypted: Encrypted, option: str) -> None:
     options = encrypted.certificate | {option: "/no/such/file.pem"}
     with pytest.raises(ServerUnsuitableError, match=f"{option}: the file /no/such/file.pem cannot be read"):
         await open_transport(encrypted.url(**options))
@@ -233,6 +233,6 @@ async def test_a_plain_connection_to_a_tls_server_is_reported(encrypted: Encrypt
         await open_transport(f"redis://localhost:{encrypted.port}", connect_timeout=0.3)
 
 
-def test_the_library_of_this_python_can_check_names() -> None:
+def test_this_python_can_check_host_names() -> None:
     """The tests above depend on this."""
     assert ssl.HAS_SNI

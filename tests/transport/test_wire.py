@@ -102,7 +102,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
         assert wire._room == WireLimits().bytes
 
 
-async def test_a_call_that_was_still_waiting_when_its_caller_went_away_is_never_sent() -> None:
+async def test_a_waiting_call_of_a_cancelled_caller_is_never_sent() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
         futures[1].cancel()
@@ -237,7 +237,7 @@ async def test_calls_held_back_by_a_full_peer_are_written_in_order_later() -> No
 # -- missing scripts ---------------------------------------------------------------------------------------------------
 
 
-async def test_one_loading_heals_all_calls_that_missed_a_script() -> None:
+async def test_one_load_serves_all_calls_that_missed_a_script() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
         await turns()
@@ -251,7 +251,7 @@ async def test_one_loading_heals_all_calls_that_missed_a_script() -> None:
         assert wire._room == WireLimits().bytes
 
 
-async def test_each_script_is_loaded_for_itself() -> None:
+async def test_each_missing_script_is_loaded_separately() -> None:
     other = Script("other", "return 2")
     async with running() as (wire, stream):
         _ = wire.submit(call(1), in_seconds(60))
@@ -276,7 +276,7 @@ async def test_a_script_that_is_missed_once_more_is_loaded_once_more_and_then_gi
         assert wire._room == WireLimits().bytes
 
 
-async def test_a_command_is_not_healed() -> None:
+async def test_a_command_that_misses_its_script_ends_as_never_sent() -> None:
     async with running() as (wire, stream):
         future = wire.submit(Command("EVALSHA", "0", 0), in_seconds(60))
         await turns()
@@ -313,7 +313,7 @@ async def test_a_server_that_owes_an_answer_is_suspected_and_then_given_up() -> 
         assert "no answer for" in future.result().detail
 
 
-async def test_a_server_that_speaks_again_is_suspected_no_more() -> None:
+async def test_a_server_that_answers_again_is_no_longer_suspected() -> None:
     async with running(WireLimits(suspect_after=0.01, give_up_after=60)) as (wire, stream):
         first, _ = wire.submit(call(), in_seconds(60)), wire.submit(call(), in_seconds(60))
         await eventually(lambda: wire.silent)

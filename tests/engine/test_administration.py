@@ -228,7 +228,7 @@ async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
     await bench.send(b"y" * 600)
 
 
-async def test_a_call_that_would_fill_the_queue_over_sends_nothing(bench: Bench) -> None:
+async def test_a_call_that_would_exceed_the_quota_sends_nothing(bench: Bench) -> None:
     """The call sends no part of its messages."""
     await bench.change(quota=1000)
     with pytest.raises(ServiceBusQuotaExceededError):

@@ -139,7 +139,7 @@ async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
     assert LOCK - (after - before) <= told <= LOCK
 
 
-async def test_lives_and_schedules_go_by_the_clock_as_it_is(bench: Bench) -> None:
+async def test_expiry_and_schedules_follow_the_clock_even_when_it_goes_back(bench: Bench) -> None:
     """If the clock goes back, expiry and scheduled messages wait."""
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(-5000)

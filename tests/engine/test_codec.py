@@ -114,7 +114,7 @@ def test_not_a_number_stays_nan(nan: Value) -> None:
     assert (type(found["x"]), str(found["x"])) == (type(nan), str(nan))
 
 
-def test_an_encoding_of_the_senders_own_is_kept_to_the_byte_and_costs_nothing_where_there_is_none() -> None:
+def test_a_raw_encoding_is_kept_to_the_byte_and_takes_no_room_if_missing() -> None:
     raw = bytes(range(256)) * 700
     payload = encode(Content(b"body", message_id="1", raw_amqp=raw))
     assert decode(payload) == Content(b"body", message_id="1", raw_amqp=raw)

@@ -441,7 +441,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
 
 
 @for_each("name", operations())
-def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None:
+def test_no_command_is_given_a_negated_number(name: str) -> None:
     """In Lua, the negation of 0 is minus zero. Redis 7.0 passes that to a command, which refuses it as no integer."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 

@@ -70,7 +70,7 @@ def test_every_message_can_come_to_an_end() -> None:
         assert {end for _, end in reachable(side, state)} & ENDS
 
 
-def test_an_end_and_a_reserved_state_have_no_way_out_and_a_reserved_one_no_way_in() -> None:
+def test_no_transition_leaves_an_end_state_and_none_touches_a_reserved_state() -> None:
     assert {state for _, state, _ in TRANSITIONS} & ENDS == set()
     assert {(side, state) for side, state, _ in TRANSITIONS} & RESERVED == set()
     assert {(outcome.side, outcome.state) for *_, outcome in WAYS} & RESERVED == set()
@@ -278,7 +278,7 @@ def test_every_stored_state_has_a_band_and_final_states_have_none() -> None:
     assert standing | RESERVED == set(BANDS)
 
 
-def test_every_score_is_exact_as_a_double_also_in_the_bands_kept_for_later() -> None:
+def test_every_score_is_exact_as_a_double_even_in_reserved_bands() -> None:
     highest = score(27, BAND_WIDTH - 1)
     assert highest < 2**53
     assert int(float(highest)) == highest

@@ -204,7 +204,7 @@ def test_deferred_messages_are_given_out_as_far_as_there_is_room_and_deleted_all
     assert (names(model.receive_deferred(at(1), "t4", ["3"], mode="delete", room=1))) == ["3"]
 
 
-def test_renewing_a_whole_lease_keeps_its_token_and_a_part_moves_to_a_new_one() -> None:
+def test_renewing_a_whole_lease_keeps_its_token_and_renewing_a_part_makes_a_new_lease() -> None:
     model = a_queue()
     send(model, b"a", b"b", b"c")
     held = locks(model.receive(at(0), "t1", 3), "t1")

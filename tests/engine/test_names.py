@@ -62,7 +62,7 @@ def test_no_brace_passes_in_any_name(before: str, brace: str, after: str) -> Non
 
 
 @pytest.mark.parametrize(("named", "longest"), NAMERS)
-def test_a_name_may_be_so_long_and_no_longer(named: Checked, longest: int) -> None:
+def test_a_name_longer_than_the_limit_is_refused(named: Checked, longest: int) -> None:
     assert named("a" * longest) == "a" * longest
     with pytest.raises(ValueError, match=f"is not 1 to {longest} letters"):
         named("a" * (longest + 1))

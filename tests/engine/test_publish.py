@@ -56,7 +56,7 @@ async def test_each_subscription_receives_its_matching_messages(topic: Topic) ->
     assert await topic.payloads(topic.brief) == []
 
 
-async def test_a_message_that_several_carry_is_stored_once_and_goes_with_the_last(topic: Topic) -> None:
+async def test_a_record_of_several_subscriptions_is_stored_once_and_deleted_after_the_last(topic: Topic) -> None:
     await topic.publish((b"x" * 100, (0, 1, 2)))
     weight = await topic.bytes()
     assert await topic.stored() == 1
@@ -97,7 +97,7 @@ async def test_a_subscription_abandons_and_dead_letters_for_itself_alone(topic: 
     assert await topic.stored() == 1
 
 
-async def test_a_subscription_with_a_shorter_life_expires_its_own(topic: Topic) -> None:
+async def test_a_subscription_with_a_shorter_time_to_live_expires_only_its_own_copy(topic: Topic) -> None:
     await topic.publish((b"m", (1, 2)))
     topic.now += 1000
     assert await topic.payloads(topic.brief) == []
@@ -280,7 +280,7 @@ async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) ->
     assert await topic.refs() == {b"1": b"4", b"4": b"3"}
 
 
-async def test_a_message_of_several_copies_is_stored_once_and_goes_with_the_last(topic: Topic) -> None:
+async def test_a_record_with_several_copies_is_deleted_with_the_last_copy(topic: Topic) -> None:
     """Any copy may be the last, and each copy's changes are deleted with it."""
     await topic.hand_out(
         [Outgoing(b"x" * 100)],
@@ -362,7 +362,7 @@ async def test_a_session_subscription_dead_letters_messages_without_a_session(to
     assert [(message.name, message.failures) for message in (await topic.tell(request)).messages] == [("2", 1)]
 
 
-async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subscription(topic: Topic) -> None:
+async def test_session_states_count_in_the_topics_bytes_and_are_deleted_with_the_subscription(topic: Topic) -> None:
     token = new_token()
     await topic.tell(accept_session(topic.sessions, topic.call_id(), token, "s"))
     lock = SessionLock("s", token)

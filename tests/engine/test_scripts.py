@@ -164,7 +164,7 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there i
         ),
     ],
 )
-def test_a_file_of_another_form_is_refused_with_the_way_that_led_to_it(files: dict[str, str], text: str) -> None:
+def test_a_malformed_file_is_refused_with_its_include_chain(files: dict[str, str], text: str) -> None:
     with pytest.raises(ScriptFormatError, match="^" + re.escape(text)):
         expand("o", files.get)
 
@@ -567,7 +567,7 @@ def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> N
 
 
 @every_operation
-def test_an_operation_lists_the_refusals_of_every_call_as_one(name: str) -> None:
+def test_exactly_the_operations_that_open_a_call_list_the_refusal_call(name: str) -> None:
     begins = "-- includes/begin\n" in expand(name, read) and name not in PASSING_ON
     assert ("call" in contract(text_of(name)).refusals) == begins
 

@@ -590,7 +590,7 @@ async def test_listing_looks_at_no_more_than_a_few_sessions_for_each_that_it_nam
     assert (page.names, page.onwards) == (("t",), None)
 
 
-async def test_sessions_whose_state_was_set_since_are_listed_in_the_order_of_that(bench: Bench) -> None:
+async def test_sessions_with_a_state_set_since_a_time_are_listed_in_the_order_of_setting(bench: Bench) -> None:
     for name in ("b", "c", "a"):
         mine = await holder(bench, name)
         await mine.set_state(b"1")

@@ -155,7 +155,9 @@ async def test_a_woken_waiter_that_came_is_not_replaced(bench: Bench, listening:
     await other.woken(1)
 
 
-async def test_a_waiter_that_has_come_is_no_longer_expected(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_that_has_received_no_longer_delays_the_next_wake(
+    bench: Bench, listening: Receivers
+) -> None:
     """The next message wakes the next waiter at once."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
@@ -370,7 +372,7 @@ async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) ->
     assert await bench.transport.command("ZCARD", key, key=key) == 3
 
 
-async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) -> None:
+async def test_each_side_wakes_only_its_own_waiters(bench: Bench, listening: Receivers) -> None:
     """A waiter for dead letters is woken for those only, and a waiter for messages only for messages."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m")

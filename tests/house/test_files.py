@@ -23,7 +23,7 @@ FOREIGN = re.compile(
 TEXTS = [path for path in files() if b"\0" not in path.read_bytes()]
 
 
-def test_no_file_is_so_long_that_it_does_two_things() -> None:
+def test_no_source_file_exceeds_the_longest_permitted_length() -> None:
     """Code of more than 500 lines is a question of design.
 
     Tests may be longer, because a table of cases needs its length.

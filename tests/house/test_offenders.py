@@ -53,6 +53,6 @@ async def test_an_asynchronous_rule_is_waited_for() -> None:
         await small()
 
 
-def test_a_rule_without_things_fails() -> None:
+def test_a_rule_that_is_given_nothing_to_check_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match="0 of 0"):
         for_each("number", [])(even)()

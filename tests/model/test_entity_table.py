@@ -86,7 +86,7 @@ def test_the_signature_of_a_creation_names_each_property_as_a_keyword(kind: type
 
 
 @each_kind
-def test_a_property_that_partitions_keep_names_a_setting_of_theirs_whose_default_means_the_same(
+def test_a_property_stored_in_partitions_names_a_setting_with_an_equivalent_default(
     kind: type[Described],
 ) -> None:
     defaults = {each.name: each.default for each in fields(PartitionSettings)}
@@ -107,7 +107,7 @@ def test_a_property_belongs_to_its_kind_and_says_where_it_is_declared() -> None:
 
 
 @each_kind
-def test_a_keyword_that_is_no_property_is_refused_as_python_does(kind: Any) -> None:
+def test_an_unknown_property_raises_the_same_error_as_an_unknown_keyword(kind: Any) -> None:
     with pytest.raises(
         TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected keyword argument 'colour'$"
     ):

@@ -140,7 +140,9 @@ async def test_an_interrupted_change_is_complete_or_absent_and_can_be_repeated(
         assert versions == {b"%d" % again.version}
 
 
-async def test_an_error_in_the_middle_names_the_rest_and_how_it_is_finished(transport: Transport) -> None:
+async def test_an_error_in_mid_operation_says_what_may_be_half_done_and_how_it_is_finished(
+    transport: Transport,
+) -> None:
     namespace = await Namespace.open(transport, "ns", 3)
     with pytest.raises(ServiceBusCommunicationError) as raised:
         await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))

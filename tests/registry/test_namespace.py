@@ -302,7 +302,7 @@ async def test_properties_that_cannot_be_stored_exactly_are_refused(  # noqa: PL
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_partition_is_asked_for_where_the_entity_lives(namespace: Namespace) -> None:
+async def test_a_partition_that_an_entity_does_not_have_is_refused(namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     elsewhere = (record.partitions[0] + 1) % 4
     with pytest.raises(ValueError, match=f"'q' is not in partition {elsewhere}"):

@@ -426,7 +426,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(deeds_of_several, chances, st.integers(1, 3))
-def test_when_some_die_on_the_way_the_next_client_finds_a_topic_whole_or_not_at_all(
+def test_after_clients_died_in_mid_operation_a_topic_is_whole_or_missing(
     deeds: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:

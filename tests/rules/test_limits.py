@@ -201,7 +201,7 @@ def test_true_and_false_filters_are_valid() -> None:
     check_filter(FalseFilter())
 
 
-def test_an_action_is_one() -> None:
+def test_an_action_of_another_type_is_refused() -> None:
     with pytest.raises(TypeError, match="an action must be a SqlAction, not str"):
         check_action("SET a = 1")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the text of an action must be str, not bytes"):

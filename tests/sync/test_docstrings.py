@@ -58,7 +58,7 @@ def test_a_missing_docstring_is_taken_from_the_asynchronous_class() -> None:
     assert Synchronous.make.__doc__ == "Make one."
 
 
-def test_an_own_docstring_stays_and_none_is_invented() -> None:
+def test_an_existing_docstring_stays_and_a_missing_one_is_not_invented() -> None:
     assert Synchronous.close.__doc__ == "Close, and wait."
     assert Synchronous.other.__doc__ is None
     assert Asynchronous.close.__doc__ == "Close, and cancel."

@@ -24,7 +24,7 @@ def test_a_wait_lies_in_the_upper_half_below_its_ceiling(failures: int, luck: fl
 
 
 @given(COUNT, st.integers(0, 100))
-def test_no_wait_is_shorter_than_half_the_first_but_for_a_redirection(failures: int, redirections: int) -> None:
+def test_only_a_redirection_waits_less_than_half_the_first_delay(failures: int, redirections: int) -> None:
     backoff = Backoff(random=lambda: 0.0)
     delay = backoff.delay(failures, min(failures, redirections))
     assert delay >= backoff.first / 2 or 0 < min(failures, redirections) <= backoff.free_redirections

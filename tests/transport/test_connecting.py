@@ -50,7 +50,7 @@ async def test_a_port_without_a_listener_is_named_with_the_time_spent(scheme: st
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
-async def test_a_server_that_accepts_and_never_answers_is_named_with_how_long_it_was_waited_for(scheme: str) -> None:
+async def test_the_error_names_a_server_that_never_answers_and_the_time_waited(scheme: str) -> None:
     async with answering(never_answering) as address:
         url = f"{scheme}://{address}" + ("/m" if scheme == "redis+sentinel" else "")
         with pytest.raises(ServiceBusConnectionError, match=f"{address} did not answer within") as caught:

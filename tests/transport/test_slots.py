@@ -85,7 +85,7 @@ def test_the_master_of_a_range_is_the_first_of_its_nodes(node: list[Any], endpoi
     assert (slots.owners[0], slots.owners[5460], slots.owners[5461]) == (endpoint, endpoint, None)
 
 
-def test_gaps_stay_gaps() -> None:
+def test_slots_without_an_owner_stay_without_one() -> None:
     slots = parse_cluster_slots([[0, 1, [b"10.0.0.1", 7000]], [3, 3, [b"10.0.0.2", 7001]]], ASKED)
     assert slots.owners[:5] == [A, A, None, B, None]
 

@@ -91,7 +91,7 @@ async def test_every_change_of_a_rule_raises_the_topic_version(transport: Transp
     require_whole(await kept_of(transport), 2)
 
 
-async def test_only_the_rule_that_was_seen_is_changed(transport: Transport, namespace: Namespace) -> None:
+async def test_only_the_rule_that_was_read_is_changed(transport: Transport, namespace: Namespace) -> None:
     seen = await namespace.create_rule("Topic", "Sub", SQL)
     now = await namespace.update_rule("Topic", "Sub", Rule("Sql", CORRELATED.filter), seen=seen)
     change = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=seen)
@@ -259,7 +259,7 @@ def test_a_rule_is_counted_by_its_filter(rule: Rule, kind: str) -> None:
     assert kind_of(rule) == kind
 
 
-def test_the_place_of_a_rule_is_behind_its_subscription() -> None:
+def test_the_place_of_a_rule_starts_with_its_subscription() -> None:
     assert place_of(path_of("A/b", "C"), "D") == "a/b/subscriptions/c d"
 
 

@@ -142,7 +142,7 @@ async def test_an_interrupted_subscription_is_deleted_with_its_topic(
 
 @shapes
 @ways("delete", "get", "create")
-async def test_a_deletion_of_a_subscription_that_was_cut_off_anywhere_is_finished(
+async def test_an_interrupted_deletion_of_a_subscription_is_finished(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), unsubscribing)
@@ -165,7 +165,7 @@ async def test_a_deletion_of_a_subscription_that_was_cut_off_anywhere_is_finishe
 
 @shapes
 @ways("subscription", "delete", "get", "create")
-async def test_a_deletion_of_a_topic_that_was_cut_off_anywhere_is_finished(
+async def test_an_interrupted_deletion_of_a_topic_is_finished(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), deleting)
@@ -255,7 +255,7 @@ async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport
 
 
 @in_memory
-async def test_a_slow_subscription_joins_the_topic_that_has_the_name_then(transport: Transport) -> None:
+async def test_a_slow_subscription_joins_the_topic_with_the_name_at_that_time(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 1)
@@ -269,7 +269,7 @@ async def test_a_slow_subscription_joins_the_topic_that_has_the_name_then(transp
 
 
 @in_memory
-async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_then(transport: Transport) -> None:
+async def test_a_slow_rule_change_applies_to_the_subscription_with_the_name_at_that_time(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     await subscribing(others)

@@ -63,7 +63,7 @@ async def refused(transport: Transport, done: Awaitable[Any], error: type[Except
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @shapes
-async def test_a_topic_lives_where_a_queue_would(
+async def test_a_topic_gets_partitions_like_a_queue(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
     topic = await make_topic(namespace, partitioned=partitioned)
@@ -165,7 +165,7 @@ async def test_a_subscription_lives_in_the_partitions_of_its_topic_and_stores_it
     assert kept.entities["billing/events"].version == topic.version + 1, "its messages are judged by something else"
 
 
-async def test_a_subscription_costs_a_list_of_queues_and_topics_nothing(namespace: Namespace) -> None:
+async def test_listing_queues_and_topics_skips_subscriptions(namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
     assert [record.path for record in await namespace.list_entities(limit=1)] == ["Topic"]

@@ -110,7 +110,7 @@ async def test_subscriptions_with_the_filter_that_is_always_true_need_no_sql_fil
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_subscription_is_changed_and_its_topic_only_if_it_judges_otherwise(
+async def test_a_change_of_a_subscription_raises_its_topic_only_if_it_affects_rules(
     transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)
@@ -139,7 +139,7 @@ async def test_a_change_based_on_an_old_version_is_refused(transport: Transport,
 
 
 @pytest.mark.parametrize("lost", ["topic", "subscription"])
-async def test_a_partition_that_was_lost_is_made_again_and_judges_by_the_newest_rules(
+async def test_a_lost_partition_is_recreated_and_uses_the_newest_rules(
     transport: Transport, namespace: Namespace, lost: str
 ) -> None:
     topic, record = await make_topic(namespace), await subscribe(namespace)

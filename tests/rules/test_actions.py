@@ -42,7 +42,7 @@ LIFETIME = "sys.TimeToLive must be a positive duration, such as 1.02:30:00 or P1
         ("REMOVE a", {"A": 1, "a": 2, "b": 3}, {"b": 3}),
     ],
 )
-def test_the_properties_of_the_application(text: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_an_action_changes_application_properties(text: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     given = dict(before)
     copy = done(text, before, {"label": "x"})
     assert copy.user == {**after, "RuleName": "r"}
@@ -89,7 +89,7 @@ def test_a_copy_has_the_name_of_its_rule_and_the_action_may_change_it() -> None:
         (None, "'5'", "5"),
     ],
 )
-def test_text_becomes_a_value_of_the_kind_that_the_property_had_if_it_can(before: Any, value: str, after: Any) -> None:
+def test_text_becomes_a_value_of_the_property_s_old_type_if_possible(before: Any, value: str, after: Any) -> None:
     user = done(f"SET a = {value}", {"a": before}).user
     assert user is not None
     assert user["a"] == after
@@ -112,7 +112,7 @@ def test_text_becomes_a_value_of_the_kind_that_the_property_had_if_it_can(before
         ("SET sys.ScheduledEnqueueTime = '2024-05-01 12:00'", {"scheduledenqueuetimeutc": NOON}),
     ],
 )
-def test_system_properties(text: str, changed: dict[str, Any]) -> None:
+def test_an_action_changes_system_properties(text: str, changed: dict[str, Any]) -> None:
     copy = done(text, {"a": 1}, {"label": "x", "to": "t"}, hour=timedelta(hours=1), noon=NOON)
     assert copy.system == changed
     assert copy.user == {"a": 1, "RuleName": "r"}
@@ -184,7 +184,7 @@ def test_an_action_that_sets_an_unstorable_value_fails(before: Any, text: str, w
 
 
 @pytest.mark.parametrize("time", ["1970-01-01", "2286-11-20T17:46:39.998"])
-def test_the_first_and_the_last_time_at_which_a_message_can_be_due(time: str) -> None:
+def test_a_message_can_be_due_at_the_first_and_the_last_possible_time(time: str) -> None:
     due = datetime.fromisoformat(time).replace(tzinfo=UTC)
     assert done(f"SET sys.ScheduledEnqueueTimeUtc = '{time}'", {}).system == {"scheduledenqueuetimeutc": due}
 

@@ -60,14 +60,16 @@ def test_generated_filters_agree_with_the_reference(
 
 @THOROUGH
 @given(topics(), st.lists(messages, min_size=1, max_size=3))
-def test_all_rules_of_a_topic(subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]) -> None:
+def test_generated_topics_agree_with_the_reference(
+    subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
+) -> None:
     for system, user in sent:
         assert outcomes(subscriptions, system, user) == judged(subscriptions, system, user)
 
 
 @settings(THOROUGH, max_examples=200)
 @given(related_topics(), st.lists(messages, min_size=1, max_size=3))
-def test_rules_that_have_much_in_common(
+def test_generated_rules_with_shared_conditions_agree_with_the_reference(
     subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
 ) -> None:
     """Each rule has the same result as alone. A failure names the rule itself and the position in its own text."""
@@ -115,7 +117,7 @@ def test_an_action_that_is_read_and_written_again_is_the_same(action: list[Any])
 
 @settings(max_examples=600, deadline=None)
 @given(st.text("ab%_\\\n", max_size=12), st.text("ab%_\\", max_size=8), st.sampled_from([None, "\\", "a", "%"]))
-def test_like(text: str, pattern: str, escape: str | None) -> None:
+def test_generated_like_patterns_agree_with_the_reference(text: str, pattern: str, escape: str | None) -> None:
     try:
         wanted = like(text, pattern_of(pattern, escape))
     except Failure:
@@ -129,7 +131,7 @@ def test_like(text: str, pattern: str, escape: str | None) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("aA1.'\"[]@()=<>!+-*/%,; \n_ANDORNOTIS", max_size=40))
-def test_any_text_is_read_or_refused_at_a_place_in_it(text: str) -> None:
+def test_any_text_is_parsed_or_refused_at_a_position_in_it(text: str) -> None:
     try:
         check_filter(SqlFilter(text))
     except ValueError as error:

@@ -120,7 +120,9 @@ def test_the_error_names_the_rule_and_the_reason() -> None:
         (CorrelationFilter(subject="x", properties={"n": 1}), {"label": "x"}, {"n": 1, "other": 2}, True),
     ],
 )
-def test_correlation(given: CorrelationFilter, system: dict[str, Any], user: dict[str, Any], passes: bool) -> None:
+def test_a_correlation_filter_compares_the_given_properties(
+    given: CorrelationFilter, system: dict[str, Any], user: dict[str, Any], passes: bool
+) -> None:
     assert bool(RuleBook([([Rule("r", given)], True)]).judge(MessageView(system, user))) is passes
 
 

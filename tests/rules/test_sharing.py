@@ -50,7 +50,7 @@ class Counted(dict[str, Any]):
         "sys.Label LIKE 'x%z' OR n = {1} OR {0}",
     ],
 )
-def test_a_condition_that_all_filters_have_is_asked_once(form: str) -> None:
+def test_a_condition_of_all_filters_is_evaluated_once(form: str) -> None:
     system = Counted(label="xay")
     made = book(*[form.format(LIKE, number) for number in range(-50, 0)])
     made.judge(MessageView(system, {"n": 5}))

@@ -62,13 +62,13 @@ def typed(value: Any) -> Any:
 
 @settings(max_examples=300, deadline=None)
 @given(RULES)
-def test_a_rule_comes_back_as_it_was(rule: Rule) -> None:
+def test_a_rule_is_read_back_unchanged(rule: Rule) -> None:
     back = rule_from_json(json.loads(json.dumps(rule_to_json(rule))))
     assert back == rule
     assert (typed(back.filter), typed(back.action)) == (typed(rule.filter), typed(rule.action))
 
 
-def test_the_form_is_a_promise_to_later_releases() -> None:
+def test_the_stored_form_does_not_change() -> None:
     summer = timezone(timedelta(hours=2))
     rule = Rule(
         "r",

@@ -106,5 +106,5 @@ def test_every_import_of_sbredis_is_marked(source: str) -> None:
     assert [line for line in imports if "# row: " not in line] == []
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     assert sorted(set(ROWS)) == sorted(ROWS)

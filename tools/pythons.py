@@ -1,4 +1,4 @@
-"""Run the tests that need no server on every Python from 3.11 on that is found: ``python -m tools.pythons``.
+"""Run the quick tests on every Python from 3.11 on that is found: ``python -m tools.pythons``.
 
 It looks on PATH, among the interpreters of pyenv, and among those of uv. It takes the first one of each minor version.
 Each has an environment of its own in ``.cache/pythons``; the Python of ``.venv`` uses that. An interpreter for which
@@ -96,7 +96,7 @@ def test(python: Python, arguments: list[str]) -> str:
             return (
                 "skipped: pip could not fetch its packages" if made.returncode == UNAVAILABLE else "FAILED: environment"
             )
-    command: list[str | Path] = [folder / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--in-process"]
+    command: list[str | Path] = [folder / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--quick"]
     command += ["--dist", "worksteal", "-n", "auto", *(arguments or ["tests"])]
     return "FAILED" if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode else "passed"
 

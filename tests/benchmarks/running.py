@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tests.complaints import complaints
 from tools.repository import ROOT
 
-__all__ = ["SPEED", "benchmark", "refused", "unlike"]
+__all__ = ["SPEED", "benchmark", "mismatches", "refused"]
 
 SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
 """The pattern of messages a second, and of the processor time of both sides."""
@@ -33,7 +33,7 @@ def refused(module: str, *arguments: str) -> str:
     return done.stderr
 
 
-def unlike(lines: Sequence[str], patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
+def mismatches(lines: Sequence[str], patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
     """Return the lines that do not match their patterns, each with its pattern, and the number of surplus lines."""
     wrong = [(line, pattern) for line, pattern in zip(lines, patterns, strict=False) if not re.fullmatch(pattern, line)]
     return wrong, len(lines) - len(patterns)

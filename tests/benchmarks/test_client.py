@@ -24,7 +24,7 @@ from benchmarks.jetstream import NatsServer
 from benchmarks.ways import BACKLOG, BATCHES, IN_STEP, TASKS
 from benchmarks.works import Idle, Medians
 from sbredis.exceptions import ServerUnsuitableError
-from tests.benchmarks.running import SPEED, benchmark, refused, unlike
+from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 from tools.repository import ROOT
 
 STEPS = [rf"send +{SPEED}", rf"receive, complete +{SPEED}"]
@@ -62,7 +62,7 @@ def rows(*, cluster: bool) -> list[str]:
     return [*patterns, *SINGLE]
 
 
-def told(*loops: str) -> list[str]:
+def report_patterns(*loops: str) -> list[str]:
     """Return the pattern of each line of the report on these event loops."""
     patterns = [
         r".+",
@@ -104,7 +104,7 @@ def test_the_short_form_reports_the_same_rows_as_the_long_one(
     """The benchmark runs without NATS here, whether or not NATS is installed."""
     pytest.importorskip("uvloop")
     lines = benchmark("client", "--short", "--messages", "300", "--body", "64", "--nats", str(tmp_path), *arguments)
-    assert unlike(lines, told(*loops)) == ([], 0)
+    assert mismatches(lines, report_patterns(*loops)) == ([], 0)
 
 
 def test_an_invalid_number_is_refused() -> None:

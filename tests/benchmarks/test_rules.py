@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.rules import cases
-from tests.benchmarks.running import benchmark, refused, unlike
+from tests.benchmarks.running import benchmark, mismatches, refused
 
 FIGURES = r" +[\d,]+ +[\d,]+ +[\d,]+\.\d\d µs +[\d,]+\.\d\d µs +[\d,]+\.\d ms"
 PATTERNS = [
@@ -17,7 +17,7 @@ PATTERNS = [
 
 
 def test_one_round_reports_the_same_rows_as_more() -> None:
-    assert unlike(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
+    assert mismatches(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
 
 
 def test_an_invalid_number_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.sessions import Turnstile, Weights, verdicts
-from tests.benchmarks.running import SPEED, benchmark, refused, unlike
+from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 
 BYTES = r"-?\d+ B"
 TRIP = r"p50 \d+\.\d\d ms +p99 \d+\.\d\d ms"
@@ -53,7 +53,7 @@ PATTERNS = [
 
 def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
     lines = benchmark("sessions", "--short", "--messages", "100", "--sessions", "200", "--body", "64")
-    assert unlike(lines, PATTERNS) == ([], 0)
+    assert mismatches(lines, PATTERNS) == ([], 0)
 
 
 def test_an_invalid_number_is_refused() -> None:
@@ -61,10 +61,10 @@ def test_an_invalid_number_is_refused() -> None:
 
 
 def test_met_and_missed_goals_are_distinguished() -> None:
-    def told(weight: float, growth: float, left: float) -> list[str]:
+    def judged(weight: float, growth: float, left: float) -> list[str]:
         weights = Weights(100, weight, 999, 999, 999, left)
         lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999))
         return [re.split(r" {2,}", line.strip())[-1] for line in lines[1:]]
 
-    assert told(250, 1.5, 1) == ["met"] * 3
-    assert told(250.1, 1.51, 1.1) == ["MISSED"] * 3
+    assert judged(250, 1.5, 1) == ["met"] * 3
+    assert judged(250.1, 1.51, 1.1) == ["MISSED"] * 3

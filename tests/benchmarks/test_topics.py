@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.topics import verdicts
-from tests.benchmarks.running import SPEED, benchmark, refused, unlike
+from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 
 TRIP = r"p50 \d+\.\d\d ms +p99 \d+\.\d\d ms"
 FAN = r" +\d+\.\d\d x +-?\d+ B +1 +[\d,]+ B +[\d,]+ µs +\d+\.\d µs"
@@ -42,7 +42,7 @@ PATTERNS = [
 
 def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
     lines = benchmark("topics", "--short", "--messages", "100", "--body", "64")
-    assert unlike(lines, PATTERNS) == ([], 0)
+    assert mismatches(lines, PATTERNS) == ([], 0)
 
 
 def test_an_invalid_number_is_refused() -> None:

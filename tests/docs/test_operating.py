@@ -12,7 +12,7 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError
 from tests.aio.test_telemetry import operation_names
-from tests.docs.test_pages import type_in
+from tests.docs.test_pages import run_typed
 from tests.offenders import for_each
 from tests.samples.differences import ROWS
 from tools.repository import ROOT, files
@@ -58,7 +58,7 @@ def test_every_metric_is_named() -> None:
 
 
 def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
-    printed = type_in(ROOT / "docs" / "operating.md", folder=tmp_path).printed
+    printed = run_typed(ROOT / "docs" / "operating.md", folder=tmp_path).printed
     for pattern in (
         r"DEBUG sbredis\.operations: send logged: 1 message \(1 'm-1'\) in [\d.]+ ms",
         "process traced",

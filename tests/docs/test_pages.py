@@ -67,7 +67,7 @@ class Ran(NamedTuple):
     code: int
 
 
-def type_in(page: Path, *url: str, folder: Path) -> Ran:
+def run_typed(page: Path, *url: str, folder: Path) -> Ran:
     """Run a page in this folder to its end."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-m", "tools.run_page", str(page), *url],
@@ -98,13 +98,13 @@ def test_every_page_runs_against_one_server_that_all_share(binary: str | None, t
     found: list[str] = []
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         for page in WITH_PYTHON:
-            found += problems(page, type_in(ROOT / page, server.url, folder=tmp_path))
+            found += problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))
     assert "\n".join(found) == ""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if PLACE.search((ROOT / page).read_text("utf-8"))])
 def test_a_page_runs_as_it_is_written(page: str, tmp_path: Path) -> None:
-    assert problems(page, type_in(ROOT / page, folder=tmp_path)) == []
+    assert problems(page, run_typed(ROOT / page, folder=tmp_path)) == []
 
 
 def test_every_page_with_python_has_expected_output() -> None:
@@ -139,49 +139,51 @@ def test_every_function_of_a_page_is_called(page: str) -> None:
 # -- the runner itself -------------------------------------------------------------------------------------------------
 
 
-def typed(folder: Path, text: str) -> Ran:
+def run_text(folder: Path, text: str) -> Ran:
     page = folder / "page.md"
     page.write_text(text, "utf-8")
-    return type_in(page, folder=folder)
+    return run_typed(page, folder=folder)
 
 
 def test_the_blocks_of_a_page_share_a_session(tmp_path: Path) -> None:
-    assert typed(tmp_path, "```python\na = 1\n```\nand\n```python\nprint(a + 1)\n```\n") == Ran(["2"], [], 0)
+    assert run_text(tmp_path, "```python\na = 1\n```\nand\n```python\nprint(a + 1)\n```\n") == Ran(["2"], [], 0)
 
 
 def test_a_block_that_raises_fails_its_page_and_its_line_is_shown(tmp_path: Path) -> None:
-    ran = typed(tmp_path, "# A page\n\n```python\nprint(1)\n```\n\n```python\nprint(2)\nraise ValueError('it')\n```\n")
+    ran = run_text(
+        tmp_path, "# A page\n\n```python\nprint(1)\n```\n\n```python\nprint(2)\nraise ValueError('it')\n```\n"
+    )
     assert (ran.printed, ran.code) == (["1", "2"], 1)
     assert ran.complained[-1] == "ValueError: it"
     assert any(re.search(r'page\.md", line 9, in <module>', line) for line in ran.complained)
 
 
 def test_a_warning_fails_a_page(tmp_path: Path) -> None:
-    assert typed(tmp_path, "```python\nimport warnings\nwarnings.warn('it')\n```\n").code == 1
+    assert run_text(tmp_path, "```python\nimport warnings\nwarnings.warn('it')\n```\n").code == 1
 
 
 def test_top_level_await_needs_a_page_that_names_the_asyncio_prompt(tmp_path: Path) -> None:
     block = "```python\nimport asyncio\nawait asyncio.sleep(0)\nprint('done')\n```\n"
-    assert "outside function" in typed(tmp_path, block).complained[-1]
-    assert typed(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
+    assert "outside function" in run_text(tmp_path, block).complained[-1]
+    assert run_text(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
 
 
 def test_a_failing_test_fails_its_page(tmp_path: Path) -> None:
     good, bad = "```python\ndef test_a():\n    pass\n```\n", "```python\ndef test_b():\n    assert 1 == 2\n```\n"
-    assert typed(tmp_path, good).code == 0
-    ran = typed(tmp_path, good + bad)
+    assert run_text(tmp_path, good).code == 0
+    ran = run_text(tmp_path, good + bad)
     assert ran.code == 1
     assert any("1 failed, 1 passed" in line for line in ran.printed)
 
 
 def test_a_block_is_left_out_for_a_reason(tmp_path: Path) -> None:
     block = "```python\nraise ValueError\n```\n"
-    assert typed(tmp_path, f"<!-- not run: it raises -->\n{block}").code == 0
+    assert run_text(tmp_path, f"<!-- not run: it raises -->\n{block}").code == 0
     assert python_blocks(f"<!-- not run: it raises -->\n\n{block}")[0].not_run == "it raises"
-    assert typed(tmp_path, f"<!-- not run: it raises -->\nText.\n\n{block}").code == 1
+    assert run_text(tmp_path, f"<!-- not run: it raises -->\nText.\n\n{block}").code == 1
 
 
 def test_only_the_connection_string_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint('memory://guide', 'memory://guide?x=1', 'redis://a')\n```\n", "utf-8")
-    assert type_in(page, "redis://b", folder=tmp_path).printed == ["redis://b redis://b?x=1 redis://a"]
+    assert run_typed(page, "redis://b", folder=tmp_path).printed == ["redis://b redis://b?x=1 redis://a"]

@@ -25,12 +25,12 @@ NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
 
 
 def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:
-    told = [
+    commands = [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in {*files(".md"), *files(".py"), *files(".toml"), ROOT / "Makefile"} - NOT_FOR_USERS
         for found in BARE.finditer(path.read_text("utf-8"))
     ]
-    assert told == []
+    assert commands == []
 
 
 @pytest.mark.parametrize(

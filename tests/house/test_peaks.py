@@ -14,7 +14,7 @@ def session(exitstatus: int = pytest.ExitCode.OK) -> Any:
     return SimpleNamespace(config=SimpleNamespace(), exitstatus=exitstatus)
 
 
-def told(found: memory.Memory) -> list[str]:
+def summary(found: memory.Memory) -> list[str]:
     """Return the lines that the plugin prints at the end of a run."""
     lines: list[str] = []
     found.pytest_terminal_summary(
@@ -38,8 +38,8 @@ def test_a_process_above_the_limit_fails_the_run(
     found, run = memory.Memory(), session()
     found.pytest_sessionfinish(run)
     assert run.exitstatus == exitstatus
-    assert told(found)[1] == f"main {peak} MB"
-    assert len(told(found)) == (2 if exitstatus == pytest.ExitCode.OK else 3)
+    assert summary(found)[1] == f"main {peak} MB"
+    assert len(summary(found)) == (2 if exitstatus == pytest.ExitCode.OK else 3)
 
 
 def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +50,10 @@ def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.Monke
     memory.Memory().pytest_sessionfinish(worker)
     found = memory.Memory()
     found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0"), workeroutput=output))
-    assert told(found) == ["peak memory", "gw0 7 MB"]
+    assert summary(found) == ["peak memory", "gw0 7 MB"]
 
 
 def test_a_worker_that_died_has_no_peak() -> None:
     found = memory.Memory()
     found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0")))
-    assert told(found) == []
+    assert summary(found) == []

@@ -65,15 +65,15 @@ def test_one_failing_python_fails_the_run_and_every_verdict_is_reported(
     monkeypatch.setattr(pythons, "find", lambda _: list(found))
     monkeypatch.setattr(pythons, "test", lambda python, _: found[python])
     assert pythons.main([]) == status
-    told = capsys.readouterr().out
-    assert re.findall(r"^Python 3\.(\d+)\.0 \(/p\d\): (.*), 0 s$", told, re.MULTILINE) == [
+    output = capsys.readouterr().out
+    assert re.findall(r"^Python 3\.(\d+)\.0 \(/p\d\): (.*), 0 s$", output, re.MULTILINE) == [
         (str(python.version[1]), verdict) for python, verdict in found.items()
     ]
-    assert ("only one Python" in told) == (len(verdicts) == 1)
+    assert ("only one Python" in output) == (len(verdicts) == 1)
 
 
 def test_the_readme_names_the_versions_that_the_classifiers_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
-    told = (ROOT / "README.md").read_text("utf-8").partition("\n## Supported versions\n")[2].partition("\n## ")[0]
-    assert re.findall(r"\b3\.\d+", told) == claimed
+    output = (ROOT / "README.md").read_text("utf-8").partition("\n## Supported versions\n")[2].partition("\n## ")[0]
+    assert re.findall(r"\b3\.\d+", output) == claimed

@@ -299,8 +299,8 @@ async def test_a_partition_that_missed_a_change_is_updated_and_counted(admin: Ad
     state = behind.keys[0]
     await admin._connection.transport.command("HSET", state, "version", "1", "deliveries", "10", key=state)
     assert (await admin.get_queue_runtime_properties("q")).availability_status == "Available"
-    told = await admin._connection.transport.command("HMGET", state, "version", "deliveries", key=state)
-    assert told == [b"2", b"3"]
+    stored = await admin._connection.transport.command("HMGET", state, "version", "deliveries", key=state)
+    assert stored == [b"2", b"3"]
 
 
 async def test_a_partition_lost_in_a_failover_is_recreated_and_counted(admin: Admin) -> None:

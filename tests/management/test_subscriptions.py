@@ -141,8 +141,8 @@ async def test_the_settings_reach_the_partitions_of_the_topic(admin: Admin, *, p
     assert (record.partitions, record.partitioned) == (topic.partitions, partitioned)
     for number in record.partitions:
         state = namespace.partition(record, number).keys[0]
-        told = await admin._connection.transport.command("HMGET", state, "lock", "status", "sessions", key=state)
-        assert told == [b"30000", b"ReceiveDisabled", b"1"]
+        stored = await admin._connection.transport.command("HMGET", state, "lock", "status", "sessions", key=state)
+        assert stored == [b"30000", b"ReceiveDisabled", b"1"]
 
 
 async def test_topics_may_have_subscriptions_with_the_same_name(admin: Admin) -> None:

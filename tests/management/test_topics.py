@@ -76,8 +76,8 @@ async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: b
     assert len(record.partitions) == (4 if partitioned else 1)
     for number in record.partitions:
         state = namespace.partition(record, number).keys[0]
-        told = await admin._connection.transport.command("HMGET", state, "topic", "status", "ttl", key=state)
-        assert told == [b"1", b"SendDisabled", b"30000"]
+        stored = await admin._connection.transport.command("HMGET", state, "topic", "status", "ttl", key=state)
+        assert stored == [b"1", b"SendDisabled", b"30000"]
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")

@@ -27,7 +27,7 @@ FIELDS = [(kind, name) for kind, cls in KINDS.items() for name in cls.fields()]
 every_property = for_each(("kind", "name"), FIELDS)
 
 
-def spoken(value: object) -> str:
+def in_words(value: object) -> str:
     """Return a default or a limit in words."""
     match value:
         case timedelta():
@@ -48,16 +48,16 @@ def spoken(value: object) -> str:
             return f"`{value!r}`"
 
 
-def spoken_limits(field: Field[Any, Any]) -> Iterator[str]:
+def limits_in_words(field: Field[Any, Any]) -> Iterator[str]:
     """Yield the limits of a property in words."""
     if field.planned is not None:
         return
     if isinstance(field, Text) and not isinstance(field, Neighbour):
         yield f"{field.longest:,} characters"
     if isinstance(field, Choice):
-        yield from map(spoken, field.settable)
+        yield from map(in_words, field.settable)
     if field.least is not None:
-        least, most = spoken(field.least), spoken(field.most)
+        least, most = in_words(field.least), in_words(field.most)
         yield f"{least} at least" if most == "no limit" else f"from {least} to {most}"
 
 
@@ -81,8 +81,8 @@ def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, nam
     field = KINDS[kind].fields()[name]
     said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
     if not field.read_only:
-        assert f"{spoken(field.default)} by default".lower() in said.lower()
-    assert [limit for limit in spoken_limits(field) if limit not in said] == []
+        assert f"{in_words(field.default)} by default".lower() in said.lower()
+    assert [limit for limit in limits_in_words(field) if limit not in said] == []
     assert ("Cannot be changed." in said) is field.fixed
     assert ("is not sent." in said) is field.read_only
     assert ("Not available yet: " in said) is (field.planned is not None)
@@ -93,8 +93,8 @@ def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, nam
     field = KINDS[kind].fields()[name]
     of, default, limits = TABLE[name]
     assert kind in of.split(", ")
-    assert default == spoken(field.default)
-    assert [limit for limit in spoken_limits(field) if limit not in limits] == []
+    assert default == in_words(field.default)
+    assert [limit for limit in limits_in_words(field) if limit not in limits] == []
     assert ("cannot be changed" in limits) is field.fixed
     assert ("read-only" in limits) is field.read_only
     assert ("not available yet" in limits) is (field.planned is not None)

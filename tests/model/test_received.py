@@ -183,8 +183,8 @@ def test_a_dead_letter_has_its_reason(
     sent = ServiceBusMessage("x", application_properties={"a": 1})
     message = received(sent, name="d3", reason=letter, changes=changes)
     assert (message.dead_letter_reason, message.dead_letter_error_description) == (reason, description)
-    told = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
-    assert message.application_properties == {"a": 1} | {name: text for name, text in told.items() if text}
+    reasons = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+    assert message.application_properties == {"a": 1} | {name: text for name, text in reasons.items() if text}
 
 
 def test_a_message_that_failed_too_often_has_that_reason() -> None:

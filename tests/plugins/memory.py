@@ -85,9 +85,9 @@ class Memory:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Node) -> None:
         """Record the peak memory of a worker; pytest-xdist calls this in the main process when the worker ends."""
-        told = getattr(node, "workeroutput", {}).get("peak")
-        if isinstance(told, int):
-            self.peaks[node.gateway.id] = told
+        reported = getattr(node, "workeroutput", {}).get("peak")
+        if isinstance(reported, int):
+            self.peaks[node.gateway.id] = reported
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

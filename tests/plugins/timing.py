@@ -34,7 +34,7 @@ class Part:
             self.slowest = (report.duration, report.nodeid.partition("::")[2])
 
     def count(self, outcome: str) -> int:
-        return sum(1 for told in self.outcomes.values() if told == outcome)
+        return sum(1 for final in self.outcomes.values() if final == outcome)
 
 
 def folder_of(nodeid: str) -> str:

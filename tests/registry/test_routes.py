@@ -226,7 +226,7 @@ async def test_a_topic_under_deletion_is_not_read_as_one_without_subscriptions(
     )
     with pytest.raises(ServiceBusCommunicationError):
         await cut.delete_entity("Topic")
-    assert list((await kept_of(transport)).entities) == ["topic"], "all is gone but its record"
+    assert list((await kept_of(transport)).entities) == ["topic"], "only its record is left"
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError):

@@ -236,8 +236,8 @@ async def test_the_version_told_to_all_partitions_never_goes_back(transport: Tra
     assert await ask(transport, REGISTRY.mark_told(topic)) is True
     assert not (await ask(transport, REGISTRY.look("Topic"))).behind
     before = await snapshot(transport)
-    for told in (topic, replace(topic, version=1), replace(topic, version=9, incarnation=FOURTH)):
-        assert await ask(transport, REGISTRY.mark_told(told)) is False
+    for outdated in (topic, replace(topic, version=1), replace(topic, version=9, incarnation=FOURTH)):
+        assert await ask(transport, REGISTRY.mark_told(outdated)) is False
     assert await ask(transport, REGISTRY.mark_told(replace(topic, name="Other"))) is False
     assert await snapshot(transport) == before
 

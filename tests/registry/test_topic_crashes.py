@@ -401,7 +401,7 @@ class Crowd:
         if watched.raised is not None and topic is not None and topic.state == "active":
             incarnation, version = watched.raised
             if topic.incarnation == incarnation:
-                assert min(kept.versions[topic.id]) >= version, "a partition was not told, and the call has returned"
+                assert min(kept.versions[topic.id]) >= version, "the call returned before a partition got the version"
 
 
 deeds_of_several = st.lists(st.sampled_from(list(DEEDS)), min_size=2, max_size=6)

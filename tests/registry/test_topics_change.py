@@ -31,7 +31,7 @@ from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 from tests.registry.turns import Cut, Heard
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is told to partitions in different slots")]
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is sent to partitions in different slots")]
 
 ENTITIES = registry_keys("ns", registry_salt())[1]
 SUB = path_of("Topic", "Sub")

@@ -151,7 +151,7 @@ statements: st.SearchStrategy[list[Statement]] = st.lists(
 # -- trees as text -----------------------------------------------------------------------------------------------------
 
 
-def written(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
+def as_text(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
     """Return a tree as text with the same meaning."""
     match node:
         case Literally(None):
@@ -170,42 +170,42 @@ def written(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
         case NewId():
             return "newid()"
         case Lookup(name, _):
-            return f"property({written(name)})"
+            return f"property({as_text(name)})"
         case Sign(sign, operand, _):
-            return f"{sign}{held(operand)}"
+            return f"{sign}{parenthesised(operand)}"
         case Arithmetic(first, rest):
-            return held(first) + "".join(f" {sign} {held(operand)}" for sign, operand, _ in rest)
+            return parenthesised(first) + "".join(f" {sign} {parenthesised(operand)}" for sign, operand, _ in rest)
         case Compare(comparison, left, right):
-            return f"{written(left)} {comparison} {written(right)}"
+            return f"{as_text(left)} {comparison} {as_text(right)}"
         case Within(operand, options):
-            return f"{written(operand)} IN ({', '.join(map(written, options))})"
+            return f"{as_text(operand)} IN ({', '.join(map(as_text, options))})"
         case Like(operand, pattern, escape, _):
-            end = "" if escape is None else f" ESCAPE {written(escape)}"
-            return f"{written(operand)} LIKE {written(pattern)}{end}"
+            end = "" if escape is None else f" ESCAPE {as_text(escape)}"
+            return f"{as_text(operand)} LIKE {as_text(pattern)}{end}"
         case Exists(operand):
-            return f"EXISTS({written(operand)})"
+            return f"EXISTS({as_text(operand)})"
         case IsNull(operand):
-            return f"{written(operand)} IS NULL"
+            return f"{as_text(operand)} IS NULL"
         case Not(operand):
-            return f"NOT {held(operand)}"
+            return f"NOT {parenthesised(operand)}"
         case AllOf(parts):
-            return " AND ".join(map(held, parts))
+            return " AND ".join(map(parenthesised, parts))
         case AnyOf(parts):
-            return " OR ".join(map(held, parts))
+            return " OR ".join(map(parenthesised, parts))
         case _:
             raise AssertionError(node)
 
 
-def held(node: Node) -> str:
+def parenthesised(node: Node) -> str:
     """Return a tree as text, in parentheses if another operator could split it."""
-    return f"({written(node)})" if isinstance(node, Sign | Arithmetic | Not | AllOf | AnyOf) else written(node)
+    return f"({as_text(node)})" if isinstance(node, Sign | Arithmetic | Not | AllOf | AnyOf) else as_text(node)
 
 
-def written_action(action: list[Statement]) -> str:
+def action_as_text(action: list[Statement]) -> str:
     return "; ".join(
-        f"SET {written(one.target)} = {written(one.value)}"
+        f"SET {as_text(one.target)} = {as_text(one.value)}"
         if isinstance(one, SetTo)
-        else f"REMOVE {written(one.target)}"
+        else f"REMOVE {as_text(one.target)}"
         for one in action
     )
 
@@ -213,7 +213,7 @@ def written_action(action: list[Statement]) -> str:
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 sql_filters = (
-    predicates.map(written).filter(lambda text: len(text) <= 1024).map(lambda text: SqlFilter(text, PARAMETERS))
+    predicates.map(as_text).filter(lambda text: len(text) <= 1024).map(lambda text: SqlFilter(text, PARAMETERS))
 )
 correlation_filters = st.builds(
     CorrelationFilter,
@@ -249,7 +249,7 @@ def related_topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
         together, st.builds(AllOf, st.lists(together | equalities, min_size=2, max_size=3).map(tuple)), together
     )
     blanks = st.sampled_from(["", " ", "\n", "\n   "])
-    texts = st.builds(operator.add, blanks, put.map(written)).filter(lambda text: len(text) <= 1024)
+    texts = st.builds(operator.add, blanks, put.map(as_text)).filter(lambda text: len(text) <= 1024)
     given = texts.map(lambda text: SqlFilter(text, PARAMETERS))
     return [
         ([Rule(f"rule {number}", draw(given), draw(actions)) for number in range(draw(st.integers(1, 4)))], flag)

@@ -104,12 +104,12 @@ def finite(number: Any) -> bool:
     return number.is_finite() if isinstance(number, Decimal) else math.isfinite(number)
 
 
-def reckoned(sign: str, left: Any, right: Any) -> Any:
+def computed(sign: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
     kinds = (kind(left), kind(right))
     if kinds == ("number", "number"):
-        return reckoned_numbers(sign, left, right)
+        return computed_numbers(sign, left, right)
     if kinds == ("text", "text") and sign == "+":
         if len(left + right) > 32768:
             raise Failure
@@ -126,16 +126,16 @@ def reckoned(sign: str, left: Any, right: Any) -> Any:
     raise Failure
 
 
-def reckoned_numbers(sign: str, left: Any, right: Any) -> Any:
+def computed_numbers(sign: str, left: Any, right: Any) -> Any:
     if sign in {"/", "%"} and right == 0:
         raise Failure
     whole = isinstance(left, int) and isinstance(right, int)
     if not isinstance(left, float) and not isinstance(right, float) and not whole:
-        return reckoned_decimals(sign, left, right)
-    return checked(reckoned_plainly(sign, left, right, whole=whole))
+        return computed_decimals(sign, left, right)
+    return checked(computed_plainly(sign, left, right, whole=whole))
 
 
-def reckoned_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
+def computed_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
     try:
         if not whole:
             left, right = float(left), float(right)
@@ -159,7 +159,7 @@ def decimal_of(exact: Fraction) -> Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
-def reckoned_decimals(sign: str, left: Any, right: Any) -> Any:
+def computed_decimals(sign: str, left: Any, right: Any) -> Any:
     """Compute with 34 digits. The remainder is exact."""
     with localcontext(Context(prec=34)):
         try:
@@ -261,7 +261,7 @@ class Walk:
         assert isinstance(node, Arithmetic)
         value = self.value(node.first)
         for sign, operand, _ in node.rest:
-            value = reckoned(sign, value, self.value(operand))
+            value = computed(sign, value, self.value(operand))
         return value
 
     def truth(self, node: Any) -> str:

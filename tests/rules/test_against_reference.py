@@ -15,14 +15,14 @@ from sbredis.rules._like import PatternError, matcher
 from sbredis.rules._parser import Parser
 from tests.rules.drawing import (
     PARAMETERS,
+    action_as_text,
+    as_text,
     messages,
     predicates,
     related_topics,
     sql_filters,
     statements,
     topics,
-    written,
-    written_action,
 )
 from tests.rules.reference import Failure, judged, like, pattern_of
 
@@ -99,20 +99,20 @@ def anywhere(node: Any) -> Any:
 
 
 @THOROUGH
-@given(predicates.map(written).filter(lambda text: len(text) <= 1024))
+@given(predicates.map(as_text).filter(lambda text: len(text) <= 1024))
 def test_a_filter_that_is_read_and_written_again_is_the_same(text: str) -> None:
     tree = Parser(text).filter()
-    assert anywhere(Parser(written(tree)).filter()) == anywhere(tree)
+    assert anywhere(Parser(as_text(tree)).filter()) == anywhere(tree)
     check_filter(SqlFilter(text, PARAMETERS))
 
 
 @settings(max_examples=150, deadline=None)
 @given(statements)
 def test_an_action_that_is_read_and_written_again_is_the_same(action: list[Any]) -> None:
-    tree = Parser(written_action(action)).action()
+    tree = Parser(action_as_text(action)).action()
     assert [type(one) for one in tree] == [type(one) for one in action]
     assert [one.target.name for one in tree] == [one.target.name for one in action]
-    assert anywhere([*Parser(written_action(tree)).action()]) == anywhere(tree)
+    assert anywhere([*Parser(action_as_text(tree)).action()]) == anywhere(tree)
 
 
 @settings(max_examples=600, deadline=None)

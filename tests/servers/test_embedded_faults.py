@@ -183,10 +183,10 @@ def test_zeros_elsewhere_stay_and_the_error_names_the_repair_command(folder: Pat
     whole = file.read_bytes()
     damaged = whole[:200] + bytes(100) + whole[300:]
     file.write_bytes(damaged)
-    told = f"valkey-check-aof --fix '{folder.resolve()}/appendonlydir/appendonly.aof.manifest'"
+    command = f"valkey-check-aof --fix '{folder.resolve()}/appendonlydir/appendonly.aof.manifest'"
     with pytest.raises(ServerUnsuitableError) as raised:
         acquire(folder, linger=0)
-    assert told in str(raised.value)
+    assert command in str(raised.value)
     assert file.read_bytes() == damaged
     gone(folder)
 

@@ -216,9 +216,9 @@ def test_closing_the_portal_ends_waiting_calls_with_an_error(portal: Portal, own
         waits = pool.submit(portal.call, for_ever)
         wait_until(lambda: waiting(portal) > 0)
         portal.close()
-        with pytest.raises(ServiceBusError, match="closed meanwhile") as told:
+        with pytest.raises(ServiceBusError, match="closed meanwhile") as raised:
             waits.result()
-    assert told.value.outcome is Outcome.UNKNOWN
+    assert raised.value.outcome is Outcome.UNKNOWN
     assert owner.closed == 1
 
 

@@ -21,7 +21,7 @@ from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
 from sbredis.model import hold_of
 from tests.waiting import wait_until
 
-Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
+Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
 in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and are about threads
 
@@ -82,41 +82,41 @@ def test_a_renewal_that_stops_is_a_warning(receiver: ServiceBusReceiver, caplog:
 def test_a_failure_callback_runs_in_a_worker_thread_and_may_call_the_client(
     own: bool, client: ServiceBusClient, receiver: ServiceBusReceiver
 ) -> None:
-    told: Told = []
+    reported: Reports = []
     threads: list[str] = []
 
     def on_failure(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
         threads.append(threading.current_thread().name)
         client.ensure_queue("another")
-        told.append((message, error))
+        reported.append((message, error))
 
     with ThreadPoolExecutor(1, "theirs") as executor:
         options = {} if own else {"executor": executor}
         with AutoLockRenewer(0.1, on_failure, **options) as renewer:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             message = receiver.next()
             renewer.register(receiver, message)
-            wait_until(lambda: told)
-    assert told[0][0] is message
-    assert told[0][1] is message.auto_renew_error
+            wait_until(lambda: reported)
+    assert reported[0][0] is message
+    assert reported[0][1] is message.auto_renew_error
     assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
     assert threads[0].startswith("sbredis" if own else "theirs")
 
 
 @in_memory
 def test_each_registration_may_have_a_callback_of_its_own(receiver: ServiceBusReceiver) -> None:
-    told: Told = []
+    reported: Reports = []
     with AutoLockRenewer() as renewer:
         message = receiver.next()
         receiver.purge_messages()
-        renewer.register(receiver, message, 0.1, lambda *said: told.append(said))
-        wait_until(lambda: told)
-    assert isinstance(told[0][1], AutoLockRenewTimeout)
+        renewer.register(receiver, message, 0.1, lambda *said: reported.append(said))
+        wait_until(lambda: reported)
+    assert isinstance(reported[0][1], AutoLockRenewTimeout)
 
 
 @in_memory
 def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
-    told: Told = []
-    with AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said)) as renewer:
+    reported: Reports = []
+    with AutoLockRenewer(on_lock_renew_failure=lambda *said: reported.append(said)) as renewer:
         message = receiver.next()
         renewer.register(receiver, message)
         lock, hold_of(message).settled = hold_of(message).lease, False
@@ -124,8 +124,8 @@ def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusR
             another.complete_message(message)  # the renewer does not learn of this
         hold_of(message).settled, hold_of(message).lease = False, lock
         renewer.register(receiver, message)
-        wait_until(lambda: told)
-    assert isinstance(told[0][1], AutoLockRenewFailed)
+        wait_until(lambda: reported)
+    assert isinstance(reported[0][1], AutoLockRenewFailed)
 
 
 @in_memory

@@ -306,32 +306,32 @@ def test_a_failure_callback_gets_the_session_of_the_receiver(
 ) -> None:
     """This also holds if no code has read the session before."""
     del sender
-    told: list[tuple[Any, Exception | None]] = []
-    with AutoLockRenewer(0.1, lambda *said: told.append(said)) as renewer:
+    reported: list[tuple[Any, Exception | None]] = []
+    with AutoLockRenewer(0.1, lambda *said: reported.append(said)) as renewer:
         receiver = client.get_queue_receiver("q", session_id="ann", auto_lock_renewer=renewer)
         with receiver:
             before = receiver.session if held else None
-            wait_until(lambda: told)
-            assert told[0][0] is session_of(receiver)
+            wait_until(lambda: reported)
+            assert reported[0][0] is session_of(receiver)
             assert before in {None, receiver.session}
-            assert told[0][0].get_state() is None
-            assert told[0][1] is session_of(receiver).auto_renew_error
-            assert isinstance(told[0][1], AutoLockRenewTimeout)
+            assert reported[0][0].get_state() is None
+            assert reported[0][1] is session_of(receiver).auto_renew_error
+            assert isinstance(reported[0][1], AutoLockRenewTimeout)
 
 
 @in_memory
 def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClient) -> None:
     client.ensure_queue("short", requires_session=True, lock_duration="PT5S")
-    told: list[tuple[Any, Exception | None]] = []
+    reported: list[tuple[Any, Exception | None]] = []
     with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
         session = session_of(receiver)
-        renewer.register(receiver, session, 60, lambda *said: told.append(said))
+        renewer.register(receiver, session, 60, lambda *said: reported.append(said))
         client._portal.call(session._aio._held.release)  # no callback reports this here
         assert session._aio._held.watchers == ()
         session._aio._held.settled = False
-        renewer.register(receiver, session, 60, lambda *said: told.append(said))
-        wait_until(lambda: told)
-        assert told[0][0] is session
+        renewer.register(receiver, session, 60, lambda *said: reported.append(said))
+        wait_until(lambda: reported)
+        assert reported[0][0] is session
         assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
         assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
 

@@ -200,7 +200,7 @@ FRAMES = (
 )
 
 
-def said_about(text: str) -> list[str]:
+def texts_about(text: str) -> list[str]:
     """Return every text about a connection string that a user or a log may see."""
     try:
         target = parse_target(text)
@@ -209,7 +209,7 @@ def said_about(text: str) -> list[str]:
     return [redacted(text), str(target), repr(target)]
 
 
-VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)] for line in [text, *said_about(text)])
+VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)] for line in [text, *texts_about(text)])
 """Words that these texts contain in any case."""
 
 
@@ -218,7 +218,7 @@ def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) 
     """No error, parsed target or log shows the password, whether the string is valid or invalid."""
     forms = {password, quote(password, safe=""), repr(password)[1:-1]}
     assume(not any(form in VOCABULARY for form in forms))
-    said = said_about(frame.format(quote(password, safe="") if is_encoded else password))
+    said = texts_about(frame.format(quote(password, safe="") if is_encoded else password))
     assert [line for line in said for form in forms if form in line] == []
 
 

@@ -32,7 +32,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
         yield server
 
 
-async def ends_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
+async def results_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
     """Return the results of calls, which must end soon."""
     with anyio.fail_after(40):
         return await asyncio.gather(*calls, return_exceptions=True)
@@ -51,7 +51,7 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
     with anyio.fail_after(40):
         await transport.aclose()
     own_server.resume()
-    for end in await ends_of(calls):
+    for end in await results_of(calls):
         assert isinstance(end, ServiceBusError)
         assert end.outcome is Outcome.UNKNOWN
 
@@ -64,7 +64,7 @@ async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_s
     await turns(10)
     with anyio.fail_after(40):
         await transport.aclose()
-    for end in await ends_of(calls):
+    for end in await results_of(calls):
         assert isinstance(end, ServiceBusConnectionError)
         assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
 
@@ -80,7 +80,7 @@ async def test_calls_that_wait_to_be_repeated_end_with_what_is_known_of_the_firs
     await turns(50)
     with anyio.fail_after(40):
         await transport.aclose()
-    for end in await ends_of(calls):
+    for end in await results_of(calls):
         assert isinstance(end, ServiceBusError)
         assert end.outcome is Outcome.UNKNOWN
 
@@ -101,8 +101,8 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
         with anyio.fail_after(40):
             await transport.aclose()
         replica.resume()
-        assert {end.outcome for end in await ends_of(first)} == {Outcome.UNKNOWN}
-        assert {end.outcome for end in await ends_of(queued)} <= {Outcome.UNKNOWN, Outcome.NEVER_SENT}
+        assert {end.outcome for end in await results_of(first)} == {Outcome.UNKNOWN}
+        assert {end.outcome for end in await results_of(queued)} <= {Outcome.UNKNOWN, Outcome.NEVER_SENT}
 
 
 async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: LocalServer) -> None:
@@ -113,7 +113,7 @@ async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: L
     with anyio.fail_after(40):
         await transport.aclose()
     own_server.resume()
-    (end,) = await ends_of([waiting])
+    (end,) = await results_of([waiting])
     assert isinstance(end, ServiceBusConnectionError)
     assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
 

@@ -64,8 +64,8 @@ async def test_an_unknown_host_is_named() -> None:
 
 
 async def test_a_missing_socket_is_named(tmp_path: Path) -> None:
-    url, told = f"unix://{tmp_path}/none.sock", r"unix:/.*/none\.sock cannot be reached: no such file"
-    error = await given_time(lambda seconds: open_transport(url, connect_timeout=seconds), told)
+    url, expected = f"unix://{tmp_path}/none.sock", r"unix:/.*/none\.sock cannot be reached: no such file"
+    error = await given_time(lambda seconds: open_transport(url, connect_timeout=seconds), expected)
     assert isinstance(error, ServiceBusConnectionError)
 
 
@@ -96,9 +96,9 @@ async def test_a_server_that_evicts_is_refused(own_server: LocalServer) -> None:
 
 async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | None, server: LocalServer) -> None:
     config = {"replicaof": f"127.0.0.1 {server.port}"}
-    told = f"read-only replica of 127.0.0.1:{server.port}"
+    expected = f"read-only replica of 127.0.0.1:{server.port}"
     with LocalServer(binary=binary, config=config) as replica:
-        error = await given_time(lambda seconds: open_transport(replica.url, connect_timeout=seconds), told)
+        error = await given_time(lambda seconds: open_transport(replica.url, connect_timeout=seconds), expected)
         assert isinstance(error, ServiceBusServerBusyError)
         assert (error.is_transient, error.outcome) == (True, Outcome.NEVER_SENT)
 
@@ -142,7 +142,7 @@ async def test_a_missing_promised_replica_is_reported_at_once(server: LocalServe
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "expected"),
     [
         ({"appendonly": "no"}, "writes no append-only file"),
         ({"appendonly": "yes", "appendfsync": "everysec"}, "runs appendfsync everysec"),
@@ -150,14 +150,14 @@ async def test_a_missing_promised_replica_is_reported_at_once(server: LocalServe
     ],
 )
 async def test_fsync_durability_without_appendfsync_always_is_refused_at_once(
-    binary: str | None, config: dict[str, str], told: str | None
+    binary: str | None, config: dict[str, str], expected: str | None
 ) -> None:
     with LocalServer(binary=binary, config=config) as server:
-        if told is None:
+        if expected is None:
             async with await open_transport(server.url + "?durability=fsync") as transport:
                 assert transport.servers[0].append_fsync == "always"
         else:
-            with pytest.raises(ServerUnsuitableError, match=told):
+            with pytest.raises(ServerUnsuitableError, match=expected):
                 await open_transport(server.url + "?durability=fsync")
 
 

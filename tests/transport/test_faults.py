@@ -55,16 +55,16 @@ async def under(
             yield pressure, transport
 
 
-async def gone_through(cluster: LocalCluster, fault: Fault, *, repeatable: bool) -> tuple[Report, dict[str, int]]:
+async def report_of(cluster: LocalCluster, fault: Fault, *, repeatable: bool) -> tuple[Report, dict[str, int]]:
     """Return the report of the callers about a fault, and the final counts on the servers."""
     if fault is migrate_atomically and not cluster.supports_atomic_migration:
         pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
     async with under(cluster, repeatable=repeatable) as (pressure, transport):
         await fault(cluster, pressure)
-        return await ended(pressure, transport)
+        return await finished(pressure, transport)
 
 
-async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
+async def finished(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
     """Let the calls flow once more, let every call end, and count."""
     await pressure.flows()
     report = pressure.report
@@ -81,7 +81,7 @@ async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """A success was executed once, a refused or never sent call was not, and an unknown one at most once."""
-    report, counts = await gone_through(replicated_cluster, fault, repeatable=False)
+    report, counts = await report_of(replicated_cluster, fault, repeatable=False)
     assert len(report.succeeded) + len(report.failed) == report.started
     assert report.foreign == []
     assert report.executed_twice(counts) == []
@@ -98,7 +98,7 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """No caller sees an error, and no operation is executed twice."""
-    report, counts = await gone_through(replicated_cluster, fault, repeatable=True)
+    report, counts = await report_of(replicated_cluster, fault, repeatable=True)
     assert dict(report.errors) == {}
     assert len(report.succeeded) == report.started
     assert report.executed_twice(counts) == []
@@ -114,7 +114,7 @@ async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_
         await in_thread(master.kill)
         await in_thread(cluster.wait_until_ok)
         await in_thread(master.restart)
-        report, counts = await ended(pressure, transport)
+        report, counts = await finished(pressure, transport)
     assert dict(report.errors) == {}
     assert report.lost(counts) == []
     assert report.executed_twice(counts) == []

@@ -104,7 +104,7 @@ GOOD = ServerFacts(
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "durability", "told"),
+    ("changes", "kind", "durability", "expected"),
     [
         ({}, "standalone", "fsync", None),
         ({}, "unix", "master", None),
@@ -131,15 +131,15 @@ GOOD = ServerFacts(
     ],
 )
 def test_a_problem_of_a_server_is_reported_with_its_remedy(
-    changes: dict[str, Any], kind: Kind, durability: Durability, told: str | None
+    changes: dict[str, Any], kind: Kind, durability: Durability, expected: str | None
 ) -> None:
     found = problems(replace(GOOD, **changes), kind, durability)
-    assert len(found) == (told is not None)
-    assert all(re.search(told or "", problem) for problem in found)
+    assert len(found) == (expected is not None)
+    assert all(re.search(expected or "", problem) for problem in found)
 
 
 @pytest.mark.parametrize(
-    ("role", "kind", "told"),
+    ("role", "kind", "expected"),
     [
         ("master", "standalone", None),
         (None, "standalone", None),
@@ -149,14 +149,16 @@ def test_a_problem_of_a_server_is_reported_with_its_remedy(
         ("slave", "cluster", None),
     ],
 )
-def test_a_replica_is_refused_where_writes_are_not_redirected(role: str | None, kind: Kind, told: str | None) -> None:
+def test_a_replica_is_refused_where_writes_are_not_redirected(
+    role: str | None, kind: Kind, expected: str | None
+) -> None:
     said = not_writable(replace(GOOD, role=role, master="m:1"), kind)
-    assert (said is None) is (told is None)
-    assert (told or "") in (said or "")
+    assert (said is None) is (expected is None)
+    assert (expected or "") in (said or "")
 
 
 @pytest.mark.parametrize(
-    ("copies", "kind", "told", "may_pass"),
+    ("copies", "kind", "expected", "may_pass"),
     [
         (ReplicaCount(1, 1), "standalone", None, False),
         (ReplicaCount(2, 1), "standalone", None, False),
@@ -173,12 +175,12 @@ def test_a_replica_is_refused_where_writes_are_not_redirected(role: str | None, 
     ],
 )
 def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reason(
-    copies: ReplicaCount, kind: Kind, told: str | None, may_pass: bool
+    copies: ReplicaCount, kind: Kind, expected: str | None, may_pass: bool
 ) -> None:
     said = unconfirmable(GOOD, copies, kind)
-    assert (said is None) is (told is None)
+    assert (said is None) is (expected is None)
     if said is not None:
-        assert re.search(told or "", said[0])
+        assert re.search(expected or "", said[0])
         assert said[1] is may_pass
 
 

@@ -66,13 +66,13 @@ async def test_the_last_listener_that_stops_ends_the_subscription_at_the_server(
         subscriptions = [await transport.subscribe(name, Ear()) for name in (b"{c}1", b"{c}2")]
         assert await publish(transport, b"{c}1", b"") == 1
         subscriptions[0].close()
-        await eventually(lambda: told(transport, b"{c}1"))
+        await eventually(lambda: has_no_listener(transport, b"{c}1"))
         assert await publish(transport, b"{c}2", b"") == 1
         subscriptions[1].close()
-        await eventually(lambda: told(transport, b"{c}2"))
+        await eventually(lambda: has_no_listener(transport, b"{c}2"))
 
 
-async def told(transport: Transport, channel: bytes) -> bool:
+async def has_no_listener(transport: Transport, channel: bytes) -> bool:
     """Return whether the server knows no subscriber of a channel."""
     return await publish(transport, channel, b"") == 0
 
@@ -185,7 +185,7 @@ async def test_a_subscription_not_confirmed_in_time_is_not_made(own_server: Loca
             await transport.subscribe(b"c", Ear(), timeout=0.05)
         own_server.resume()
         assert caught.value.outcome is Outcome.NEVER_SENT
-        await eventually(lambda: told(transport, b"c"))
+        await eventually(lambda: has_no_listener(transport, b"c"))
 
 
 async def test_a_caller_cancelled_before_the_confirmation_leaves_no_subscription(own_server: LocalServer) -> None:

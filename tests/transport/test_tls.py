@@ -93,7 +93,7 @@ def encrypted(certificates: Path) -> Iterator[Encrypted]:
 
 
 @pytest.fixture(scope="module")
-def choosy(certificates: Path) -> Iterator[Encrypted]:
+def requiring_certificates(certificates: Path) -> Iterator[Encrypted]:
     """A server that requires a certificate of the client."""
     yield from started(certificates, asks_clients=True)
 
@@ -125,7 +125,7 @@ async def test_a_server_with_the_right_certificate_is_accepted(
 
 
 @pytest.mark.parametrize(
-    ("host", "options", "told"),
+    ("host", "options", "expected"),
     [
         ("127.0.0.1", {}, "IP address mismatch|not valid for '127.0.0.1'"),
         ("localhost", {"ca": "stranger"}, "CERTIFICATE_VERIFY_FAILED"),
@@ -134,23 +134,23 @@ async def test_a_server_with_the_right_certificate_is_accepted(
     ],
 )
 async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
-    encrypted: Encrypted, host: str, options: dict[str, str], told: str
+    encrypted: Encrypted, host: str, options: dict[str, str], expected: str
 ) -> None:
     """Waiting would not help, so the client does not try again."""
-    with anyio.fail_after(50), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({told})") as caught:
+    with anyio.fail_after(50), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({expected})") as caught:
         await open_transport(encrypted.url(host, **options), connect_timeout=60)
     assert "attempts" not in str(caught.value)
 
 
-async def test_a_client_with_a_required_certificate_is_accepted(choosy: Encrypted) -> None:
-    await works(choosy.url(**choosy.certificate))
+async def test_a_client_with_a_required_certificate_is_accepted(requiring_certificates: Encrypted) -> None:
+    await works(requiring_certificates.url(**requiring_certificates.certificate))
 
 
-async def test_a_client_without_a_required_certificate_is_refused(choosy: Encrypted) -> None:
+async def test_a_client_without_a_required_certificate_is_refused(requiring_certificates: Encrypted) -> None:
     with pytest.raises(ServiceBusError) as caught:
-        await open_transport(choosy.url(), connect_timeout=0.5)
+        await open_transport(requiring_certificates.url(), connect_timeout=0.5)
     assert isinstance(caught.value, ServiceBusConnectionError)
-    assert f"localhost:{choosy.port}" in str(caught.value)
+    assert f"localhost:{requiring_certificates.port}" in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["tls_ca", "tls_cert", "tls_key"])
@@ -169,8 +169,8 @@ async def test_a_file_that_is_not_a_certificate_is_reported(encrypted: Encrypted
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "rediss+sentinel"])
 async def test_a_server_without_tls_is_reported_at_once(server: LocalServer, scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{server.port}" + ("/m" if scheme == "rediss+sentinel" else "")
-    told = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
-    with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=told) as caught:
+    expected = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
+    with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=expected) as caught:
         await open_transport(url, connect_timeout=600)
     assert not caught.value.is_transient
 
@@ -186,8 +186,8 @@ async def test_a_server_with_a_password_and_without_tls_is_reported_at_once(bina
 async def test_a_plain_connection_to_a_tls_port_is_reported_at_once(certificates: Path, scheme: str) -> None:
     with tls_port(certificates) as port:
         url = f"{scheme}://127.0.0.1:{port}" + ("/m" if scheme == "redis+sentinel" else "")
-        told = f"127.0.0.1:{port} speaks TLS: use rediss:// instead of redis://"
-        with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=told):
+        expected = f"127.0.0.1:{port} speaks TLS: use rediss:// instead of redis://"
+        with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=expected):
             await open_transport(url, connect_timeout=600)
 
 

@@ -173,11 +173,11 @@ async def the_namespace(connection_string: str, queue_name: str) -> object:
     async with ServiceBusAdministrationClient.from_connection_string(
         connection_string, api_version="2021-05"
     ) as client:
-        told = await client.get_namespace_properties()
+        found = await client.get_namespace_properties()
         assert queue_name
         return (
-            told.name,
-            told.namespace_type,
-            told.created_at_utc is not None,
-            told.created_at_utc == told.modified_at_utc,
+            found.name,
+            found.namespace_type,
+            found.created_at_utc is not None,
+            found.created_at_utc == found.modified_at_utc,
         )

@@ -98,10 +98,10 @@ async def by_the_receiver(connection_string: str, queue_name: str) -> object:
 
 async def callback(connection_string: str, queue_name: str) -> object:
     """When renewal ends, the message records the error, and the callback reports it to the application."""
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     async def on_lock_renew_failure(renewable: object, error: Exception | None) -> None:
-        told.append((str(renewable), type(error).__name__))
+        reported.append((str(renewable), type(error).__name__))
 
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "too long")
@@ -111,7 +111,7 @@ async def callback(connection_string: str, queue_name: str) -> object:
         ):
             message = (await receiver.receive_messages())[0]
             renewer.register(receiver, message, max_lock_renewal_duration=0.1)
-            await eventually(lambda: told)
+            await eventually(lambda: reported)
             await eventually(lambda: past(message.locked_until_utc))
             try:
                 await receiver.complete_message(message)
@@ -119,7 +119,7 @@ async def callback(connection_string: str, queue_name: str) -> object:
                 settled = False
             else:
                 settled = True
-    return told, isinstance(message.auto_renew_error, AutoLockRenewTimeout), settled
+    return reported, isinstance(message.auto_renew_error, AutoLockRenewTimeout), settled
 
 
 async def misused(connection_string: str, queue_name: str) -> object:

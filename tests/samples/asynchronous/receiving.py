@@ -67,7 +67,7 @@ async def of_a_received_message(connection_string: str, queue_name: str) -> obje
             assert message.enqueued_time_utc is not None
             assert message.expires_at_utc is not None
             assert message.locked_until_utc is not None
-            told = {
+            facts = {
                 "numbered": message.sequence_number > 0,
                 "as it was sent": message.enqueued_sequence_number == message.sequence_number,
                 "enqueued": message.enqueued_time_utc > before,
@@ -84,7 +84,7 @@ async def of_a_received_message(connection_string: str, queue_name: str) -> obje
                 "renewal": message.auto_renew_error,
             }
             await receiver.complete_message(message)
-            return told, message.lock_token, message.locked_until_utc
+            return facts, message.lock_token, message.locked_until_utc
 
 
 async def peeked(connection_string: str, queue_name: str) -> object:

@@ -74,11 +74,11 @@ async def dead_lettered(connection_string: str, queue_name: str) -> object:
             queue_name, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
         ) as dead:
             (letter,) = await dead.receive_messages(max_message_count=10)
-            told = letter.dead_letter_reason, letter.dead_letter_error_description, letter.dead_letter_source
+            reasons = letter.dead_letter_reason, letter.dead_letter_error_description, letter.dead_letter_source
             assert letter.application_properties is not None
             kept = letter.application_properties["DeadLetterReason"]  # row: property-keys
             await dead.complete_message(letter)
-    return str(letter), told, kept
+    return str(letter), reasons, kept
 
 
 async def failed_too_often(connection_string: str, queue_name: str) -> object:

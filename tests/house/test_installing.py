@@ -18,10 +18,10 @@ from tools.repository import ROOT, files
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BARE = re.compile(r"(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[")
-"""Such a command would ask a package registry for the name, under which anyone could have registered anything."""
+"""A command with the bare name would ask a package registry, where anyone could have registered that name."""
 
 NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
-"""This document describes the time after sbredis is published."""
+"""CONTRIBUTING.md names the texts that documents will contain once sbredis is published."""
 
 
 def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:

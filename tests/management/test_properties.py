@@ -171,7 +171,7 @@ def test_the_duplicate_window_is_a_setting_of_the_partitions() -> None:
 
 
 def test_an_update_leaves_all_other_properties_exactly_as_they_were() -> None:
-    """This includes properties that this release does not know, and values that it would refuse."""
+    """An update also keeps properties that this release does not know, and values that it would refuse."""
     before = StoredEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
         properties={"colour": {"red": [1]}, "forward_to": "other"},

@@ -342,7 +342,7 @@ async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, na
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_creating_an_entity_makes_a_lost_namespace_again(transport: Transport, namespace: Namespace) -> None:
-    """This happens when the servers were restarted empty."""
+    """A namespace is lost when its servers restart empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
     assert (await Namespace.open(transport, "ns")).partitions == namespace.partitions

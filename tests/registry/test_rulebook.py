@@ -203,7 +203,7 @@ async def test_a_change_that_does_not_affect_rules_leaves_the_topic_version(tran
 
 
 async def test_a_repeated_change_of_a_rule_gets_the_first_answer(transport: Transport) -> None:
-    """This also holds after other changes."""
+    """A repeated change gets the first answer even after other changes."""
     _, record = await with_subscription(transport, ANY)
     requests: list[Request[Any]] = [
         RULEBOOK.create(record, SQL, "stamp-create"),

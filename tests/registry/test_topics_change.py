@@ -129,7 +129,7 @@ async def test_a_change_of_a_subscription_raises_its_topic_only_if_it_affects_ru
 
 
 async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
-    """This holds for a subscription, and for a topic, whose version every change of a rule raises."""
+    """The change may be one of a subscription, or of a topic, whose version every change of a rule raises."""
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
     await namespace.update_entity(record, OF_SUBSCRIPTION, properties={"a": 1})
@@ -230,7 +230,7 @@ async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
 
 @in_memory
 async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Transport) -> None:
-    """This frees the stored messages, and the subscriptions' partitions cost nothing."""
+    """The first step frees the stored messages, and deleting the subscriptions' partitions then costs nothing."""
     namespace = await Namespace.open(transport, "ns", 1)
     topic = await make_topic(namespace)
     record = await subscribe(namespace)

@@ -158,7 +158,7 @@ def test_invalid_parameters_are_refused(parameters: Any, error: type[Exception],
 
 @pytest.mark.parametrize("text", ["REMOVE a; SET b = @Hour", "SET user.a = @hour", "SET a = (@hour)"])
 def test_an_application_property_is_not_made_a_duration(text: str) -> None:
-    """Such an action would fail on every message."""
+    """An action that sets a duration would fail on every message."""
     with pytest.raises(
         RuleSyntaxError, match="@hour is a duration, but an application property cannot be one"
     ) as refused:

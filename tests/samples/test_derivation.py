@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 
 async def scenario(url: str) -> object:
-    """It may say async and await, and sbredis.aio."""
+    """A text may say async and await, and sbredis.aio."""
     async with ServiceBusClient(url) as client, client.get_queue_receiver("q") as receiver:
         first = await receiver.__anext__()  # await: kept in a comment
         rest = [str(message) async for message in receiver]
@@ -46,7 +46,7 @@ from tests.waiting import wait_until
 
 
 def scenario(url: str) -> object:
-    """It may say async and await, and sbredis.aio."""
+    """A text may say async and await, and sbredis.aio."""
     with ServiceBusClient(url) as client, client.get_queue_receiver("q") as receiver:
         first = receiver.next()  # await: kept in a comment
         rest = [str(message) for message in receiver]

@@ -109,7 +109,7 @@ def test_the_wheel_is_not_imported_to_find_its_program() -> None:
 
 
 def test_without_file_locks_only_the_embedded_server_is_unavailable() -> None:
-    """On Windows, for example, the import works, and ``embedded://`` reports an alternative."""
+    """Without ``fcntl``, as on Windows, the import works, and the error of ``embedded://`` says what to do instead."""
     code = """
 sys.modules["fcntl"] = None
 import sbredis.servers as s

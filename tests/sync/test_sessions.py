@@ -304,7 +304,7 @@ def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceB
 def test_a_failure_callback_gets_the_session_of_the_receiver(
     held: bool, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
-    """This also holds if no code has read the session before."""
+    """The callback gets the session even if no code has read it before."""
     del sender
     reported: list[tuple[Any, Exception | None]] = []
     with AutoLockRenewer(0.1, lambda *said: reported.append(said)) as renewer:

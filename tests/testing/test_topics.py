@@ -170,7 +170,7 @@ async def test_the_rules_at_the_due_time_decide(bus: Bus) -> None:
 
 
 async def test_a_waiting_receiver_gets_a_message_of_any_client(bus: Bus) -> None:
-    """This also holds if the sending client is closed by then."""
+    """The receiver gets the message even if the sending client is closed by then."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     receiver = bus.client.get_subscription_receiver("news", "all")

@@ -106,7 +106,7 @@ def holders_of(path: Path) -> list[str]:
 
 
 async def test_a_stopped_server_does_not_delay_closing(tmp_path: Path) -> None:
-    """It does not delay an opening beyond its time either."""
+    """A stopped server does not delay an opening beyond its time either."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
     os.kill(pid, signal.SIGSTOP)

@@ -107,7 +107,7 @@ async def test_a_redirection_without_a_host_reports_trouble_and_tries_again() ->
 
 @pytest.mark.parametrize("last", ["OOM x", "NOPERM x", "NOSCRIPT x", "NOAUTH x", "LOADING x"])
 async def test_a_call_that_may_have_run_stays_unknown_after_later_attempts(last: str) -> None:
-    """This holds even if the last attempt was refused: the first may have changed something."""
+    """The outcome is unknown even if the last attempt was refused: the first may have changed something."""
     with pytest.raises(ServiceBusError) as caught:
         await travel(Servers(LOST, *[said(last)] * 50), repeatable=True, seconds=0.05)
     assert caught.value.outcome is Outcome.UNKNOWN

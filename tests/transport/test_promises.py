@@ -39,7 +39,7 @@ async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_
 
 
 async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicated_cluster: LocalCluster) -> None:
-    """It follows ASK like any other call."""
+    """A durable call follows ASK like any other call."""
     cluster = replicated_cluster
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -80,7 +80,7 @@ async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: Local
 
 
 async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer) -> None:
-    """It counts once, not twice."""
+    """The wait for room counts once, not twice."""
     limits = WireLimits(calls=1, bytes=100, give_up_after=60)
     async with await open_transport(server.url, scripts=[COUNT], limits=limits) as transport:
         server.pause()
@@ -99,7 +99,7 @@ async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer)
 
 
 async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalCluster) -> None:
-    """There are more calls than one flush carries, and none is refused."""
+    """The calls exceed one flush, and none is refused."""
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
         assert sorted(counts) == list(range(1, 6001))
@@ -119,7 +119,7 @@ async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", b"multi", "Select", "CLIENT", "MONITOR"])
 async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalServer, command: str | bytes) -> None:
-    """Such a command would change the connection for all callers."""
+    """A command like SELECT would change the connection for all callers."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ValueError, match="all callers share"):
             await transport.command(command, "x")

@@ -56,7 +56,7 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
 
 
 def test_correct_code_has_no_type_errors(tmp_path: Path) -> None:
-    """This includes the synchronous sample scenarios: they are derived, so no type checker sees them elsewhere."""
+    """The synchronous sample scenarios are checked here, since a type checker sees derived code nowhere else."""
     samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}
     _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"), **samples)
     assert said.startswith("Success: no issues found"), said

@@ -52,7 +52,7 @@ async def one_session(connection_string: str, queue_name: str) -> object:
 
 
 async def state(connection_string: str, queue_name: str) -> object:
-    """A session keeps its state beyond its messages and its receiver."""
+    """The state of a session outlives its messages and its receiver."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:

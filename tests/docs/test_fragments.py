@@ -1,4 +1,4 @@
-"""Tests that the functions in the guides that are shown without a program do what the guides say."""
+"""Tests of the functions that the guides show without a program: they do what the guides say."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ async def test_records_and_counts_of_another_layout_are_left_alone(
     path = "topic" if spoilt != "subscription" else SUB.path.lower()
     await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "2 x", key=ENTITIES)
     if (place, spoilt) in {(5, "count"), (6, "count"), (6, "subscription")}:
-        await ask(transport, requests[place])  # this call does not look at it
+        await ask(transport, requests[place])  # this call does not read it
         return
     before = await snapshot(transport)
     with pytest.raises(DataLayoutError):

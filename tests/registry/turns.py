@@ -20,7 +20,7 @@ class Cut:
     """Passes calls to another transport up to a certain call, and then no more, as if the process had ended.
 
     That call is the last one that arrives, or with ``before`` the first one that does not. The caller does not learn
-    which.
+    whether it arrived.
     """
 
     def __init__(self, transport: ScriptCaller, at: int, *, before: bool) -> None:

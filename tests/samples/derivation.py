@@ -1,14 +1,14 @@
 """Derives the synchronous scenarios from the asynchronous ones.
 
-Azure's two clients differ as ``async`` code differs from plain code, and so do ours. A synchronous scenario is the
+Azure's two clients differ like ``async`` code and plain code, and so do ours. A synchronous scenario is the
 asynchronous one, token by token, with these changes:
 
-1. ``async`` and ``await`` go.
-2. What is imported from below ``sbredis.aio`` is imported from below ``sbredis``.
-3. A few names have another one on the other side (``NAMES``).
-4. The docstring of the module speaks of the synchronous client.
+1. ``async`` and ``await`` are removed.
+2. Imports from below ``sbredis.aio`` become imports from below ``sbredis``.
+3. A few names change (``NAMES``).
+4. The docstring of the module names the synchronous client.
 
-A scenario that differs in more than that is written by hand (``by_hand.py``), and says why there. Lines keep their
+A scenario with other differences is written by hand (``by_hand.py``), with the reason. Lines keep their
 numbers, so an error in a derived scenario shows the line of the asynchronous file.
 """
 

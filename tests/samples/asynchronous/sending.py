@@ -49,7 +49,7 @@ async def a_batch(connection_string: str, queue_name: str) -> object:
 
 
 async def full_batches(connection_string: str, queue_name: str) -> object:
-    """Send each full batch, and begin another one."""
+    """Send each full batch, and start another one."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         batches = 0
         async with client.get_queue_sender(queue_name) as sender:

@@ -15,9 +15,9 @@ from sbredis.transport import Transport
 from tests.registry.keys import Snapshot, keys_of, snapshot
 from tests.registry.turns import Cut
 
-__all__ = ["Cuts", "Deed", "settled"]
+__all__ = ["Cuts", "Operation", "settled"]
 
-Deed = Callable[[Namespace], Awaitable[object]]
+Operation = Callable[[Namespace], Awaitable[object]]
 
 
 def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def _tally(name: bytes, text: bytes) -> list[bytes]:
 class Cuts:
     """Runs an operation and interrupts it after each of its steps, each time in a fresh namespace."""
 
-    def __init__(self, transport: Transport, first: Deed, deed: Deed) -> None:
-        """Take ``first``, the preparation that the operation needs, and ``deed``, the operation."""
+    def __init__(self, transport: Transport, first: Operation, operation: Operation) -> None:
+        """Take the operation, and ``first``, the preparation that it needs."""
         self._transport = transport
         self._first = first
-        self._deed = deed
+        self._operation = operation
         self._number = 0
         self.whole: dict[str, Any] = {}
 
@@ -68,14 +68,14 @@ class Cuts:
         """Yield the namespace after each interruption, as another client sees it, and the number of steps taken."""
         namespace = await self.fresh()
         counting = Cut(self._transport, 1000, before=True)
-        await self._deed(Namespace(counting, namespace.name, 3, 0))
+        await self._operation(Namespace(counting, namespace.name, 3, 0))
         self.whole = settled(await snapshot(self._transport, namespace.name), namespace.name)
         assert counting.calls > 1
         for at in range(1, counting.calls + 1):
             for before in (True, False):
                 namespace = await self.fresh()
                 with pytest.raises(ServiceBusCommunicationError) as raised:
-                    await self._deed(Namespace(Cut(self._transport, at, before=before), namespace.name, 3, 0))
+                    await self._operation(Namespace(Cut(self._transport, at, before=before), namespace.name, 3, 0))
                 assert raised.value.outcome is Outcome.UNKNOWN
                 yield namespace, at - before
 

@@ -22,7 +22,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.transport import Transport, open_transport
-from tests.registry.cuts import Cuts, Deed, settled
+from tests.registry.cuts import Cuts, Operation, settled
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
@@ -49,7 +49,7 @@ async def nothing(_: Namespace) -> None:
     pass
 
 
-def creating(*, partitioned: bool) -> Deed:
+def creating(*, partitioned: bool) -> Operation:
     return lambda namespace: namespace.create_entity("Orders", SETTINGS, partitioned=partitioned)
 
 
@@ -290,7 +290,7 @@ async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: T
 
 
 EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
-DEEDS: dict[str, Deed] = {
+OPERATIONS: dict[str, Operation] = {
     "create": creating(partitioned=True),
     "get": lambda namespace: namespace.get_entity("Orders"),
     "update": changing,
@@ -307,8 +307,8 @@ class Crowd:
     Up to ``dying`` of them end in the middle, without notice.
     """
 
-    def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:
-        self._deeds = deeds
+    def __init__(self, transport: Transport, operations: list[str], chance: random.Random, dying: int = 0) -> None:
+        self._operations = operations
         self._chance = chance
         self._dying = dying
         self._turns = Turns(transport)
@@ -317,7 +317,7 @@ class Crowd:
     async def act(self) -> None:
         """Run the operations, one call at a time."""
         turns = self._turns
-        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._deeds)]
+        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._operations)]
         await turns.quiet()
         while turns.waiting or not all(task.done() for task in tasks):
             if not turns.waiting:
@@ -335,7 +335,7 @@ class Crowd:
 
     async def _do(self, what: str, number: int) -> None:
         try:
-            result = await DEEDS[what](Namespace(self._turns.client(number), "ns", 2, 0))
+            result = await OPERATIONS[what](Namespace(self._turns.client(number), "ns", 2, 0))
         except EXPECTED as error:
             result = error
         self._done.append((what, result))
@@ -352,7 +352,9 @@ class Crowd:
         return sum(done == what and not isinstance(result, ServiceBusError) for done, result in self._done)
 
 
-deeds_of_several = st.lists(st.sampled_from(list(DEEDS)), min_size=1, max_size=5).map(lambda deeds: ["create", *deeds])
+operations_of_several = st.lists(st.sampled_from(list(OPERATIONS)), min_size=1, max_size=5).map(
+    lambda operations: ["create", *operations]
+)
 chances = st.randoms(use_true_random=False)
 
 
@@ -367,12 +369,12 @@ def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(deeds_of_several, chances)
-def test_an_entity_is_complete_or_absent_for_any_order_of_calls(deeds: list[str], chance: random.Random) -> None:
+@given(operations_of_several, chances)
+def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list[str], chance: random.Random) -> None:
     async def act() -> None:
         async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
-            crowd = Crowd(transport, deeds, chance)
+            crowd = Crowd(transport, operations, chance)
             await crowd.act()
             listed = await namespace.list_entities()
             kept = keys_of(await snapshot(transport), "ns")
@@ -383,21 +385,21 @@ def test_an_entity_is_complete_or_absent_for_any_order_of_calls(deeds: list[str]
             }
             created, deleted = crowd.succeeded("create"), crowd.succeeded("delete")
             assert created <= deleted + len(listed)
-            if "delete" not in deeds:
+            if "delete" not in operations:
                 assert (created, len(listed)) == (1, 1)
 
     asyncio.run(act())
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(deeds_of_several, chances, st.integers(1, 3))
+@given(operations_of_several, chances, st.integers(1, 3))
 def test_after_clients_crash_the_next_client_finds_the_entity_complete_or_absent(
-    deeds: list[str], chance: random.Random, dying: int
+    operations: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:
         async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
-            await Crowd(transport, deeds, chance, dying).act()
+            await Crowd(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):
                 record = await namespace.get_entity("Orders")
                 partitions_of(keys_of(await snapshot(transport), "ns"), record)

@@ -36,7 +36,7 @@ from sbredis.servers import LocalServer
 from sbredis.transport import Transport, open_transport
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
-from tests.registry.turns import Heard
+from tests.registry.turns import RecordingTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -520,9 +520,9 @@ async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_deleting_a_partition_takes_as_many_steps_as_it_needs(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
-    heard = Heard(transport, again=2)
-    await Namespace(heard, "ns", 4, 0).delete_entity("q")
-    scripts = [name for name, _ in heard.calls]
+    recorder = RecordingTransport(transport, again=2)
+    await Namespace(recorder, "ns", 4, 0).delete_entity("q")
+    scripts = [name for name, _ in recorder.calls]
     assert scripts == ["read_entity", "revise_entity", "destroy", "destroy", "destroy", "unregister_entity"]
     assert await partition_keys_in(transport) == []
 
@@ -575,15 +575,15 @@ async def test_with_full_memory_creating_fails_and_deleting_works(
 
 @in_memory
 async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
-    heard = Heard(transport)
-    namespace = await Namespace.open(heard, "ns", 2, timeout=5)
+    recorder = RecordingTransport(transport)
+    namespace = await Namespace.open(recorder, "ns", 2, timeout=5)
     record = await namespace.create_entity("q", SETTINGS, partitioned=True, timeout=5)
     await namespace.update_entity(record, SETTINGS, timeout=5)
     await namespace.get_entity("q", timeout=5)
     await namespace.list_entities(timeout=5)
     await namespace.delete_entity("q", timeout=5)
-    assert {name for name, _ in heard.calls} >= {"register_namespace", "register_entity", "configure", "destroy"}
-    assert [(name, timeout) for name, timeout in heard.calls if not 0 < timeout <= 5] == []
+    assert {name for name, _ in recorder.calls} >= {"register_namespace", "register_entity", "configure", "destroy"}
+    assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 5] == []
 
 
 @in_memory

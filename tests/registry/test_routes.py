@@ -27,7 +27,7 @@ from tests.registry.topics import (
     make_topic,
     routes_say,
 )
-from tests.registry.turns import Cut, Heard, Turns
+from tests.registry.turns import Cut, RecordingTransport, Turns
 
 pytestmark = pytest.mark.anyio
 
@@ -50,11 +50,11 @@ async def namespace(transport: Transport) -> Namespace:
     return namespace
 
 
-async def heard(transport: Transport, known: Routes | None) -> tuple[Routes, list[str]]:
+async def read_recorded(transport: Transport, known: Routes | None) -> tuple[Routes, list[str]]:
     """Return the routes, and the names of the scripts that were called to read them."""
-    listening = Heard(transport)
-    routes = await Namespace(listening, "ns", 1, 0).routes("topic", known)
-    return routes, [name for name, _ in listening.calls]
+    recorder = RecordingTransport(transport)
+    routes = await Namespace(recorder, "ns", 1, 0).routes("topic", known)
+    return routes, [name for name, _ in recorder.calls]
 
 
 READ = ["read_entity", "list_subscriptions"]
@@ -77,12 +77,12 @@ async def test_a_topic_without_subscriptions_has_empty_routes(namespace: Namespa
 
 
 async def test_only_the_rules_that_have_changed_are_read_again(transport: Transport, namespace: Namespace) -> None:
-    routes, scripts = await heard(transport, None)
+    routes, scripts = await read_recorded(transport, None)
     assert scripts == [*READ, "list_rules"]
 
     async def changed(stretches: int) -> None:
         nonlocal routes
-        delta, scripts = await heard(transport, routes)
+        delta, scripts = await read_recorded(transport, routes)
         assert scripts == [*READ, *["list_rules"] * stretches]
         assert delta == await namespace.routes("Topic")
         assert routes_say(delta) == judged_by(await kept_of(transport))
@@ -121,7 +121,7 @@ async def test_routes_of_an_earlier_topic_of_the_same_name_are_not_used(
         await namespace.routes("Topic", known)
     await make_topic(namespace)
     await namespace.create_subscription("Topic", "A", OF_SUBSCRIPTION, rules=[CORRELATED])
-    routes, scripts = await heard(transport, known)
+    routes, scripts = await read_recorded(transport, known)
     assert scripts == [*READ, "list_rules"]
     assert routes.subscriptions[0].rules == (CORRELATED,)
 
@@ -148,7 +148,7 @@ async def test_large_rules_are_read_page_by_page(transport: Transport, namespace
         for number in range(13):
             rule = Rule(f"r{number:02}", CorrelationFilter(properties={**big, "n": number}))
             await namespace.create_rule("Topic", name, rule)
-    routes, scripts = await heard(transport, None)
+    routes, scripts = await read_recorded(transport, None)
     assert scripts == [*READ, *["list_rules"] * 2]
     assert [len(routed.rules) for routed in routes.subscriptions] == [2, 2, 2, 15, 15]
     assert routes_say(routes) == judged_by(await kept_of(transport))
@@ -161,7 +161,7 @@ async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespac
     for name in ("x", "y"):
         rules = [Rule(f"r{number}", SqlFilter(f"a = {number}")) for number in range(999 if name == "x" else 1)]
         await namespace.create_subscription("Topic", name, OF_SUBSCRIPTION, rules=rules)
-    routes, scripts = await heard(transport, None)
+    routes, scripts = await read_recorded(transport, None)
     assert scripts == [*READ, *["list_rules"] * 2]
     assert [len(routed.rules) for routed in routes.subscriptions] == [2, 2, 2, 2, 2, 999, 1]
 

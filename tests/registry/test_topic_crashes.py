@@ -23,7 +23,7 @@ from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, Namespace, Ro
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport, open_transport
-from tests.registry.cuts import Cuts, Deed
+from tests.registry.cuts import Cuts, Operation
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import (
     ANY,
@@ -66,7 +66,7 @@ async def transport(url: str) -> AsyncIterator[Transport]:
         yield transport
 
 
-def with_a_topic(*, partitioned: bool, subscribed: bool = False) -> Deed:
+def with_a_topic(*, partitioned: bool, subscribed: bool = False) -> Operation:
     async def first(namespace: Namespace) -> None:
         await make_topic(namespace, partitioned=partitioned)
         if subscribed:
@@ -94,7 +94,7 @@ async def judging(namespace: Namespace) -> None:
     await namespace.update_entity(record, OF_SUBSCRIPTION, properties={JUDGING_PROPERTY: flag})
 
 
-RULE_DEEDS: dict[str, Deed] = {
+RULE_OPERATIONS: dict[str, Operation] = {
     "create": lambda namespace: namespace.create_rule("Topic", "Sub", CORRELATED),
     "update": lambda namespace: namespace.update_rule("Topic", "Sub", OTHER),
     "delete": lambda namespace: namespace.delete_rule("Topic", "Sub", "Sql"),
@@ -193,21 +193,21 @@ async def test_an_interrupted_deletion_of_a_topic_is_finished(
 async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_next_caller(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
-    deed = judging if way == "judging" else RULE_DEEDS[way]
-    cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), deed)
+    operation = judging if way == "judging" else RULE_OPERATIONS[way]
+    cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), operation)
     async for namespace, steps in cuts.all():
         if steps < 2:
-            await deed(namespace)
+            await operation(namespace)
         elif way == "judging":
             record = await namespace.get_entity(SUB)
             assert record.properties == {JUDGING_PROPERTY: True}
             await namespace.restore_entity(record)  # its own partitions learn it when a client calls them
         elif way == "create":
             with pytest.raises(MessagingEntityAlreadyExistsError):
-                await deed(namespace)
+                await operation(namespace)
         elif way == "delete":
             with pytest.raises(MessagingEntityNotFoundError):
-                await deed(namespace)
+                await operation(namespace)
         else:
             assert (await namespace.get_rule("Topic", "Sub", "SQL")).rule == OTHER
         await cuts.as_if_nothing_had_happened(namespace)
@@ -217,10 +217,10 @@ async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_
 # -- slow clients ------------------------------------------------------------------------------------------------------
 
 
-async def slowly(transport: Transport, deed: Deed, calls: int) -> tuple[asyncio.Future[Any], Turns]:
+async def slowly(transport: Transport, operation: Operation, calls: int) -> tuple[asyncio.Future[Any], Turns]:
     """Start an operation, and let that many of its calls through."""
     turns = Turns(transport)
-    slow = asyncio.ensure_future(deed(Namespace(turns.client(0), "ns", 2, 0)))
+    slow = asyncio.ensure_future(operation(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
     for _ in range(calls):
         await turns.let_through(turns.waiting[0])
@@ -273,7 +273,7 @@ async def test_a_slow_rule_change_applies_to_the_subscription_with_the_name_at_t
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     await subscribing(others)
-    slow, turns = await slowly(transport, RULE_DEEDS["create"], 1)
+    slow, turns = await slowly(transport, RULE_OPERATIONS["create"], 1)
     await others.delete_entity("Topic")
     await make_topic(others)
     await subscribing(others)
@@ -309,14 +309,14 @@ async def judged(namespace: Namespace) -> Routes:
 
 
 EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
-DEEDS: dict[str, Deed] = {
+OPERATIONS: dict[str, Operation] = {
     "topic": make_topic,
     "subscribe": subscribing,
     "another": lambda namespace: namespace.create_subscription("Topic", "Two", OF_SUBSCRIPTION, rules=[ANY]),
     "judging": judging,
-    "create rule": RULE_DEEDS["create"],
-    "update rule": RULE_DEEDS["update"],
-    "delete rule": RULE_DEEDS["delete"],
+    "create rule": RULE_OPERATIONS["create"],
+    "update rule": RULE_OPERATIONS["update"],
+    "delete rule": RULE_OPERATIONS["delete"],
     "routes": judged,
     "get": lambda namespace: namespace.get_entity(SUB),
     "unsubscribe": unsubscribing,
@@ -349,9 +349,9 @@ class Crowd:
     version. Up to ``dying`` of the clients end in the middle, without notice.
     """
 
-    def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:
+    def __init__(self, transport: Transport, operations: list[str], chance: random.Random, dying: int = 0) -> None:
         self._transport = transport
-        self._deeds = deeds
+        self._operations = operations
         self._chance = chance
         self._dying = dying
         self._turns = Turns(transport)
@@ -360,7 +360,7 @@ class Crowd:
     async def act(self) -> None:
         turns = self._turns
         await self._look()
-        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._deeds)]
+        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._operations)]
         await turns.quiet()
         while turns.waiting or not all(task.done() for task in tasks):
             if not turns.waiting:
@@ -391,7 +391,7 @@ class Crowd:
     async def _do(self, what: str, number: int) -> None:
         watched = Watched(self._turns.client(number))
         try:
-            result = await DEEDS[what](Namespace(watched, "ns", 2, 0))
+            result = await OPERATIONS[what](Namespace(watched, "ns", 2, 0))
         except EXPECTED:
             return
         if isinstance(result, Routes):
@@ -404,37 +404,37 @@ class Crowd:
                 assert min(kept.versions[topic.id]) >= version, "the call returned before a partition got the version"
 
 
-deeds_of_several = st.lists(st.sampled_from(list(DEEDS)), min_size=2, max_size=6)
+operations_of_several = st.lists(st.sampled_from(list(OPERATIONS)), min_size=2, max_size=6)
 chances = st.randoms(use_true_random=False)
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(deeds_of_several, chances)
+@given(operations_of_several, chances)
 def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
-    deeds: list[str], chance: random.Random
+    operations: list[str], chance: random.Random
 ) -> None:
     async def act() -> None:
         async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
-            await Crowd(transport, deeds, chance).act()
+            await Crowd(transport, operations, chance).act()
             require_whole(await kept_of(transport), 2)
 
     asyncio.run(act())
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(deeds_of_several, chances, st.integers(1, 3))
+@given(operations_of_several, chances, st.integers(1, 3))
 def test_after_clients_died_in_mid_operation_a_topic_is_whole_or_missing(
-    deeds: list[str], chance: random.Random, dying: int
+    operations: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:
         async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
-            await Crowd(transport, deeds, chance, dying).act()
+            await Crowd(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):
                 for record in await namespace.list_subscriptions("Topic"):
                     with suppress(MessagingEntityNotFoundError):

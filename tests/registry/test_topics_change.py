@@ -29,7 +29,7 @@ from sbredis.transport import Transport, open_transport
 from tests.engine.rights import Rights, commands_of, confined
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
-from tests.registry.turns import Cut, Heard
+from tests.registry.turns import Cut, RecordingTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is sent to partitions in different slots")]
 
@@ -234,9 +234,9 @@ async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Tran
     namespace = await Namespace.open(transport, "ns", 1)
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
-    heard = Heard(transport)
-    await Namespace(heard, "ns", 1, 0).delete_entity("Topic")
-    assert [name for name, _ in heard.calls] == [
+    recorder = RecordingTransport(transport)
+    await Namespace(recorder, "ns", 1, 0).delete_entity("Topic")
+    assert [name for name, _ in recorder.calls] == [
         *("read_entity", "revise_entity", "destroy", "list_subscriptions"),
         *("revise_subscription", "destroy", "unregister_entity", "list_subscriptions", "unregister_entity"),
     ]
@@ -317,8 +317,8 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(
     scripts = [load(name) for name in operations()]
     with confined(running, "topics", rights) as url:
         async with await open_transport(url, scripts=scripts) as transport:
-            heard = Heard(transport)
-            namespace = await Namespace.open(heard, "ns", 2)
+            recorder = RecordingTransport(transport)
+            namespace = await Namespace.open(recorder, "ns", 2)
             await make_topic(namespace)
             record = await subscribe(namespace)
             await namespace.create_rule("Topic", "Sub", SQL)
@@ -332,7 +332,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(
             await namespace.update_entity(record, record.settings, properties={JUDGING_PROPERTY: True})
             await namespace.delete_entity(SUB)
             await namespace.delete_entity("Topic")
-            done = {name for name, _ in heard.calls}
+            done = {name for name, _ in recorder.calls}
             assert done - {"configure", "destroy"} == {
                 *("create_rule", "delete_rule", "list_entities", "list_rules", "list_subscriptions", "mark_told"),
                 *("read_entity", "read_rule", "register_entity", "register_namespace", "register_subscription"),
@@ -363,13 +363,13 @@ async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, na
 
 @in_memory
 async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
-    heard = Heard(transport)
-    namespace = await Namespace.open(heard, "ns", 2, timeout=5)
+    recorder = RecordingTransport(transport)
+    namespace = await Namespace.open(recorder, "ns", 2, timeout=5)
     await namespace.create_entity("Topic", OF_TOPIC, kind="topic", timeout=5)
     await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY], timeout=5)
     await namespace.create_rule("Topic", "Sub", SQL, timeout=5)
     await namespace.routes("Topic", timeout=5)
     await namespace.delete_rule("Topic", "Sub", "Sql", timeout=5)
     await namespace.delete_entity("Topic", timeout=5)
-    assert {name for name, _ in heard.calls} >= {"mark_told", "create_rule", "list_rules", "unregister_entity"}
-    assert [(name, timeout) for name, timeout in heard.calls if not 0 < timeout <= 5] == []
+    assert {name for name, _ in recorder.calls} >= {"mark_told", "create_rule", "list_rules", "unregister_entity"}
+    assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 5] == []

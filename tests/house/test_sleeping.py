@@ -9,7 +9,7 @@ from pathlib import Path
 from tools.repository import ROOT, files
 
 FOR_EVER = 3600
-"""A sleep of this many seconds stands for work that never ends; the test ends it."""
+"""A sleep of at least this many seconds represents work that never ends; the test ends it."""
 
 # Files that sleep for a number of seconds, the number of sleeps, and why no slow machine makes such a test fail.
 ALLOWED = {

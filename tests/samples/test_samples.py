@@ -56,7 +56,7 @@ def warned(sample: Sample) -> Iterator[None]:
 
 
 @every_sample
-@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous client uses the same path to a server
+@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous scenarios run on servers too
 @pytest.mark.anyio
 async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     await prepare(url, sample)

@@ -54,7 +54,7 @@ def test_the_client_waits_for_a_server_that_is_not_ready_until_the_deadline(kind
         ("unix", 1, SOON),
         ("cluster", None, SOON),  # no node answers, so the address may be wrong
         ("sentinel", None, SOON),
-        ("cluster", 1, LAST),  # another node has named this master
+        ("cluster", 1, LAST),  # another node has named this server
         ("sentinel", 1, LAST),
         ("cluster", 3, SOON),  # the client then opens without it
     ],

@@ -42,6 +42,11 @@ def test_a_process_above_the_limit_fails_the_run(
     assert len(summary(found)) == (2 if exitstatus == pytest.ExitCode.OK else 3)
 
 
+def worker_node(**fields: object) -> Any:
+    """Return a stand-in for a worker of pytest-xdist."""
+    return SimpleNamespace(gateway=SimpleNamespace(id="gw0"), **fields)
+
+
 def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "peak", lambda: 7)
     output: dict[str, object] = {}
@@ -49,11 +54,11 @@ def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.Monke
     worker.config.workeroutput = output
     memory.Memory().pytest_sessionfinish(worker)
     found = memory.Memory()
-    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0"), workeroutput=output))
+    found.pytest_testnodedown(worker_node(workeroutput=output))
     assert summary(found) == ["peak memory", "gw0 7 MB"]
 
 
 def test_a_worker_that_died_has_no_peak() -> None:
     found = memory.Memory()
-    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0")))
+    found.pytest_testnodedown(worker_node())
     assert summary(found) == []

@@ -117,6 +117,9 @@ AND_MORE = {
 
 
 def said(of: Any) -> str:
+    """Return the docstring of a class, method or property. A plain value has only that of its type, on Python 3.13."""
+    if not callable(of) and not isinstance(of, property | classmethod | staticmethod):
+        return ""
     return re.sub(r"\basync (for|with)\b", r"\1", inspect.cleandoc(getattr(of, "__doc__", None) or ""))
 
 

@@ -104,7 +104,7 @@ async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalC
         counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
         assert sorted(counts) == list(range(1, 6001))
         body = bytes(1_000_000)
-        await asyncio.gather(*(transport.call(COUNT, (KEY,), (body,)) for _ in range(30)))
+        await asyncio.gather(*(transport.call(COUNT, (KEY,), (body,)) for _ in range(12)))
 
 
 @pytest.mark.parametrize("durability", ["fsync", "nonsense"])

@@ -28,7 +28,7 @@ class ServiceBusSession:
     """
 
     auto_renew_error: Exception | None = None
-    """The error that ended automatic renewal of its lock; ``None`` as long as nothing went wrong."""
+    """The error that ended automatic renewal of its lock; ``None`` if there was no error."""
 
     def __init__(self, held: HeldSession, telemetry: Telemetry) -> None:
         self._held = held

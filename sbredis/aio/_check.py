@@ -14,7 +14,7 @@ __all__ = ["ConnectionReport", "ServerReport", "check_connection"]
 
 _log = logging.getLogger("sbredis.client")
 _SKEW = 1.0
-"""The difference between clocks, in seconds, from which a warning is issued."""
+"""The largest difference between two clocks, in seconds, that causes no warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +23,26 @@ class ServerReport:
 
     facts: ServerFacts
     round_trip: float
-    """The time of one script call, there and back, in seconds."""
+    """The time in seconds from the sending of one script call to its reply."""
     clock_ahead: float
-    """How far the server's clock is ahead of ours, in seconds; negative if behind. Exact to half a round trip."""
+    """The seconds by which the server's clock is ahead of the clock of this machine. Negative if it is behind.
+
+    The value is exact to half a round trip.
+    """
     can_lose_acknowledged: bool = False
     """Whether a crash of this server loses acknowledged messages: it has no append-only file and no replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """The servers behind a connection string. ``str(report)`` is a text to print."""
+    """A report about the servers of a connection string. ``str(report)`` is a text to print."""
 
     target: Target
     servers: tuple[ServerReport, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings to change although the connection works: servers that can lose messages, and clocks that differ."""
+        """Problems to solve although the connection works: servers that can lose messages, and clocks that differ."""
         return tuple(_warnings(self.servers))
 
     def __str__(self) -> str:

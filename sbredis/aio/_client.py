@@ -68,19 +68,20 @@ class ServiceBusClient(Handlers):
     credential provider of redis-py, which the client asks again for every connection. The client connects only when a
     connection is needed.
 
-    A failed call is repeated until its time-out, unless a repetition could make it run twice. The first wait is
-    ``retry_backoff_factor`` seconds, and each further wait is twice as long, up to ``retry_backoff_max``. With
-    ``retry_mode="fixed"`` all waits are equally long. ``retry_total`` limits the number of repetitions, if it is given:
-    0 means one attempt. A call that must be sent again because a partition has moved, or because settings have changed,
-    does not count as a repetition. A call without a ``timeout`` has 60 seconds.
+    The client repeats a failed call until the call's time-out, unless a repetition could execute the call twice. The
+    first wait is ``retry_backoff_factor`` seconds, and each further wait is twice as long, up to ``retry_backoff_max``.
+    With ``retry_mode="fixed"`` all waits are equally long. ``retry_total`` limits the number of repetitions: 0 allows
+    one attempt, and ``None`` sets no limit. A call that must be sent again because a partition has moved, or because
+    settings have changed, does not count as a repetition. The default time-out of a call is 60 seconds.
 
     If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
 
-    With ``maintenance`` the client offers to do background work for all clients. One of the clients that offer does it
-    at a time. It hands messages that were scheduled on a topic to the topic's subscriptions when their time has come.
-    It also visits queues and subscriptions when something is due in them and no client calls. There it activates
-    scheduled messages, ends locks, and moves expired messages to the dead-letter queue. If no client offers, messages
-    scheduled on topics wait, and the next call to a queue or subscription does the rest.
+    With ``maintenance`` the client offers to do background work for all clients. If several clients offer, only one of
+    them does the work at a time. That client hands messages that were scheduled on a topic to the topic's subscriptions
+    when their time has come. It also visits queues and subscriptions in which something is due while no client calls
+    them. There it activates scheduled messages, ends locks, and moves expired messages to the dead-letter queue. If no
+    client offers, messages scheduled on topics wait. The other work is done by the next call to the queue or
+    subscription.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class ServiceBusClient(Handlers):
             maintenance=maintenance,
         )
 
-    def _begin(  # noqa: PLR0917 -- both constructors end here
+    def _begin(  # noqa: PLR0917 -- both constructors call this
         self,
         target: Target,
         provider: Any,
@@ -243,12 +244,13 @@ class ServiceBusClient(Handlers):
     ) -> ServiceBusReceiver:
         """Make a receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
-        With ``session_id`` it receives from that session, and accepts the session when it is opened. With
-        ``NEXT_AVAILABLE_SESSION`` it accepts the next free session. ``max_wait_time`` is the time to wait for a
-        message, or for a free session, if a call gives none; it also ends an iteration. ``prefetch_count`` messages, 0
-        to 50,000, are fetched ahead. With ``adaptive_prefetch`` the receiver fetches only as many of them as are
-        handled in two seconds or a quarter of a lock, whichever is less. Every message, or the session, is registered
-        with ``auto_lock_renewer``.
+        With ``session_id`` the receiver accepts that session when it is opened, and receives only its messages. With
+        ``NEXT_AVAILABLE_SESSION`` it accepts the next free session. ``max_wait_time`` is the time in seconds to wait
+        for a message or for a free session, unless a call gives its own time. If no message comes within that time, an
+        iteration ends. The receiver fetches up to ``prefetch_count`` messages ahead, 0 to 50,000. With
+        ``adaptive_prefetch`` it fetches only as many as the application handles in two seconds, or in a quarter of the
+        lock duration if that is shorter. The receiver registers every message, or its session, with
+        ``auto_lock_renewer``.
         """
         name, sub_queue = split_sub_queue(queue_name, options.get("sub_queue"))
         create = creation_of(create_if_missing, self._connection, queue_creation)
@@ -308,7 +310,7 @@ class ServiceBusClient(Handlers):
         It waits up to ``max_wait_time`` seconds for a free session, 65 by default. The other options are those of
         :meth:`get_queue_receiver`.
 
-        An addition of sbredis: with Azure's session filter, it is an error if there is no free session.
+        This method is an addition of sbredis. With Azure's session filter, it is an error if there is no free session.
         """
         refuse_unfit(options)
         if subscription_name is None:
@@ -320,7 +322,7 @@ class ServiceBusClient(Handlers):
             path = subscription_path(queue_or_topic_name, name)
             create = creation_of(create_if_missing, self._connection, subscription_creation)
         receiver = self._receiver("accept_next_session", path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
-        assert isinstance(receiver, ServiceBusSessionReceiver)  # it was made with a session
+        assert isinstance(receiver, ServiceBusSessionReceiver)  # because a session filter was given
         try:
             return await receiver.__aenter__()
         except NoSessionError:
@@ -359,7 +361,7 @@ class ServiceBusClient(Handlers):
     async def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
         """Return the kind, the sub-queue and the settings of an entity.
 
-        The path is one such as ``news/Subscriptions/all``, in letters of any case. It may end with
+        An example of a path is ``news/Subscriptions/all``. Upper and lower case do not matter. The path may end with
         ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``.
         """
         return await describe(self._connection, entity_path, deadline_of(timeout))
@@ -369,8 +371,8 @@ class ServiceBusClient(Handlers):
     ) -> QueueProperties:
         """Return the properties of a queue; create it with ``properties`` if it does not exist.
 
-        An existing queue stays as it is. Raises :class:`ValueError` if it differs from ``properties`` in a property
-        that cannot be changed.
+        An existing queue is not changed. Raises :class:`ValueError` if the queue differs from ``properties`` in a
+        property that cannot be changed.
         """
         deadline = deadline_of(timeout)
         name = entity_name(queue_name)
@@ -384,7 +386,8 @@ class ServiceBusClient(Handlers):
     async def close(self) -> None:
         """Close all senders and receivers as their ``close`` does, and then the connection.
 
-        If the closing is interrupted, calls that are under way end with an error that says what is known of them.
+        If the closing is interrupted, calls that are under way end with an error. The error says what is known about
+        their outcome.
         """
         self._connection.check_loop()
         try:

@@ -1,4 +1,4 @@
-"""The keywords of clients, as types for functions that pass them on."""
+"""The types of the keywords of clients, for functions that pass these keywords on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class InternalOptions(TypedDict, total=False):
 
 
 def clock_in(function: str, given: InternalOptions) -> Clock | None:
-    """Return the clock that a test gives. Warns of all other options, which are unknown."""
+    """Return the clock, if a test has given one. Warn of all other options, because a client does not know them."""
     options = cast("MutableMapping[str, object]", given)
     clock = cast("Clock | None", options.pop("_clock", None))
     if "durability" in options:
@@ -68,7 +68,7 @@ def refuse_unfit(given: Mapping[str, object]) -> None:
 def creation_of(
     wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
 ) -> Creation | None:
-    """Return how to create a missing entity, or ``None`` if the caller did not ask for that."""
+    """Return the function that creates a missing entity, or ``None`` if the caller does not want it to be created."""
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks

@@ -11,7 +11,7 @@ __all__ = ["Credential", "Provider", "credited"]
 
 
 class Provider(Protocol):
-    """A credential provider of redis-py: an object that is asked for credentials at every connection."""
+    """A credential provider of redis-py: an object that the client asks for credentials at every connection."""
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
         """Return a password, or a user and a password."""
@@ -23,7 +23,7 @@ Credential: TypeAlias = Provider | tuple[str | None, str]
 
 
 def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
-    """Return the target with these credentials. The second value is the credential provider, or ``None``."""
+    """Return the target with these credentials, and the credential provider; ``None`` if there is no provider."""
     if credential is None:
         return target, None
     if hasattr(credential, "get_credentials"):

@@ -1,4 +1,4 @@
-"""Make senders and receivers: the shared steps, and the functions that take the path of an entity."""
+"""Make senders and receivers: the steps that all of them share, and the methods that take the path of an entity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Handlers:
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
-        """Make a sender to the queue or topic of this name, whichever it is. It must exist.
+        """Make a sender to the queue or topic of this name. The queue or topic must exist.
 
         The options are those of :meth:`get_queue_sender`.
         """
@@ -93,7 +93,7 @@ class Handlers:
         session_id: str | ServiceBusSessionFilter | None = None,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        """Make a receiver from a path: ``orders``, ``orders/$DeadLetterQueue``, ``news/Subscriptions/all``.
+        """Make a receiver from a path such as ``orders``, ``orders/$DeadLetterQueue`` or ``news/Subscriptions/all``.
 
         The path has the form that :meth:`describe_entity` takes. The entity must exist. The options are those of
         :meth:`get_queue_receiver`.
@@ -104,10 +104,10 @@ class Handlers:
         return self._receiver("get_receiver", path, None, session_id, sub_queue, options)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
-        """Make a settler: it settles messages that another process received from a queue, subscription or sub-queue.
+        """Make a settler, which settles messages that another process received from a queue, subscription or sub-queue.
 
-        It takes handles, which :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle`
-        make. The path has the form that :meth:`describe_entity` takes.
+        Its methods take handles, which :meth:`ServiceBusReceiver.get_lock_handle` and
+        :attr:`ServiceBusSession.lock_handle` make. The path has the form that :meth:`describe_entity` takes.
         """
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)
@@ -115,7 +115,7 @@ class Handlers:
         path = name if subscription is None else path_of(name, subscription)
         return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
 
-    def _receiver(  # noqa: PLR0917 -- the arguments of the public functions that make receivers
+    def _receiver(  # noqa: PLR0917 -- the public functions that make receivers pass these arguments
         self,
         function: str,
         path: str,

@@ -40,7 +40,7 @@ class SenderKeywords(HandlerKeywords, total=False):
 
 
 class ReceivingKeywords(HandlerKeywords, total=False):
-    """The keywords of every receiver, except ``auto_lock_renewer``."""
+    """The keywords of every receiver, except ``auto_lock_renewer``: it has another type in the synchronous API."""
 
     receive_mode: ServiceBusReceiveMode | str
     max_wait_time: float | None
@@ -55,12 +55,12 @@ class SessionReceiverKeywords(ReceivingKeywords, total=False):
 
 
 class ReceiverKeywords(SessionReceiverKeywords, total=False):
-    """The keywords of a receiver for any path."""
+    """The keywords of a receiver from any path."""
 
     sub_queue: ServiceBusSubQueue | str | None
 
 
-# The defaults of the keywords. A socket_timeout is ignored, because the time-outs of the calls limit everything.
+# The defaults of the keywords. A socket_timeout is ignored, because every call has a time-out of its own.
 SENDER: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "client_identifier": None,
@@ -84,7 +84,7 @@ RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_
 
 
 def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    """Return the keywords that ``function`` has. Warns of others, which are ignored."""
+    """Return the keywords that ``function`` knows. Ignore the others, with a warning."""
     warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
     return {name: value for name, value in given.items() if name in known}
 
@@ -92,7 +92,7 @@ def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object
 def receiver_options(
     given: Mapping[str, Any], session_id: str | ServiceBusSessionFilter | None, sub_queue: ServiceBusSubQueue | None
 ) -> ReceiverOptions:
-    """Return the options of a receiver made from its keywords. Raises for keywords that do not fit."""
+    """Make the options of a receiver from its keywords. Raise for keywords that do not fit together."""
     asked = {**RECEIVER, **given}
     renewer = asked["auto_lock_renewer"]
     if renewer is not None and not isinstance(renewer, AutoLockRenewer):

@@ -113,11 +113,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def session(self) -> ServiceBusSession | None:
-        """``None``: only a :class:`ServiceBusSessionReceiver` has a session."""
+        """Always ``None``, because only a :class:`ServiceBusSessionReceiver` has a session."""
         return None
 
     async def __aenter__(self) -> Self:
-        """Connect, and accept the session of a session receiver. If that fails, close the receiver."""
+        """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
         try:
             deadline = waiting_deadline(self._longest_wait)
             with self._telemetry.operation("open", self.entity_path):
@@ -142,13 +142,14 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive up to ``max_message_count`` messages. Waits for the first, and then only while more keep coming.
+        """Receive up to ``max_message_count`` messages.
 
-        Returns an empty list if none came within ``max_wait_time`` seconds: the value of this call, or else of the
-        receiver, or else 60. With 0 it returns the messages that are there now. With ``gather=False`` it returns as
-        soon as it has a message, together with others that arrived with it. If the server has not answered when the
-        wait ends, the call waits up to ten seconds more for its answer. Then it raises
-        :class:`~sbredis.exceptions.OperationTimeoutError`.
+        The call waits for the first message, and then only as long as further messages keep coming. It returns an empty
+        list if no message came within ``max_wait_time`` seconds. The default is the ``max_wait_time`` of the receiver,
+        or 60 if the receiver has none. With 0 the call returns the messages that are there now. With ``gather=False``
+        it returns as soon as it has a message, together with others that arrived at the same time. If the server has
+        not answered when the wait ends, the call waits up to ten seconds more for the answer. If no answer comes in
+        this time, it raises :class:`~sbredis.exceptions.OperationTimeoutError`.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)
@@ -162,7 +163,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
-        """Return the next message. Waits until one comes; the receiver's ``max_wait_time`` ends the iteration."""
+        """Wait for the next message and return it. The iteration ends if none comes within ``max_wait_time``."""
         inbox = self._inbox
         if inbox is not None and len(inbox.buffer) and self._hands_over_directly and not inbox.entity.gone:
             message = inbox.next_kept()
@@ -188,7 +189,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
-            self._held.check()  # messages that are deleted when received need no lock
+            self._held.check()  # not needed for buffered messages that were deleted when they were received
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:
@@ -198,7 +199,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _hands_over_directly(self) -> bool:
-        """Whether a prefetched message can go to its caller without further steps."""
+        """Whether the receiver can return a prefetched message without further steps."""
         return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -210,10 +211,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive deferred messages by their sequence numbers. They are locked or deleted like any others.
+        """Receive deferred messages by their sequence numbers. They are locked or deleted like all received messages.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them does not exist, and then returns none.
-        An expired message counts as missing: it expires when it is requested. Many large messages take several calls.
+        If one of the messages does not exist, the call receives none of them and raises
+        :class:`~sbredis.exceptions.MessageNotFoundError`. An expired message counts as missing: the request itself
+        makes it expire. Many large messages need several calls to the server.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -246,8 +248,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Return messages as they are in the queue, in any state, without locking or changing them.
 
         Without a ``sequence_number`` it continues after the messages that this receiver has peeked or received. It may
-        return fewer messages than there are; an empty list means that there are no more. With ``session_id`` it returns
-        messages of that session. This needs no lock on the session, and accepts none.
+        return fewer messages than there are. An empty list means that there are no more. With ``session_id`` it returns
+        only messages of that session. It neither needs the lock on that session nor accepts the session.
         """
         warn_of_unknown("peek_messages", kwargs)
         wanted = count_of(max_message_count, "max_message_count")
@@ -271,7 +273,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._session_id if isinstance(self._session_id, str) else None
 
     def _check_named(self, session_id: str | None) -> None:
-        """Raise if calls of this receiver cannot be about this session."""
+        """Raise if this receiver may not peek or delete messages of this session."""
         if session_id is None:
             return
         identifier(session_id, "session_id", may_be_empty=True)
@@ -281,10 +283,13 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             raise ValueError("This receiver is for another session: use one that was made without session_id.")
 
     async def _entity_and_session(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
-        """Return the entity, and the session that a call is about; ``None`` for all messages. Locks no session."""
+        """Return the entity, and the session whose messages a call reads or deletes; ``None`` means all messages.
+
+        A session that is known by name is not locked for this. The next available session is accepted first.
+        """
         if self._session_id is None or self._own_session is not None:
             return await self._found(deadline), self._own_session if session_id is None else session_id
-        entity = await self._ready(deadline)  # the next session is known only after it is accepted
+        entity = await self._ready(deadline)  # only accepting the next session tells its name
         return entity, self._own_session
 
     # -- deleting ------------------------------------------------------------------------------------------------------
@@ -300,8 +305,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Delete up to ``max_message_count`` messages, at most 4,000; return the number deleted.
 
         With ``before_enqueued_time_utc`` it deletes only messages that were enqueued before that time. It keeps locked
-        and scheduled messages, and deletes deferred ones. Within a partition the oldest are deleted first. With
-        ``session_id`` it deletes messages of that session, which needs no lock on the session.
+        and scheduled messages, and deletes deferred ones. Within a partition it deletes the oldest messages first. With
+        ``session_id`` it deletes only messages of that session. The receiver does not need the lock on that session.
         """
         count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
         return await self._purge(count, before_enqueued_time_utc, session_id, deadline_of(timeout))
@@ -316,7 +321,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Delete all messages, or those that were enqueued before a time; return the number deleted.
 
         It keeps locked and scheduled messages, and deletes deferred ones. It makes as many calls as it needs. With
-        ``session_id`` it deletes the messages of that session, which needs no lock on the session.
+        ``session_id`` it deletes only messages of that session. The receiver does not need the lock on that session.
         """
         return await self._purge(None, before_enqueued_time_utc, session_id, deadline_of(timeout))
 
@@ -335,7 +340,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _longest_wait(self) -> float | None:
-        """The time to wait for a session, if a call gives none; ``None`` for no waiting."""
+        """The time to wait for a free session if a call gives no time. ``None`` if the receiver waits for none."""
         return None
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
@@ -343,7 +348,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return await self._found(deadline)
 
     async def _found(self, deadline: float) -> Entity:
-        """Return the entity. Raises if it keeps no messages. Accepts no session."""
+        """Return the entity, without accepting a session. Raise if the entity keeps no messages."""
         entity = await Settler._ready(self, deadline)
         require_messages(entity.record)
         return entity
@@ -372,10 +377,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._inbox
 
     async def close(self) -> None:
-        """Stop receiving. Prefetched messages are given back, and this does not count as a delivery.
+        """Stop receiving. Release prefetched messages, without an increase of their delivery counts.
 
-        Messages that callers hold stay locked: another receiver of the same queue can settle them. A session is given
-        back with all of its messages, so that others can accept it.
+        Messages that callers hold stay locked: another receiver of the same queue can settle them. A session receiver
+        releases its session with all of the session's messages, so that other receivers can accept the session.
         """
         self._closed = True
         if self._connection.orphaned:
@@ -389,9 +394,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         try:
             await self._wind_up()
         finally:
-            self._on_close(self)  # done here, so that cancelling a caller of close() cannot prevent it
+            self._on_close(self)  # in this task, so that the cancellation of a caller of close() cannot prevent it
 
     async def _wind_up(self) -> None:
-        """Give back the messages that the receiver still has."""
+        """Release the messages that the receiver still has."""
         if self._inbox is not None:
             await self._inbox.aclose()

@@ -22,11 +22,12 @@ __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 class AutoLockRenewer:
     """Renews the locks of the messages and sessions that are registered with it, each for a limited time.
 
-    One loop renews all of them. A lock is renewed when a third of its duration or ten seconds is left, whichever is
-    more. A short lock is renewed when half of it is left. Renewals that are due at the same moment share a call. The
-    renewals of a message end when it is settled, and those of a session when its receiver is closed. They also end if
-    the lock is lost, if it cannot be renewed, or when the requested time is over. Then ``auto_renew_error`` is set, and
-    ``on_lock_renew_failure(renewable, error)`` is called, which may be a coroutine function.
+    One loop renews all of them. The renewer renews a lock when a third of its duration or ten seconds are left,
+    whichever is more. It renews a short lock when half of the duration is left. Renewals that are due at the same
+    moment share a call. The renewals of a message end when the message is settled, and those of a session end when its
+    receiver is closed. They also end if the lock is lost, if it cannot be renewed, or when the requested time is over.
+    In these three cases the renewer sets ``auto_renew_error`` and calls ``on_lock_renew_failure(renewable, error)``,
+    which may be a coroutine function.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        """Renew the lock of a message or a session from now on, until it is settled or the duration is over.
+        """Renew the lock of a message or a session from now on.
+
+        The renewals end when the message is settled, when the receiver of the session is closed, or when the duration
+        is over.
 
         Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for any other object.
         """
@@ -86,10 +90,10 @@ class AutoLockRenewer:
         self._renewals.add(renewable, lease.until, asked, report_of(receiver), on_failure)
 
     async def close(self) -> None:
-        """Stop renewing. Each lock lasts until its current end. The failure callbacks are not called for this.
+        """Stop renewing. Each lock lasts until its current end. Closing does not call the failure callbacks.
 
-        Does not wait for renewals that are under way. Waits at most five seconds for callbacks that are running, and
-        then cancels them.
+        The call does not wait for renewals that are under way. It waits at most five seconds for callbacks that are
+        running, and then cancels them.
         """
         await self._renewals.close()
 

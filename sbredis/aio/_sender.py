@@ -109,19 +109,19 @@ class ServiceBusSender:
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        """Send a message, several, or a batch, and return when the broker has accepted them.
+        """Send a message, several messages or a batch, and return when the broker has accepted all of them.
 
-        Several messages are accepted all together or not at all. On a partitioned queue they must have the same key.
+        The broker accepts either all messages of a call or none. On a partitioned queue they must have the same key.
         ``timeout`` limits the whole call, in seconds; the default is 60.
 
         Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if a message or the batch is too large,
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the queue is full,
-        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if it does not accept messages, and the errors of a
-        connection. ``outcome`` of the error says whether the messages may have been accepted.
+        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if the queue does not accept messages, and the errors
+        of a connection. ``outcome`` of the error says whether the messages may have been accepted.
 
-        A message without an id gets one. It keeps the id if the send fails or its outcome is unknown, so that a queue
-        that detects duplicates recognises the repetition. A message that was sent gets another id when it is sent
-        again.
+        A message without an id gets one. If the send fails, or its outcome is unknown, the message keeps the id. So a
+        queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets
+        another id when it is sent again.
         """
         warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -156,11 +156,11 @@ class ServiceBusSender:
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> list[int]:
-        """Have messages enqueued at a later time; return their sequence numbers, by which they can be cancelled.
+        """Schedule messages to be enqueued at a later time, and return their sequence numbers.
 
-        ``schedule_time_utc`` is one time for all messages, or a list of times with one for each message. The numbers
-        are in the order of the messages. A message gets another number when it is enqueued. Either all messages are
-        accepted, or none.
+        The numbers are needed to cancel the messages. They are in the order of the messages. A message gets another
+        number when it is enqueued. ``schedule_time_utc`` is one time for all messages, or a list with one time for each
+        message. The broker accepts either all messages or none.
         """
         warn_of_unknown("schedule_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -177,9 +177,9 @@ class ServiceBusSender:
     ) -> None:
         """Cancel messages that are scheduled and not enqueued yet.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them does not exist, and then cancels none.
-        A partitioned queue, or more than 1,000 messages, needs several calls. Then the error lists the messages that
-        earlier calls had already cancelled.
+        If one of the messages does not exist, the call cancels none and raises
+        :class:`~sbredis.exceptions.MessageNotFoundError`. But a partitioned queue, or more than 1,000 messages, needs
+        several calls to the server. In that case the error lists the messages that earlier calls had already cancelled.
         """
         warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -197,15 +197,15 @@ class ServiceBusSender:
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
     ) -> SendStream:
-        """Send the items of an iterable, each as a message of its own, as fast as the throttle permits.
+        """Send each item of an iterable as a message of its own, as fast as the throttle permits.
 
         ``async for result in sender.send_stream(source)`` gives a :class:`SendResult` for each message in the order of
         the source. ``await sender.send_stream(source)`` sends all of them and returns their number. At most
         ``max_in_flight`` messages are held, so the source is read no faster than the broker accepts its messages.
 
-        The first message that fails ends the stream. The outcomes of the messages that were under way come first, and
-        then an error that names the failed message. With ``errors="return"`` a failure is a result like the others.
-        ``timeout`` is for each message.
+        The first message that fails ends the stream: the iteration raises an error that names the message, after the
+        results of all earlier messages. With ``errors="return"`` the stream continues, and the failure is in the result
+        of the message. ``timeout`` applies to each message by itself.
         """
         if errors not in ("raise", "return"):
             raise ValueError(f"errors must be 'raise' or 'return', not {quoted(errors)}")
@@ -223,7 +223,7 @@ class ServiceBusSender:
         )
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """Make an empty batch for one send. Its size is limited to the largest that the queue or topic accepts."""
+        """Make an empty batch for one send. Its size is limited to the largest size that the queue or topic accepts."""
         if max_size_in_bytes is not None:
             count_of(max_size_in_bytes, "max_size_in_bytes")
         entity = await self._outbox.ready(deadline_of(None))
@@ -247,7 +247,7 @@ class ServiceBusSender:
         self._on_close(self)
 
     async def _send_watched(self, message: MessageTypes | ServiceBusMessageBatch, deadline: float) -> None:
-        """Send with spans, metrics and log records, which begin before the entity is looked up: that may fail too."""
+        """Send with spans, metrics and log records. They begin before the look-up of the entity, which may fail too."""
         batch = message if isinstance(message, ServiceBusMessageBatch) else None
         listed = as_messages(message) if batch is None else list(contents_of(batch).messages)
         if not listed:

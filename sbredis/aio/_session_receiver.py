@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusSessionReceiver"]
 
 _DEFAULT_SESSION_WAIT = 65.0
-"""How long Azure's service waits for a free session by default."""
+"""The seconds that Azure's service waits for a free session by default."""
 
 
 @public
@@ -37,11 +37,11 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
     """Receives the messages of one session, in their order.
 
     Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver`` with a ``session_id``, and by
-    ``accept_next_session``. It accepts the session when it is opened, and gives it back when it is closed.
+    ``accept_next_session``. The receiver accepts the session when it is opened, and releases it when it is closed.
 
-    If an :class:`Exception` leaves ``async with receiver``, each message that was handed out and is not settled counts
-    a failed delivery. So a message that makes its handler fail reaches the delivery limit. A cancellation, an
-    interruption, a lost lock and :meth:`close` do not count.
+    If an :class:`Exception` ends the block of ``async with receiver``, this counts as a failed delivery of each message
+    that the application has received and not settled. So a message that makes its handler fail reaches the delivery
+    limit. A cancellation, an interruption, a lost lock and :meth:`close` do not count as failed deliveries.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._opening: asyncio.Task[HeldSession] | None = None
         """The task that accepts the session."""
         self._handed_out: dict[int, Hold] = {}
-        """The messages that callers have and that are not settled."""
+        """The messages that callers have received and not settled."""
         self._failed = False
-        """Whether an error that counts as a failed delivery has left the receiver."""
+        """Whether the ``async with`` block ended with an error that counts as a failed delivery."""
 
     @property
     def session(self) -> ServiceBusSession:
-        """The session that the receiver receives from. Raises :class:`ValueError` before it has accepted one."""
+        """The session that the receiver receives from. Raises :class:`ValueError` before the session is accepted."""
         if self._session is None:
             raise ValueError(
                 "The receiver has not accepted a session yet: enter 'async with receiver' (or 'with receiver'), or "
@@ -114,7 +114,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
         """Accept the session and return the entity.
 
-        Waits for a free session for up to ``wait`` seconds, or the time that the receiver was given.
+        Wait up to ``wait`` seconds for a free session. Without ``wait``, use the time that was set for the receiver.
         """
         entity = await self._found(deadline)
         require_sessions(entity.record)
@@ -130,7 +130,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     @property
     def _longest_wait(self) -> float | None:
-        """The time to wait for a session, if a call gives none; ``None`` for no waiting."""
+        """The time to wait for a free session if a call gives no time. ``None`` if the session is named."""
         if isinstance(self._session_id, str):
             return None
         return _DEFAULT_SESSION_WAIT if self._max_wait_time is None else self._max_wait_time
@@ -170,7 +170,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             return await accept_next(entity, left if wait is None else min(wait, left), deadline)
 
     def _opened(self, opening: asyncio.Task[HeldSession]) -> None:
-        """Keep the session that was accepted, or give it back if the receiver is closed."""
+        """Keep the session that was accepted, or release it if the receiver is closed."""
         if self._opening is opening:  # if this task was cancelled, another one may have replaced it
             self._opening = None
         if opening.cancelled() or opening.exception() is not None:

@@ -46,15 +46,15 @@ class _LockedMessage:
 
 
 class ServiceBusSettler:
-    """Settles messages that another process or another connection has received, and manages sessions likewise.
+    """Settles messages that another process or connection has received, and manages sessions that it has accepted.
 
     Made by :meth:`ServiceBusClient.get_settler`. It receives nothing. Its methods take handles, which
     :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
 
     The settler checks a handle before it changes anything. A handle that is malformed, or was made for another entity
-    or sub-queue, raises :class:`ValueError`. The broker decides whether the lock still holds. If not, the call raises
-    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`. All calls
-    may be made concurrently.
+    or sub-queue, raises :class:`ValueError`. The broker decides whether the lock still holds. If the lock is lost, the
+    call raises :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`.
+    All calls may be made concurrently.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ServiceBusSettler:
 
     @property
     def entity_path(self) -> str:
-        """The path of the queue or subscription whose messages it settles, with the sub-queue if there is one."""
+        """The path of the queue or subscription whose messages the settler settles, and of its sub-queue if any."""
         return self._name + SUFFIXES[self._sub_queue]
 
     async def __aenter__(self) -> Self:
@@ -85,7 +85,7 @@ class ServiceBusSettler:
         return f"<ServiceBusSettler {self.entity_path!r} {'closed' if self._closed else 'open'}>"
 
     async def close(self) -> None:
-        """Stop settling. Locks stay as they are."""
+        """Stop settling. Locks are not changed."""
         self._closed = True
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -102,15 +102,19 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Give a message back, to be received again at once or after a delay. Counts a failed delivery.
+        """Unlock a message, so that it can be received again immediately or after a delay.
 
-        A message that reaches the queue's delivery limit goes to the dead-letter queue. The application properties in
-        ``properties_to_modify`` are changed or added, which takes one more call to read the message.
+        This counts as a failed delivery. A message that reaches the queue's delivery limit goes to the dead-letter
+        queue. The application properties in ``properties_to_modify`` are changed or added. For this, one more call
+        reads the message.
         """
         await self._settle("abandon", handle, timeout, modify=properties_to_modify, delay=delay_of(delay))
 
     async def release_message(self, handle: str, *, timeout: float | None = None) -> None:
-        """Unlock a message without counting a delivery: it returns to its place and can be received again at once."""
+        """Unlock a message without counting a delivery.
+
+        The message returns to its place and can be received again immediately.
+        """
         await self._settle("release", handle, timeout)
 
     async def defer_message(
@@ -120,9 +124,10 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it can be received again only by its sequence number. Counts a failed delivery.
+        """Set a message aside: it can be received again only by its sequence number.
 
-        A message that reaches the queue's delivery limit goes to the dead-letter queue instead.
+        This counts as a failed delivery. A message that reaches the queue's delivery limit goes to the dead-letter
+        queue instead.
         """
         await self._settle("defer", handle, timeout, modify=properties_to_modify)
 
@@ -135,7 +140,7 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Move a message to the dead-letter queue, with a reason. This takes one more call to read the message."""
+        """Move a message to the dead-letter queue, with a reason. One more call reads the message first."""
         await self._settle(
             "dead_letter",
             handle,
@@ -196,7 +201,7 @@ class ServiceBusSettler:
         description: str | None,
         deadline: float,
     ) -> bytes:
-        """Read the message; return the changes to its properties, earlier ones and those of this settlement."""
+        """Read the message. Return the earlier changes of its properties together with those of this settlement."""
         side: SidePrefix = "d" if given.name.startswith("d") else ""
         number = int(given.name.removeprefix("d"))
 
@@ -242,7 +247,7 @@ class ServiceBusSettler:
         return datetime.fromtimestamp(session.lease.until_utc, UTC)
 
     async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
-        """Return the state that was kept for a session; ``None`` if there is none, or no longer."""
+        """Return the state of a session; ``None`` if it has none, or has none any more."""
         deadline = deadline_of(timeout)
         given = self._session_handle(handle)
         with self._telemetry.operation("get_session_state", self.entity_path):
@@ -251,14 +256,17 @@ class ServiceBusSettler:
     async def set_session_state(
         self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
-        """Keep a state for a session, up to the size of a message; ``None`` removes it. Text is kept in UTF-8."""
+        """Set the state of a session, up to the size of a message. ``None`` removes it. Text is stored in UTF-8."""
         deadline = deadline_of(timeout)
         given, kept = self._session_handle(handle), state_bytes(state)
         with self._telemetry.operation("set_session_state", self.entity_path):
             await (await self._session(given, deadline)).write_state(kept, deadline)
 
     async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
-        """Give a session back with all messages held from it, so that others can accept it. Counts no delivery."""
+        """Release a session with all of its locked messages, so that other receivers can accept it.
+
+        This does not increase the delivery counts of the messages.
+        """
         deadline = deadline_of(timeout)
         given = self._session_handle(handle)
         with self._telemetry.operation("release_session", self.entity_path):

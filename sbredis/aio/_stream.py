@@ -37,7 +37,7 @@ class SendResult:
     sequence_number: int | None
     """The sequence number of the message, if the broker accepted it."""
     error: Exception | None = None
-    """Why the message was not accepted, or may not have been."""
+    """The error, if the message was not accepted or may not have been accepted."""
 
 
 @dataclass(slots=True)
@@ -50,11 +50,11 @@ class _Pending:
 
 
 class SendStream(AsyncIterator[SendResult]):
-    """A stream of messages that is being sent. Iterate over it for the results, or await it for their number.
+    """A stream of messages that is being sent. Iterate over it for the results, or await it for the number sent.
 
     A separate task reads the source. It reads at most the sender's ``max_in_flight`` messages ahead of the iteration.
-    Ending the iteration early stops the reading. Messages that were already read are still sent, and failures are
-    logged.
+    If the iteration ends early, the task stops reading. It still sends the messages that it has read, and logs
+    failures.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class SendStream(AsyncIterator[SendResult]):
         await self._end(waits=True)
 
     async def halt(self) -> None:
-        """Stop for a sender that is closing: the iterating task still gets the outcomes, and then an error."""
+        """Stop the stream because the sender is closing. The iterating task gets the outcomes, and then an error."""
         if not self._exhausted:
             self._failed = ValueError("The sender was closed before the source of the stream had ended.")
         await self._stop()
@@ -228,7 +228,7 @@ class SendStream(AsyncIterator[SendResult]):
                         await self._changed.wait()
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  # an error of the source, passed on to the iterating task
+        except Exception as error:  # noqa: BLE001  # the source failed: the iterating task raises its error
             self._failed = error
         finally:
             self._exhausted = True
@@ -251,7 +251,7 @@ class SendStream(AsyncIterator[SendResult]):
             message_id = use_id(message)
             job = await outbox.begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
-        except Exception as error:  # noqa: BLE001  # an error of this message
+        except Exception as error:  # noqa: BLE001  # the result of this message carries the error
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
         except BaseException as error:
@@ -287,7 +287,7 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
 
 
 def _keep_id(pending: _Pending) -> None:
-    """Keep the id of a message whose send has failed or may have failed: the next send uses the id again."""
+    """Keep the id of a message whose send failed or may have failed, so that the next send uses the same id."""
     if isinstance(pending.message, ServiceBusMessage):
         keep_id(pending.message, pending.message_id)
 
@@ -298,7 +298,7 @@ def _log_failure(future: asyncio.Future[int]) -> None:
 
 
 def _named(error: Exception, pending: _Pending) -> Exception:
-    """Return the same error, with the message of the stream named in it."""
+    """Return the error, with a text that names the message of the stream."""
     name = f"message {pending.index} of the stream"
     if isinstance(pending.message, ServiceBusMessage) and pending.message.message_id is not None:
         name += f" (message id {pending.message.message_id!r})"

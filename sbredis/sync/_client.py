@@ -37,9 +37,9 @@ __all__ = ["ServiceBusClient", "check_connection"]
 class ServiceBusClient(Handlers):
     """Any number of threads may use the client, its senders and its receivers at once.
 
-    They all share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
-    receivers may be made before a fork: then each process has a connection of its own. A client that was used belongs
-    to the process that used it: after a fork, make another one in the new process.
+    All of them share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
+    receivers may be made before a fork: then each process has a connection of its own. A client that was already used
+    belongs to the process that used it. After a fork, make another client in the new process.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class ServiceBusClient(Handlers):
             self._portal.call(accept)
         except BaseException:
             for receiver in accepted:
-                receiver.close()  # the caller was interrupted just when the receiver arrived
+                receiver.close()  # the caller was interrupted at the moment when the receiver was ready
             raise
         return accepted[0] if accepted else None
 
@@ -294,15 +294,15 @@ class ServiceBusClient(Handlers):
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
     def close(self) -> None:
-        """Close all senders and receivers as their ``close`` does; then the connection and the background thread."""
+        """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""
         self._portal.close()
 
 
 def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport:
     """Connect as a client would, run a script on every master, and return a report.
 
-    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`, or
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of it. Each says what to change.
+    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
     portal = Portal("sbredis check_connection", _nothing)
     try:

@@ -25,9 +25,9 @@ __all__ = ["ServiceBusReceiver", "ServiceBusSessionReceiver", "receiver_for"]
 
 @documented_by(aio.ServiceBusReceiver, then_own=True)
 class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
-    """Several threads may use the receiver at once; each message goes to one of them.
+    """Several threads may use the receiver at the same time. Each message goes to one of them.
 
-    A thread that is interrupted while it receives leaves no message locked.
+    If a thread is interrupted while it receives, no message stays locked for it.
     """
 
     def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
@@ -53,13 +53,13 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return None
 
     def __enter__(self) -> Self:
-        """Connect, and accept the session of a session receiver. If that fails, close the receiver."""
+        """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
         try:
             self._portal.call(self._aio.__aenter__)
         except Exception:
             raise  # the asynchronous receiver has closed itself
         except BaseException:
-            self.close()  # Python does not call __exit__ now, and a session may have been accepted
+            self.close()  # Python does not call __exit__ after this, and the receiver may have accepted a session
             raise
         return self
 
@@ -84,13 +84,13 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self
 
     def __next__(self) -> ServiceBusReceivedMessage:
-        """Return the next message. Waits until one comes; the receiver's ``max_wait_time`` ends the iteration."""
+        """Wait for the next message and return it. The iteration ends if none comes within ``max_wait_time``."""
         for message in self._portal.call_undoable(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
             return message
         raise StopIteration
 
     def next(self) -> ServiceBusReceivedMessage:
-        """Return the next message as an iteration does. Raises :class:`StopIteration` after ``max_wait_time``."""
+        """Return the next message, like an iteration. Raise :class:`StopIteration` after ``max_wait_time``."""
         return self.__next__()
 
     def receive_deferred_messages(
@@ -119,8 +119,8 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             timeout=timeout,
         )
 
-    # These run in the loop if a caller is interrupted just when messages arrive. No message is lost, and no delivery is
-    # counted.
+    # These methods run in the loop if a caller is interrupted at the moment when messages arrive for it. They release
+    # the messages, so that no message is lost and no delivery count increases.
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
         self._stop_renewing(messages)

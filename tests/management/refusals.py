@@ -1,4 +1,4 @@
-"""A check that a call is refused and changes nothing."""
+"""Checks that a call is refused and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the client that administers a namespace: its properties, its arguments, and its credentials."""
+"""Tests of the administration client itself: the properties of its namespace, its arguments, and its credentials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Admin = ServiceBusAdministrationClient
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_namespace_reports_its_name_its_partitions_and_its_age(admin: Admin) -> None:
+async def test_the_namespace_properties_have_its_name_partition_count_and_creation_time(admin: Admin) -> None:
     found = await admin.get_namespace_properties()
     assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
     assert found.created_at_utc is not None

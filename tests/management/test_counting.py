@@ -1,4 +1,4 @@
-"""Tests of counting a queue: totals of all partitions, counts by state, and reports of missing partitions."""
+"""Tests of counting the messages of a queue: the totals and the counts by state, and missing partitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Admin = ServiceBusAdministrationClient
 
 
 class Queue:
-    """A queue, called through the engine's requests."""
+    """A queue to which the tests send the requests of the engine."""
 
     def __init__(self, admin: Admin, partitions: Sequence[Partition]) -> None:
         self.transport = admin._connection.transport
@@ -77,7 +77,8 @@ class Queue:
     async def fill(self, partition: Partition) -> None:
         """Store eight messages of ten bytes.
 
-        Two are active. One each is locked, delayed, deferred, scheduled, dead-lettered, and dead-lettered and locked.
+        Two are active. One each is locked, delayed, deferred, scheduled, dead-lettered, and both dead-lettered and
+        locked.
         """
         due = int((time.time() + 3600) * 1000)
         await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789")] * 7))
@@ -91,7 +92,7 @@ class Queue:
         await self.ask(partition.receive(self.call_id(), new_token(), 1, side="d"))
 
 
-async def test_an_empty_queue_counts_zero(admin: Admin) -> None:
+async def test_all_counts_of_an_empty_queue_are_zero(admin: Admin) -> None:
     await admin.create_queue("Orders")
     found = await admin.get_queue_runtime_properties("orders")
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
@@ -122,7 +123,9 @@ async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *
 
 
 async def published(admin: Admin, topic: str, subscriptions: Sequence[str], count: int) -> None:
-    """Publish ``count`` messages of ten bytes to each of these subscriptions, and schedule one, in each partition."""
+    """In each partition, publish ``count`` messages of ten bytes to each of these subscriptions, and schedule one
+    message.
+    """
     queue = await Queue.named(admin, topic)
     targets = [await Queue.named(admin, f"{topic}/subscriptions/{name}") for name in subscriptions]
     copies = [Copy(place) for place in range(len(targets))]
@@ -202,11 +205,11 @@ async def test_a_change_updates_the_time_of_the_last_change(admin: Admin) -> Non
     assert changed.accessed_at_utc == changed.updated_at_utc >= created.updated_at_utc
 
 
-# -- partitions that are missing, late or ahead ------------------------------------------------------------------------
+# -- partitions that are missing, or miss a change ---------------------------------------------------------------------
 
 
 class Failing:
-    """Passes calls to another transport, but fails calls to some partitions."""
+    """Passes calls to another transport, and fails the calls to some partitions."""
 
     def __init__(self, transport: Transport, partitions: dict[int, ServiceBusError]) -> None:
         self.transport = transport
@@ -226,7 +229,7 @@ class Failing:
 
 
 def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
-    """Make calls of the client to these partitions fail from now on."""
+    """From now on, make the client's calls to these partitions fail."""
     connection: Any = admin._connection
     connection.transport = Failing(connection.transport, partitions)
 
@@ -236,7 +239,7 @@ def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
     "error",
     [ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError, ServiceBusServerBusyError],
 )
-async def test_unreachable_partitions_of_a_queue_are_named_and_not_counted(
+async def test_unreachable_partitions_of_a_queue_are_named_and_left_out_of_the_counts(
     admin: Admin, error: type[ServiceBusError]
 ) -> None:
     await admin.create_queue("q", enable_partitioning=True)
@@ -255,7 +258,7 @@ async def test_unreachable_partitions_of_a_queue_are_named_and_not_counted(
 
 
 @in_memory
-async def test_unreachable_partitions_of_a_topic_are_named_and_not_counted(admin: Admin) -> None:
+async def test_unreachable_partitions_of_a_topic_are_named_and_left_out_of_the_counts(admin: Admin) -> None:
     await admin.create_topic("t", enable_partitioning=True)
     await admin.create_subscription("t", "all")
     await published(admin, "t", ["all"], 2)
@@ -271,7 +274,7 @@ async def test_unreachable_partitions_of_a_topic_are_named_and_not_counted(admin
 
 
 @in_memory
-async def test_a_partition_without_a_server_makes_availability_limited(admin: Admin) -> None:
+async def test_the_availability_is_limited_if_a_partition_has_no_server(admin: Admin) -> None:
     whole = await admin.create_queue("q", enable_partitioning=True)
     assert whole.availability_status is EntityAvailabilityStatus.AVAILABLE
     failing(admin, {2: ServiceBusConnectionError("down")})
@@ -315,7 +318,7 @@ async def test_a_partition_lost_in_a_failover_is_recreated_and_counted(admin: Ad
 
 
 async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
-    """During the count another client changes the queue, or deletes it, and perhaps creates it again."""
+    """During the count another client changes the queue, or deletes it and perhaps creates it again."""
     connection = admin._connection
     counter = counting.Counter(connection.transport, connection.namespace, connection.clock)
     await admin.create_queue("q")

@@ -1,4 +1,4 @@
-"""Tests of durations: the forms that are accepted or refused, and their values in ms."""
+"""Tests of durations: which forms are accepted or refused, and their values in ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DURATIONS = st.timedeltas(min_value=timedelta(0), max_value=timedelta.max)
 
 
 def written(value: timedelta) -> str:
-    """Return a duration in ISO 8601 with the fewest parts."""
+    """Return the shortest ISO 8601 text of a duration."""
     hours, rest = divmod(value.seconds, 3600)
     minutes, seconds = divmod(rest, 60)
     parts = [f"{value.days}D"] if value.days else []
@@ -33,7 +33,7 @@ def written(value: timedelta) -> str:
 @given(DURATIONS)
 @example(timedelta.max)
 @example(timedelta(0))
-def test_a_written_duration_is_read_back(value: timedelta) -> None:
+def test_a_duration_written_as_text_is_read_back(value: timedelta) -> None:
     assert parse_duration(written(value)) == value
 
 
@@ -87,7 +87,7 @@ def test_a_duration_that_cannot_be_expressed_is_refused() -> None:
 
 
 @given(st.text("PTWDHMS0123456789.,- ", max_size=12))
-def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
+def test_any_text_is_read_as_a_duration_or_raises_value_error(text: str) -> None:
     try:
         assert parse_duration(text) >= timedelta(0)
     except ValueError:

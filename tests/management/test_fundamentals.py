@@ -1,7 +1,7 @@
-"""Fundamental tests of administration, in the order of a tutorial: each test shows one promise to users.
+"""Fundamental tests of administration, in the order of a tutorial. Each test shows one promise to users.
 
 They go from the first queue to topics, subscriptions and rules, and every test runs on every target. The other files of
-this folder have the details: queues (test_queues.py), topics (test_topics.py), subscriptions (test_subscriptions.py),
+this folder test the details: queues (test_queues.py), topics (test_topics.py), subscriptions (test_subscriptions.py),
 rules (test_rules.py), counts (test_counting.py), and the values of each property.
 """
 
@@ -49,8 +49,8 @@ async def test_a_queue_is_created_with_properties(admin: Admin) -> None:
     assert await admin.get_queue("orders") == created
 
 
-async def test_a_name_can_be_used_once(admin: Admin) -> None:
-    """Queues and topics share their names."""
+async def test_a_name_can_be_used_only_once(admin: Admin) -> None:
+    """Queues and topics share one set of names."""
     await admin.create_queue("orders")
     with pytest.raises(MessagingEntityAlreadyExistsError):
         await admin.create_queue("ORDERS")
@@ -59,7 +59,7 @@ async def test_a_name_can_be_used_once(admin: Admin) -> None:
 
 
 async def test_a_missing_queue_is_not_found(admin: Admin) -> None:
-    """The error names the queue. ``queue_exists`` answers without an error."""
+    """The error names the queue. ``queue_exists`` returns False instead of raising an error."""
     with pytest.raises(MessagingEntityNotFoundError, match="orders"):
         await admin.get_queue("orders")
     assert not await admin.queue_exists("orders")
@@ -133,7 +133,7 @@ async def test_messages_are_counted_by_state(admin: Admin, where: str) -> None:
 
 
 async def test_a_topic_is_created_with_azures_defaults(admin: Admin) -> None:
-    """A topic is no queue, and the lists are separate."""
+    """A topic is not listed as a queue, and a queue is not listed as a topic."""
     created = await admin.create_topic("news")
     assert created == TopicProperties("news")
     assert await admin.get_topic("NEWS") == created
@@ -204,7 +204,7 @@ async def test_an_invalid_filter_is_refused_when_the_rule_is_created(admin: Admi
 
 
 async def test_a_subscription_can_begin_with_other_rules(admin: Admin, where: str) -> None:
-    """Thus ``$Default`` passes no message before it can be deleted."""
+    """With rules of its own from the start, the subscription takes no message through ``$Default``."""
     await admin.create_topic("news")
     rules = [RuleProperties("red", filter=CorrelationRuleFilter(label="red"))]
     await admin.create_subscription("news", "red", rules=rules)
@@ -225,7 +225,7 @@ async def test_a_namespace_reports_its_name_and_its_partitions(admin: Admin) -> 
 
 
 async def test_a_closed_client_refuses_calls(where: str) -> None:
-    """The context manager closes an administration client, and a second close is no error."""
+    """The context manager closes an administration client. Closing it a second time is no error."""
     async with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
         await admin.create_queue("orders")
     await admin.close()

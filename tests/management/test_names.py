@@ -1,4 +1,4 @@
-"""Tests of entity names in administration: changed names, and names that are too long."""
+"""Tests of entity names in administration: names that a program changes, and names that are too long."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["to a new name", "to the name of another one"])
-async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
-    """The update changes nothing, also if another entity has the name."""
+async def test_an_update_cannot_rename_an_entity(admin: Admin, *, there: bool) -> None:
+    """The refused update changes nothing, even if another entity has the new name."""
     for name in ("one", "two") if there else ("one",):
         await admin.create_queue(f"q-{name}")
         await admin.create_topic(f"t-{name}")
@@ -49,7 +49,8 @@ async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
         assert not caught.value.is_transient
         assert await held(admin) == before
     for given in (queue, topic, subscription, rule):
-        given.name = given.name.replace("two", "ONE")  # the same name, since names are compared without case
+        # the same name, because names are compared without regard to case
+        given.name = given.name.replace("two", "ONE")
     for update in updates.values():
         await update()
     assert (await admin.get_queue("q-one")).user_metadata == "changed"
@@ -59,7 +60,7 @@ async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
 async def test_properties_with_a_new_name_describe_a_different_entity(admin: Admin) -> None:
     """Properties that were read can be used to create an entity under a new name.
 
-    Properties that a program makes are updated under the name that they carry.
+    Properties that a program constructs update the entity whose name they carry.
     """
     await admin.create_queue("one", max_delivery_count=3)
     found = await admin.get_queue("one")

@@ -1,4 +1,4 @@
-"""Tests of the properties of a queue as a value: their defaults, their accepted values, and their stored form."""
+"""Tests of the properties of a queue as a value: the defaults, the accepted values, and the stored form."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ RULE = AuthorizationRule(
     secondary_key="second",
 )
 
-# A value other than the default for each property, and its stored form: a setting of the partitions, or another
-# property.
+# For each property: a value other than the default, the settings of the partitions that store it, and the other stored
+# properties.
 KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "lock_duration": (timedelta(seconds=5), {"lock_duration": 5_000}, {}),
     "max_delivery_count": (3, {"max_delivery_count": 3}, {}),
@@ -99,7 +99,7 @@ def test_every_property_is_stored() -> None:
     assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE, *PLANNED}
 
 
-def test_the_constructor_the_options_and_create_queue_name_the_same_properties() -> None:
+def test_constructor_options_and_create_queue_accept_the_same_properties() -> None:
     by_class = set(QueueProperties.fields())
     assert set(inspect.signature(QueueProperties).parameters) == {"name", *by_class}
     assert set(get_type_hints(QueueOptions)) == by_class - {"availability_status"}
@@ -138,7 +138,7 @@ def test_properties_that_were_not_given_have_their_defaults() -> None:
 
 
 @every_kept_property
-def test_a_property_is_stored_in_its_place_and_read_back(name: str) -> None:
+def test_a_property_is_stored_in_the_expected_form_and_read_back(name: str) -> None:
     value, settings, properties = KEPT[name]
     kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     assert kept.settings == PartitionSettings(**settings)
@@ -150,7 +150,7 @@ def test_a_property_is_stored_in_its_place_and_read_back(name: str) -> None:
 
 
 @every_kept_property
-def test_a_property_assigned_none_gets_its_default_again(name: str) -> None:
+def test_a_property_set_to_none_gets_its_default_again(name: str) -> None:
     value, _, _ = KEPT[name]
     kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     queue = QueueProperties("q")
@@ -170,8 +170,8 @@ def test_the_duplicate_window_is_a_setting_of_the_partitions() -> None:
     assert (shorter.settings.duplicate_window, shorter.properties) == (20_000, {})
 
 
-def test_an_update_leaves_all_other_properties_exactly_as_they_were() -> None:
-    """An update also keeps properties that this release does not know, and values that it would refuse."""
+def test_an_update_leaves_all_other_properties_unchanged() -> None:
+    """An update also keeps properties that this release does not know, and values that this release would refuse."""
     before = StoredEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
         properties={"colour": {"red": [1]}, "forward_to": "other"},
@@ -196,7 +196,7 @@ def test_properties_can_be_copied_compared_and_pickled() -> None:
     assert queue != "q"
 
 
-def test_the_name_can_be_assigned_and_unknown_attributes_cannot() -> None:
+def test_the_name_can_be_assigned_and_unknown_attributes_are_refused() -> None:
     queue: Any = QueueProperties("q")
     queue.name = "other"
     assert (queue.name, queue["name"], queue.read_as) == ("other", "other", None)
@@ -216,7 +216,7 @@ def test_the_name_can_be_assigned_and_unknown_attributes_cannot() -> None:
     assert dict(queue) == dict(QueueProperties("q"))
 
 
-def test_a_rule_that_is_appended_counts_as_given_and_reading_does_not() -> None:
+def test_a_property_counts_as_given_after_a_rule_was_appended_but_not_after_a_read() -> None:
     queue = QueueProperties("q")
     assert queue.authorization_rules == []
     assert queue.given == {}
@@ -228,7 +228,7 @@ def test_a_rule_that_is_appended_counts_as_given_and_reading_does_not() -> None:
         created(queue.given, PartitionSettings())
 
 
-def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
+def test_an_authorization_rule_may_be_a_mapping_and_its_repr_hides_the_keys() -> None:
     queue = QueueProperties("q", authorization_rules=[{"rights": ["Send"], "primary_key": "secret"}])  # type: ignore[list-item]
     assert queue.authorization_rules == [AuthorizationRule(rights=[AccessRights.SEND], primary_key="secret")]
     assert "secret" not in repr(queue)
@@ -267,18 +267,18 @@ def test_an_invalid_value_is_refused_when_given(name: str, value: Any, error: ty
     assert queue.given == {}
 
 
-def test_the_settable_statuses_match_those_of_a_partition() -> None:
+def test_the_statuses_that_can_be_set_are_those_of_a_partition() -> None:
     assert {status.value for status in QueueProperties.status.settable} == set(get_args(Status))
 
 
-def test_durations_without_limit_read_as_timedelta_max() -> None:
+def test_durations_without_limit_are_returned_as_timedelta_max() -> None:
     for given in (timedelta.max, "P10675199DT2H48M5.4775807S", timedelta(milliseconds=NEVER)):
         queue = QueueProperties("q", default_message_time_to_live=given, auto_delete_on_idle=given)
         assert (queue.default_message_time_to_live, queue.auto_delete_on_idle) == (timedelta.max, timedelta.max)
         assert created(queue.given, PartitionSettings()) == PLAIN
 
 
-def test_enumerations_have_azure_s_values_and_compare_with_them() -> None:
+def test_enumerations_have_azures_values_and_equal_them() -> None:
     assert QueueProperties("q", status="Disabled").status is EntityStatus.DISABLED
     assert {EntityStatus.DISABLED: 1}["Disabled"] == 1  # type: ignore[index]  # equal, although of another type
     assert [status.value for status in EntityAvailabilityStatus] == [
@@ -290,7 +290,7 @@ def test_enumerations_have_azure_s_values_and_compare_with_them() -> None:
     ]
 
 
-def test_a_namespace_has_the_properties_of_azure() -> None:
+def test_a_namespace_has_the_properties_that_azure_defines() -> None:
     assert {each.name for each in fields(NamespaceProperties)} - {"partition_count"} == {
         "name",
         "alias",

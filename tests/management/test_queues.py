@@ -1,6 +1,6 @@
-"""Tests of queues for an administrator: they are created, found, changed, listed and deleted.
+"""Tests of queues for an administrator: creating, finding, changing, listing and deleting them.
 
-Refusals change nothing.
+A refused call changes nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None
 
 
 @every_kept_property
-async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
+async def test_every_property_except_the_fixed_ones_can_be_changed_and_reset(admin: Admin, name: str) -> None:
     queue = await admin.create_queue("q")
     setattr(queue, name, KEPT[name][0])
     if name in FIXED:
@@ -63,7 +63,7 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_the_settings_reach_the_partitions(admin: Admin) -> None:
+async def test_the_settings_of_a_queue_reach_its_partitions(admin: Admin) -> None:
     await admin.create_queue("q", lock_duration="PT30S", enable_partitioning=True, max_size_in_megabytes=2)
     record = await admin._connection.namespace.get_entity("q")
     assert record.settings == PartitionSettings(lock_duration=30_000, quota=2 * 1024 * 1024)
@@ -73,7 +73,7 @@ async def test_the_settings_reach_the_partitions(admin: Admin) -> None:
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None:
+async def test_a_partitioned_queue_exists_in_all_partitions(admin: Admin) -> None:
     created = await admin.create_queue("q", enable_partitioning=True)
     assert created.enable_partitioning
     assert (await admin._connection.namespace.get_entity("q")).partitions == (0, 1, 2, 3)
@@ -81,7 +81,7 @@ async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_the_partitions_know_whether_messages_belong_to_sessions(admin: Admin) -> None:
+async def test_the_partitions_know_whether_the_queue_requires_sessions(admin: Admin) -> None:
     assert (await admin.create_queue("q", requires_session=True)).requires_session
     assert (await admin._connection.namespace.get_entity("q")).settings == PartitionSettings(sessions=True)
     await refused(
@@ -184,7 +184,7 @@ every_wrong_property = for_each(("properties", "error", "text"), WRONG)
 
 @in_memory
 @every_wrong_property
-async def test_wrong_properties_create_nothing(
+async def test_a_queue_is_not_created_with_wrong_properties(
     admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.ensure_queue("q", **properties), error, text)
@@ -202,7 +202,7 @@ async def existing(admin: Admin) -> None:
 @in_memory
 @pytest.mark.usefixtures("existing")
 @every_wrong_property
-async def test_wrong_properties_change_nothing(
+async def test_an_update_with_wrong_properties_changes_nothing(
     admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.ensure_queue("q", **properties), error, text)
@@ -258,7 +258,7 @@ async def test_an_invalid_name_is_refused_before_a_connection_is_opened(where: s
     await admin.close()
 
 
-async def test_a_missing_entity_is_reported_with_a_remedy(admin: Admin) -> None:
+async def test_the_error_for_a_missing_entity_suggests_a_remedy(admin: Admin) -> None:
     for done in (
         admin.get_queue("Orders"),
         admin.get_queue_runtime_properties("Orders"),
@@ -290,7 +290,7 @@ async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value
     await refused(admin, admin.update_queue(queue), ValueError, text)
 
 
-async def test_an_update_by_mapping_leaves_the_changes_of_others_alone(admin: Admin) -> None:
+async def test_an_update_by_mapping_keeps_the_changes_of_other_clients(admin: Admin) -> None:
     await admin.create_queue("q", max_delivery_count=3, user_metadata="x")
     await admin.update_queue({"name": "Q", "lock_duration": "PT30S"})
     await admin.update_queue({"name": "q"}, user_metadata="y")
@@ -318,7 +318,7 @@ async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
 
 
 @in_memory
-async def test_another_kind_of_entity_is_not_updated_as_a_queue(admin: Admin) -> None:
+async def test_an_entity_of_another_kind_is_not_updated_as_a_queue(admin: Admin) -> None:
     for wrong, error in (("q", TypeError), (None, TypeError), ({}, ValueError), ({"name": 5}, TypeError)):
         with pytest.raises(error):
             await admin.update_queue(wrong)  # type: ignore[arg-type]
@@ -352,7 +352,7 @@ async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) ->
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_any_number_of_clients_may_ensure_a_queue_at_once(admin: Admin, where: str, *, partitioned: bool) -> None:
+async def test_many_clients_may_ensure_a_queue_at_the_same_time(admin: Admin, where: str, *, partitioned: bool) -> None:
     async with Admin(where) as another:
         for turn in range(3):
             found = await asyncio.gather(
@@ -389,7 +389,7 @@ async def test_ensure_recreates_a_lost_namespace(admin: Admin, transport: Transp
 
 
 @in_memory
-async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
+async def test_a_queue_can_be_created_with_a_test_clock(admin: Admin) -> None:
     namespace: Namespace = admin._connection.namespace
     record = await QUEUES.create_or_get(namespace, "q", 60, {"max_delivery_count": 3}, clock="test")
     assert (record.settings.clock, record.settings.max_delivery_count) == ("test", 3)
@@ -398,7 +398,7 @@ async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
-    """Senders and receivers use this way with ``create_if_missing``."""
+    """Senders and receivers that are opened with ``create_if_missing`` create their queue in this way."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = queue_creation(lock_duration="PT30S", enable_partitioning=True)
@@ -441,7 +441,7 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
 
 
 async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last page may be short. No page is empty, except the one page of an empty list."""
+    """Only the last page may have fewer entries. A page is empty only if the whole list is empty."""
     monkeypatch.setattr(calls, "PAGE", 3)
     for name in "abcdefghij":
         await admin.create_topic(name)
@@ -479,7 +479,9 @@ async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> Non
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("state", ["creating", "deleting"])
-async def test_a_half_made_or_half_deleted_queue_is_listed_as_such(admin: Admin, state: Any) -> None:
+async def test_a_queue_that_is_only_partly_created_or_deleted_is_listed_with_that_status(
+    admin: Admin, state: Any
+) -> None:
     await admin.create_queue("q")
     await admin.create_queue("whole")
     namespace = admin._connection.namespace
@@ -507,7 +509,7 @@ async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(admin: Admin,
 
 
 @in_memory
-async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
+async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_queue("q")
     for done in (
         admin.create_queue("other", timeout=1e-9),

@@ -1,4 +1,4 @@
-"""Tests of rules, filters and actions as values: their defaults, their text, and the values that they refuse."""
+"""Tests of rules, filters and actions as values: their defaults, their text, and the values that are refused."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_filters_and_actions_have_a_useful_repr() -> None:
     assert repr(SqlRuleAction("SET a = 1")) == "SqlRuleAction(sql_expression='SET a = 1')"
 
 
-def test_parameters_default_to_none_and_read_as_a_mapping() -> None:
-    """As in Azure, a program can iterate over the properties that it read without checking for None."""
+def test_parameters_default_to_none_and_are_read_back_as_an_empty_mapping() -> None:
+    """As in Azure, a program can iterate over properties that were read without checking for None."""
     assert (SqlRuleFilter("a = 1").parameters, CorrelationRuleFilter(label="x").properties) == (None, None)
     shown = rule_shown(Rule("r", SqlFilter("a = 1"), SqlAction("SET a = 1")))
     assert isinstance(shown.filter, SqlRuleFilter)
@@ -105,7 +105,7 @@ def test_a_default_rule_matches_all_and_has_no_action() -> None:
     assert rule_created(rule) == Rule("r")
 
 
-def test_changing_the_default_filter_of_one_rule_does_not_change_the_default() -> None:
+def test_changing_the_filter_of_a_default_rule_does_not_change_other_default_rules() -> None:
     found = RuleProperties("r").filter
     assert isinstance(found, SqlRuleFilter)
     found.sql_expression = "colour = 'red'"
@@ -113,7 +113,7 @@ def test_changing_the_default_filter_of_one_rule_does_not_change_the_default() -
     assert RuleProperties.filter.default == TrueRuleFilter()
 
 
-def test_an_update_leaves_properties_that_are_missing_or_none() -> None:
+def test_an_update_keeps_what_was_not_given_and_resets_what_is_none() -> None:
     before = Rule("r", SqlFilter("colour = 'red'"), SqlAction("SET a = 1"))
     assert rule_revised(RuleProperties("r").given, before) == before
     other = rule_revised(RuleProperties("r", filter=FalseRuleFilter()).given, before)
@@ -123,7 +123,7 @@ def test_an_update_leaves_properties_that_are_missing_or_none() -> None:
     assert rule_revised(rule_shown(before).given, before) == before
 
 
-def test_a_change_in_the_filter_of_a_rule_is_stored() -> None:
+def test_a_change_made_in_the_filter_object_of_a_rule_is_stored() -> None:
     rule = RuleProperties("r", filter=SqlRuleFilter("a = 1"))
     assert isinstance(rule.filter, SqlRuleFilter)
     rule.filter.sql_expression = "a = 2"
@@ -155,14 +155,14 @@ def test_an_invalid_rule_is_refused_when_used(
         rule_created(rule)
 
 
-def test_a_syntax_error_names_its_place_and_the_expected_tokens() -> None:
+def test_a_syntax_error_gives_its_position_and_the_expected_tokens() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         rule_created(RuleProperties("r", filter=SqlRuleFilter("a = 1\n  AND")))
     assert (caught.value.line, caught.value.column, caught.value.outcome) == (2, 6, Outcome.NEVER_SENT)
     assert caught.value.expected
 
 
-def test_a_filter_that_is_always_true_or_false_stays_so() -> None:
+def test_the_expression_of_a_true_or_false_filter_cannot_be_changed() -> None:
     for given in (TrueRuleFilter(), FalseRuleFilter()):
         given.sql_expression = "a = 1"
         with pytest.raises(ValueError, match="RuleFilter has a fixed expression: for 'a = 1' take an SqlRuleFilter"):
@@ -197,6 +197,6 @@ def test_a_rule_can_be_copied_compared_and_pickled() -> None:
     assert {**dict(rule)} == {"name": "r", "filter": rule.filter, "action": rule.action, "created_at_utc": None}
 
 
-def test_the_details_of_a_count_are_azure_s() -> None:
+def test_the_count_details_behave_like_azures() -> None:
     assert MessageCountDetails(active_message_count=3) == MessageCountDetails(active_message_count=3)
     assert MessageCountDetails().dead_letter_message_count is None

@@ -1,6 +1,6 @@
-"""Tests of rules for an administrator: they are created, found, changed, listed and deleted.
+"""Tests of rules for an administrator: creating, finding, changing, listing and deleting them.
 
-Refusals change nothing.
+A refused call changes nothing.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def test_rule_exists_reports_whether_a_rule_exists(admin: Admin) -> None:
     assert await held(admin) == before
 
 
-async def test_a_missing_entity_is_named_in_the_error(admin: Admin) -> None:
+async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
     for topic, subscription, text in (
         ("news", "all", "'[Nn]ews/subscriptions/[Aa]ll' has no rule 'red'"),
         ("news", "other", "There is no subscription 'other' of a topic 'news'"),
@@ -156,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @in_memory
 @pytest.mark.parametrize(("given", "error", "text"), WRONG)
-async def test_an_invalid_rule_creates_and_changes_nothing(
+async def test_an_invalid_rule_is_neither_created_nor_stored_by_an_update(
     admin: Admin, given: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.create_rule("news", "all", "r", **given), error, text)
@@ -229,10 +229,10 @@ async def test_a_changed_rule_keeps_its_creation_time(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("recreated", [False, True], ids=["changed", "recreated"])
-async def test_a_concurrent_change_of_another_property_stays(
+async def test_a_concurrent_change_of_another_property_is_kept(
     admin: Admin, recreated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the rule was deleted and created again, no property of the old rule is written into the new one."""
+    """If the rule was deleted and created again meanwhile, no property of the old rule is written into the new one."""
     await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"), action=SqlRuleAction("SET old = 1"))
     namespace = admin._namespace  # pyright: ignore[reportPrivateUsage]
     update = Namespace.update_rule
@@ -316,7 +316,7 @@ async def test_rules_are_listed_by_name_over_several_pages(admin: Admin, monkeyp
 
 
 @in_memory
-async def test_rules_that_do_not_fit_into_one_answer_are_all_listed(admin: Admin) -> None:
+async def test_all_rules_are_listed_even_if_they_do_not_fit_into_one_answer(admin: Admin) -> None:
     large = {"a": "x" * 60_000}
     names = [f"r{number:02}" for number in range(40)]
     for name in names:
@@ -325,7 +325,7 @@ async def test_rules_that_do_not_fit_into_one_answer_are_all_listed(admin: Admin
 
 
 @in_memory
-async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
+async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_rule("news", "all", "r")
     for done in (
         admin.create_rule("news", "all", "other", timeout=1e-9),

@@ -1,6 +1,6 @@
-"""Tests of subscriptions for an administrator: they are created, found, changed, listed and deleted.
+"""Tests of subscriptions for an administrator: creating, finding, changing, listing and deleting them.
 
-Refusals change nothing.
+A refused call changes nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def rules(admin: Admin, subscription: str) -> list[str]:
 # -- creating and finding ----------------------------------------------------------------------------------------------
 
 
-async def test_a_new_subscription_has_azure_s_defaults_and_a_rule_that_matches_all(admin: Admin) -> None:
+async def test_a_new_subscription_has_azures_defaults_and_a_rule_that_matches_every_message(admin: Admin) -> None:
     created = await admin.create_subscription("news", "All")
     assert created == SubscriptionProperties("All")
     assert await admin.get_subscription("NEWS", "all") == created
@@ -61,8 +61,8 @@ async def test_a_new_subscription_has_azure_s_defaults_and_a_rule_that_matches_a
     assert (rule.name, rule.filter, rule.action) == ("$Default", TrueRuleFilter(), None)
 
 
-async def test_a_subscription_may_have_other_rules_from_the_beginning(admin: Admin) -> None:
-    """Thus ``$Default`` takes no message before it can be deleted."""
+async def test_a_subscription_may_be_created_with_other_rules(admin: Admin) -> None:
+    """Then no ``$Default`` rule exists that could take messages before a program deletes it."""
     given = [
         RuleProperties("red", filter=CorrelationRuleFilter(label="red")),
         RuleProperties("blue", filter=SqlRuleFilter("colour = 'blue'")),
@@ -77,7 +77,7 @@ async def test_a_subscription_may_have_other_rules_from_the_beginning(admin: Adm
     assert await rules(admin, "ensured") == ["blue", "red"]
 
 
-async def test_wrong_rules_create_nothing(admin: Admin) -> None:
+async def test_a_subscription_is_not_created_with_wrong_rules(admin: Admin) -> None:
     wrong = RuleProperties("r", filter=SqlRuleFilter("a ="))
     twice = [RuleProperties("r"), RuleProperties("R")]
     for make in (admin.create_subscription, admin.ensure_subscription):
@@ -100,7 +100,7 @@ async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None
 
 @in_memory
 @every_kept_property
-async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
+async def test_every_property_except_the_fixed_ones_can_be_changed_and_reset(admin: Admin, name: str) -> None:
     found = await admin.create_subscription("news", "s")
     setattr(found, name, SUBSCRIPTION_KEPT[name].value)
     if name in FIXED:
@@ -113,10 +113,10 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
     assert await admin.get_subscription("news", "s") == SubscriptionProperties("s")
 
 
-async def test_dead_lettering_on_filter_errors_is_stored_by_name(admin: Admin) -> None:
-    """If the property is not stored, such messages are dead-lettered.
+async def test_dead_lettering_on_filter_errors_is_stored_under_its_name(admin: Admin) -> None:
+    """If the property is not stored, a message whose filter fails is dead-lettered.
 
-    Clients that evaluate rules read it under this name.
+    The clients that evaluate rules read the property under this name.
     """
     name = "dead_lettering_on_filter_evaluation_exceptions"
     namespace = admin._connection.namespace
@@ -128,7 +128,9 @@ async def test_dead_lettering_on_filter_errors_is_stored_by_name(admin: Admin) -
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_the_settings_reach_the_partitions_of_the_topic(admin: Admin, *, partitioned: bool) -> None:
+async def test_the_settings_of_a_subscription_reach_the_partitions_of_its_topic(
+    admin: Admin, *, partitioned: bool
+) -> None:
     await admin.create_topic("t", enable_partitioning=partitioned)
     await admin.create_subscription("t", "s", lock_duration="PT30S", requires_session=True)
     await admin.update_subscription("t", {"name": "s"}, status="ReceiveDisabled")
@@ -170,7 +172,7 @@ async def test_subscription_exists_reports_whether_a_subscription_exists(admin: 
     assert await held(admin) == before
 
 
-async def test_a_missing_topic_is_named_in_the_error_of_a_subscription(admin: Admin) -> None:
+async def test_the_error_of_a_subscription_names_the_missing_topic(admin: Admin) -> None:
     await admin.create_queue("Queue")
     for topic, text in (
         ("nothing", "of a topic 'nothing' in namespace 'ns', because there is no such topic.*create_topic.'nothing'"),
@@ -186,7 +188,7 @@ async def test_a_missing_topic_is_named_in_the_error_of_a_subscription(admin: Ad
             await refused(admin, done, MessagingEntityNotFoundError, f"There is no subscription 's' {text}")
 
 
-async def test_a_missing_entity_is_named_in_the_error(admin: Admin) -> None:
+async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
     for topic, name in (("news", "s"), ("nothing", "s")):
         for done in (
             admin.get_subscription(topic, name),
@@ -234,7 +236,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @in_memory
 @pytest.mark.parametrize(("properties", "error", "text"), WRONG)
-async def test_wrong_properties_create_and_change_nothing(
+async def test_wrong_properties_neither_create_nor_change_a_subscription(
     admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.ensure_subscription("news", "s", **properties), error, text)
@@ -340,7 +342,7 @@ async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) -> None:
-    """Receivers use this way with ``create_if_missing``."""
+    """Receivers that are opened with ``create_if_missing`` create their subscription in this way."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = subscription_creation(lock_duration="PT30S", rules=[RuleProperties("red")])
@@ -394,7 +396,7 @@ async def test_a_deleted_subscription_leaves_no_keys_and_its_name_is_free(admin:
 
 
 @in_memory
-async def test_a_disabled_subscription_has_the_status_disabled(admin: Admin) -> None:
+async def test_a_disabled_subscription_is_shown_with_the_status_disabled(admin: Admin) -> None:
     found = await admin.create_subscription("news", "s", status=EntityStatus.RECEIVE_DISABLED)
     assert found.status is EntityStatus.RECEIVE_DISABLED
     await admin.update_subscription("news", found, status="Active")
@@ -402,7 +404,7 @@ async def test_a_disabled_subscription_has_the_status_disabled(admin: Admin) -> 
 
 
 @in_memory
-async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
+async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_subscription("news", "s")
     for done in (
         admin.create_subscription("news", "other", timeout=1e-9),

@@ -1,4 +1,4 @@
-"""Tests of the properties of topics and subscriptions as values: their defaults, their storage, and invalid values."""
+"""Tests of the properties of topics and subscriptions as values: defaults, storage, and invalid values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Kind = type[TopicProperties] | type[SubscriptionProperties]
 
 
 class Kept(NamedTuple):
-    """A value other than the default, and its stored form."""
+    """For each property: a value other than the default, and the stored form of this value."""
 
     value: Any
     settings: Mapping[str, Any] = MappingProxyType({})
@@ -133,7 +133,7 @@ def test_properties_that_were_not_given_have_their_defaults(kind: Kind, defaults
 
 
 @every_kept_property
-def test_a_property_is_stored_in_its_place_and_read_back(kind: Kind, name: str, kept: Kept) -> None:
+def test_a_property_is_stored_in_the_expected_form_and_read_back(kind: Kind, name: str, kept: Kept) -> None:
     found = entity_created(kind, kind("x", **{name: kept.value}).given, BASE[kind])
     assert found.settings == PartitionSettings(
         **{"topic": BASE[kind].topic, "shared": BASE[kind].shared, **kept.settings}
@@ -143,7 +143,7 @@ def test_a_property_is_stored_in_its_place_and_read_back(kind: Kind, name: str, 
 
 
 @every_kept_property
-def test_a_property_assigned_none_gets_its_default_again(kind: Kind, name: str, kept: Kept) -> None:
+def test_a_property_set_to_none_gets_its_default_again(kind: Kind, name: str, kept: Kept) -> None:
     before = entity_created(kind, kind("x", **{name: kept.value}).given, BASE[kind])
     properties = kind("x")
     setattr(properties, name, None)
@@ -173,7 +173,7 @@ def test_every_property_is_stored() -> None:
         ),
     ],
 )
-def test_the_constructor_the_options_and_the_creation_name_the_same(
+def test_constructor_options_and_creation_method_accept_the_same_properties(
     kind: Kind, options: Any, create: Any, besides: set[str]
 ) -> None:
     by_class = set(kind.fields())
@@ -198,7 +198,7 @@ def test_properties_can_be_copied_compared_and_pickled(kind: Kind) -> None:
 
 
 @both_kinds
-def test_properties_are_a_mapping(kind: Kind) -> None:
+def test_properties_can_be_used_like_a_mapping(kind: Kind) -> None:
     found = kind("x")
     found["user_metadata"] = "ours"
     found.update(status="Disabled", default_message_time_to_live=timedelta(days=1))
@@ -215,7 +215,7 @@ def test_properties_are_a_mapping(kind: Kind) -> None:
         found["colour"] = "red"
 
 
-def test_properties_without_effect_have_limits_too() -> None:
+def test_properties_that_have_no_effect_are_checked_too() -> None:
     with pytest.raises(ValueError, match="size_in_bytes must be from 0 to"):
         entity_created(TopicProperties, {"size_in_bytes": -1}, PartitionSettings(topic=True))
     with pytest.raises(TypeError, match="support_ordering must be True or False, not int"):

@@ -1,6 +1,6 @@
-"""Tests of topics for an administrator: they are created, found, changed, listed and deleted.
+"""Tests of topics for an administrator: creating, finding, changing, listing and deleting them.
 
-Refusals change nothing.
+A refused call changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ every_kept_property = pytest.mark.parametrize("name", TOPIC_KEPT)
 Admin = ServiceBusAdministrationClient
 
 
-async def test_a_new_topic_has_azure_s_defaults(admin: Admin) -> None:
+async def test_a_new_topic_has_azures_defaults(admin: Admin) -> None:
     created = await admin.create_topic("Billing/News")
     assert created == TopicProperties("Billing/News")
     assert await admin.get_topic("BILLING/news") == created
@@ -50,7 +50,7 @@ async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None
 
 @in_memory
 @every_kept_property
-async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
+async def test_every_property_except_the_fixed_ones_can_be_changed_and_reset(admin: Admin, name: str) -> None:
     topic = await admin.create_topic("t")
     setattr(topic, name, TOPIC_KEPT[name].value)
     if name == "requires_duplicate_detection":
@@ -65,7 +65,7 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: bool) -> None:
+async def test_the_settings_of_a_topic_reach_its_partitions(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("t", enable_partitioning=partitioned, max_size_in_megabytes=2)
     await admin.update_topic({"name": "t"}, status="SendDisabled", default_message_time_to_live="PT30S")
     namespace = admin._connection.namespace
@@ -101,7 +101,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await refused(admin, admin.create_queue("news"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_another_kind_of_entity_is_not_found_as_a_topic(admin: Admin) -> None:
+async def test_an_entity_of_another_kind_is_not_found_as_a_topic(admin: Admin) -> None:
     await admin.create_queue("Orders")
     text = "'Orders' in namespace 'ns' is a queue, not a topic"
     for done in (
@@ -119,7 +119,7 @@ async def test_another_kind_of_entity_is_not_found_as_a_topic(admin: Admin) -> N
     await refused(admin, admin.ensure_topic("orders"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_a_missing_entity_is_reported_with_a_remedy(admin: Admin) -> None:
+async def test_the_error_for_a_missing_entity_suggests_a_remedy(admin: Admin) -> None:
     for done in (
         admin.get_topic("News"),
         admin.get_topic_runtime_properties("News"),
@@ -156,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @in_memory
 @pytest.mark.parametrize(("properties", "error", "text"), WRONG)
-async def test_wrong_properties_create_and_change_nothing(
+async def test_wrong_properties_neither_create_nor_change_a_topic(
     admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.ensure_topic("t", **properties), error, text)
@@ -249,7 +249,7 @@ async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: A
 
 @in_memory
 async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
-    """Senders use this way with ``create_if_missing``."""
+    """Senders that are opened with ``create_if_missing`` create their topic in this way."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
     creation = topic_creation(user_metadata="ours", enable_partitioning=True)
@@ -302,7 +302,7 @@ async def test_a_deleted_topic_leaves_no_keys_and_its_name_is_free(admin: Admin,
 
 
 @in_memory
-async def test_a_disabled_topic_has_the_status_disabled(admin: Admin) -> None:
+async def test_a_disabled_topic_is_shown_with_the_status_disabled(admin: Admin) -> None:
     topic = await admin.create_topic("t", status=EntityStatus.DISABLED)
     assert topic.status is EntityStatus.DISABLED
     topic.status = EntityStatus.ACTIVE
@@ -311,7 +311,7 @@ async def test_a_disabled_topic_has_the_status_disabled(admin: Admin) -> None:
 
 
 @in_memory
-async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
+async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_topic("t")
     for done in (
         admin.create_topic("other", timeout=1e-9),

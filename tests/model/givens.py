@@ -1,4 +1,6 @@
-"""Strategies for messages: any message that a sender may make, and the same message as a partition returns it."""
+"""Hypothesis strategies for messages: any message that a sender may make, and the same message as a partition returns
+it.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ WHOLE_TIMES = st.integers(-(10**12), 9_999_999_999_998).map(
 
 @st.composite
 def arguments(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw the arguments of a message: any subset of them. If both keys are present, they are equal."""
+    """Draw any subset of the arguments of a message. If a session id and a partition key are both drawn, they are
+    equal.
+    """
     optional: dict[str, st.SearchStrategy[Any]] = {
         "application_properties": st.dictionaries(TEXT, VALUES, min_size=1, max_size=4),
         "message_id": IDS | OTHER_IDS,
@@ -72,7 +76,7 @@ ARGUMENTS = arguments()
 
 
 def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> MessageLease:
-    """Return a lease like that of a receiver."""
+    """Return a lease like one that a receiver holds."""
     return MessageLease(token, until, until_utc)
 
 
@@ -91,7 +95,7 @@ def received(
     expires_here: int | None = None,
     peeked: bool = False,
 ) -> ServiceBusReceivedMessage:
-    """Return a sent message as a receiver gets it."""
+    """Return a sent message in the form in which a receiver gets it."""
     payload = outgoing(message, detects_duplicates=False).payload
     head = b"a0%d" % ENQUEUED if expires is None else b"x0%d%013d" % (ENQUEUED, expires)
     if state == "s":

@@ -1,4 +1,4 @@
-"""Tests of messages in the terms of AMQP: the same content in another view, without loss."""
+"""Tests of messages in AMQP's terms: the AMQP view shows the same content without loss."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_package_under_azures_name_has_the_same_classes() -> None:
     assert sbredis.amqp.AmqpMessageBodyType is AmqpMessageBodyType
 
 
-def test_every_section_is_read_back() -> None:
+def test_every_section_is_read_back_as_it_was_set() -> None:
     message = received(as_message(full()))
     raw = message.raw_amqp_message
     assert raw.header == HEADER
@@ -79,7 +79,7 @@ def test_every_section_is_read_back() -> None:
     assert (raw.body, raw.body_type, message.body) == ([b"ab"], AmqpMessageBodyType.DATA, b"ab")
 
 
-def test_fields_of_message_and_amqp_view_agree() -> None:
+def test_the_fields_of_a_message_agree_with_its_amqp_view() -> None:
     message = as_message(full())
     assert (message.message_id, message.session_id, message.partition_key) == ("m", "g", "g")
     assert (message.subject, message.to, message.reply_to, message.correlation_id) == ("s", "t", "r", "c")
@@ -129,7 +129,7 @@ def test_a_change_in_the_amqp_view_changes_the_message() -> None:
     assert raw.header == {**dict.fromkeys(HEADER), "durable": True}
 
 
-def test_annotations_that_were_set_one_by_one_mean_the_same() -> None:
+def test_annotations_set_one_by_one_act_like_fields_of_the_message() -> None:
     message = ServiceBusMessage("x")
     annotations: Any = message.raw_amqp_message.annotations
     annotations[b"x-opt-partition-key"] = b"p"
@@ -156,12 +156,12 @@ def test_ids_may_have_every_type_of_amqp() -> None:
 
 
 @pytest.mark.parametrize("name", ["subject", "to", "group_id", "reply_to_group_id", "content_type"])
-def test_bytes_that_are_no_text_are_refused_with_the_field_name(name: str) -> None:
+def test_bytes_that_are_not_text_are_refused_with_the_name_of_the_field(name: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be text, but these bytes are not valid UTF-8$"):
         AmqpMessageProperties(**{name: b"\xff"})  # type: ignore[arg-type]
 
 
-def test_numbers_and_users_are_bounded_when_they_are_given() -> None:
+def test_too_large_numbers_and_user_ids_are_refused_when_they_are_set() -> None:
     with pytest.raises(ValueError, match="creation_time is a whole number that does not fit into 64 bits"):
         AmqpMessageProperties(creation_time=2**64)
     for user in ("u" * 32769, b"u" * 32769):
@@ -179,7 +179,7 @@ def test_a_raw_encoding_is_kept_with_the_message() -> None:
         message.raw_amqp = "x"  # type: ignore[assignment]
 
 
-def test_a_section_is_a_mapping_as_well() -> None:
+def test_a_section_can_be_used_like_a_mapping() -> None:
     header = AmqpMessageHeader(priority=4)
     assert header["priority"] == 4
     assert "durable" in header
@@ -250,7 +250,7 @@ def test_a_section_that_cannot_be_sent_is_refused_and_changes_nothing(
     assert message._content == before
 
 
-def test_one_entry_that_is_refused_changes_nothing() -> None:
+def test_a_refused_entry_of_a_section_changes_nothing() -> None:
     message = full()
     before = copy.deepcopy(message._content)
     with pytest.raises(ValueError, match="partition_key 'g' is not the session_id 'h'"):
@@ -260,7 +260,7 @@ def test_one_entry_that_is_refused_changes_nothing() -> None:
     assert message._content == before
 
 
-def test_a_time_to_live_above_the_maximum_means_no_limit() -> None:
+def test_a_time_to_live_above_the_maximum_means_no_expiry() -> None:
     assert AmqpMessageHeader(time_to_live=2**63).time_to_live is None
 
 

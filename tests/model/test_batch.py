@@ -1,4 +1,4 @@
-"""Tests of a batch: its size is the size that the broker counts for its messages, and never exceeds the limit."""
+"""Tests of a batch: its size is the size that the broker counts for its messages, and it never exceeds the limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_batch_accepts_messages_up_to_its_size(bodies: list[bytes], limit: int
         assert len(batch) == len(expected)
 
 
-def test_an_overfull_batch_is_refused_with_a_remedy() -> None:
+def test_a_message_that_does_not_fit_is_refused_with_a_remedy() -> None:
     batch = ServiceBusMessageBatch(1000)
     batch.add_message(ServiceBusMessage(bytes(600)))
     with pytest.raises(MessageSizeExceededError, match="Send the batch, and put the message into another batch"):
@@ -63,7 +63,7 @@ def test_a_batch_keeps_a_message_as_it_was_when_added() -> None:
     assert decode(contents_of(batch).outgoing[0].payload).subject == "before"
 
 
-def test_a_batch_takes_as_many_messages_as_a_call() -> None:
+def test_a_batch_takes_at_most_as_many_messages_as_one_call() -> None:
     batch = ServiceBusMessageBatch()
     for _ in range(MAXIMUM_CALL_MESSAGES):
         batch.add_message(ServiceBusMessage(None))
@@ -89,7 +89,7 @@ def test_an_invalid_size_is_refused(size: Any, error: type[Exception]) -> None:
         BATCH(size)
 
 
-def test_a_batch_shows_how_full_it_is() -> None:
+def test_the_repr_of_a_batch_shows_how_full_it_is() -> None:
     batch = ServiceBusMessageBatch(500)
     batch.add_message(ServiceBusMessage("secret", message_id="m"))
     assert repr(batch) == f"<ServiceBusMessageBatch 1 messages, {batch.size_in_bytes} of 500 bytes>"

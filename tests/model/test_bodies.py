@@ -1,4 +1,4 @@
-"""Tests of bodies: a body reads as bytes, and iterates as one piece for programs written for Azure's library."""
+"""Tests of bodies: a body is bytes; iterating over it yields one piece, for programs written for Azure's library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ each_message = pytest.mark.parametrize("make", MESSAGES, ids=["own", "received",
 
 
 def read(body: object) -> Any:
-    """Return the body as a value for iteration."""
+    """Return the body, typed as a value that can be iterated over."""
     return body
 
 
@@ -98,7 +98,7 @@ def test_a_received_body_is_sent_again_unchanged() -> None:
     assert outgoing(as_message(message), detects_duplicates=False).payload == message._record.payload
 
 
-def test_a_copy_of_a_message_whose_body_was_read_is_the_same() -> None:
+def test_a_copy_of_a_message_is_equal_even_after_its_body_was_read() -> None:
     message = ServiceBusMessage(TEXT, message_id="m")
     assert message.body == TEXT
     for again in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):  # noqa: S301

@@ -1,4 +1,4 @@
-"""Tests of the properties of an entity as a value: iterated like a mapping, copied, and shown."""
+"""Tests of the properties of an entity as a value: iterating over them, copying them, and their repr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that each property of an entity is declared once, and that its type annotation agrees with its declaration."""
+"""Tests that each property of an entity is declared once, and that its type annotation agrees with the declaration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def taken(field: Field[Any, Any]) -> Any:
-    """Return the type of the values that a property accepts, from its declaration."""
+    """Return the type of the values that a property accepts according to its declaration."""
     match field:
         case Flag():
             return bool
@@ -63,7 +63,7 @@ def test_each_property_is_declared_once() -> None:
 
 
 @each_kind
-def test_the_options_name_each_property_that_can_be_set_with_the_type_of_its_declaration(
+def test_the_options_name_each_property_that_can_be_set_with_its_declared_type(
     kind: type[Described],
 ) -> None:
     options, _ = KINDS[kind]
@@ -75,7 +75,7 @@ def test_the_options_name_each_property_that_can_be_set_with_the_type_of_its_dec
 @pytest.mark.parametrize(
     "client", [ServiceBusAdministrationClient, aio_management.ServiceBusAdministrationClient], ids=["sync", "aio"]
 )
-def test_the_signature_of_a_creation_names_each_property_as_a_keyword(kind: type[Described], client: type[Any]) -> None:
+def test_the_creation_method_has_a_keyword_for_each_property(kind: type[Described], client: type[Any]) -> None:
     options, name = KINDS[kind]
     shown = inspect.signature(getattr(client, name)).parameters
     for keyword in get_type_hints(options):
@@ -86,7 +86,7 @@ def test_the_signature_of_a_creation_names_each_property_as_a_keyword(kind: type
 
 
 @each_kind
-def test_a_property_stored_in_partitions_names_a_setting_with_an_equivalent_default(
+def test_a_property_stored_in_partitions_has_a_setting_with_an_equivalent_default(
     kind: type[Described],
 ) -> None:
     defaults = {each.name: each.default for each in fields(PartitionSettings)}
@@ -97,7 +97,7 @@ def test_a_property_stored_in_partitions_names_a_setting_with_an_equivalent_defa
             assert stored is None or field.kept(stored) == field.default, name
 
 
-def test_a_property_belongs_to_its_kind_and_says_where_it_is_declared() -> None:
+def test_a_property_knows_its_kind_of_entity_and_its_place_of_declaration() -> None:
     of_queue, of_topic = QueueProperties.fields()["status"], TopicProperties.fields()["status"]
     assert (of_queue.owner, of_topic.owner) == (QueueProperties, TopicProperties)
     assert of_queue.declared_in is of_topic.declared_in is AnyEntity

@@ -1,4 +1,4 @@
-"""Tests that an enumeration, asked for an unknown value, lists the valid values."""
+"""Tests that an enumeration lists the valid values when it refuses an unknown one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENUMS: list[type[Enum]] = [
 
 @pytest.mark.parametrize("enum", ENUMS)
 @pytest.mark.parametrize("wrong", ["foo", None, 77])
-def test_a_wrong_value_is_refused_with_the_valid_ones(enum: type[Enum], wrong: Any) -> None:
+def test_the_error_for_a_wrong_value_lists_the_valid_values(enum: type[Enum], wrong: Any) -> None:
     with pytest.raises(ValueError, match=f"^{wrong!r} is no {enum.__name__}; there are ") as caught:
         enum(wrong)
     assert all(repr(one.value) in str(caught.value) for one in enum)
@@ -43,7 +43,7 @@ def test_a_wrong_value_is_refused_with_the_valid_ones(enum: type[Enum], wrong: A
         ({"sub_queue": "foo"}, "'deadletter' and 'transferdeadletter'"),
     ],
 )
-def test_a_wrong_receiver_option_is_refused_with_the_valid_ones(options: dict[str, Any], right: str) -> None:
+def test_the_error_for_a_wrong_receiver_option_lists_the_valid_values(options: dict[str, Any], right: str) -> None:
     with sbredis.ServiceBusClient("memory://enums") as client:
         for made in (client, sbredis.aio.ServiceBusClient("memory://enums")):
             with pytest.raises(ValueError, match=f"there are {right}"):
@@ -52,6 +52,6 @@ def test_a_wrong_receiver_option_is_refused_with_the_valid_ones(options: dict[st
                 made.get_subscription_receiver("t", "s", **options)
 
 
-def test_an_invalid_status_is_refused_with_the_valid_ones() -> None:
+def test_the_error_for_an_invalid_status_lists_the_valid_values() -> None:
     with pytest.raises(ValueError, match="must be one of Active, Disabled, SendDisabled, ReceiveDisabled, not 'foo'"):
         QueueProperties("q", status="foo")

@@ -1,4 +1,6 @@
-"""Tests of a message that an application makes: it keeps its values, refuses unsendable ones, and is sent unchanged."""
+"""Tests of a message that an application makes: it keeps its values, refuses values that cannot be sent, and is sent
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from sbredis.model import (
 )
 from tests.model.givens import ARGUMENTS
 
-MESSAGE: Any = ServiceBusMessage  # so that values which type checkers refuse can be tested
+MESSAGE: Any = ServiceBusMessage  # so that the tests can pass values which type checkers refuse
 TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "content_type", "subject", "to", "reply_to")
 IDS = ("message_id", "session_id", "partition_key", "reply_to_session_id")
 FIELDS = (
@@ -43,7 +45,7 @@ NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- the refused value
 
 
 @given(ARGUMENTS)
-def test_a_message_has_the_fields_it_was_made_with(arguments: dict[str, Any]) -> None:
+def test_a_message_has_the_values_it_was_constructed_with(arguments: dict[str, Any]) -> None:
     message = ServiceBusMessage(**arguments)
     assert {name: getattr(message, name) for name in FIELDS} == {name: arguments.get(name) for name in FIELDS}
     assert message.body == arguments["body"]
@@ -51,7 +53,7 @@ def test_a_message_has_the_fields_it_was_made_with(arguments: dict[str, Any]) ->
 
 
 @given(ARGUMENTS)
-def test_a_field_can_be_set_to_every_value_the_constructor_accepts(arguments: dict[str, Any]) -> None:
+def test_a_field_accepts_every_value_that_the_constructor_accepts(arguments: dict[str, Any]) -> None:
     made, filled = ServiceBusMessage(**arguments), ServiceBusMessage(arguments["body"])
     for name in FIELDS:
         setattr(filled, name, arguments.get(name))
@@ -72,19 +74,19 @@ def test_a_field_can_be_set_to_every_value_the_constructor_accepts(arguments: di
         (memoryview(b"abcdef")[::2], b"ace"),
     ],
 )
-def test_a_body_is_bytes(body: Any, kept: bytes) -> None:
+def test_a_body_is_returned_as_bytes(body: Any, kept: bytes) -> None:
     message = ServiceBusMessage(body)
     assert message.body == kept
     assert isinstance(message.body, bytes)
     assert type(ServiceBusMessage(message.body)._content.body) is bytes
 
 
-def test_a_message_as_text_is_its_body_in_utf8() -> None:
+def test_the_text_of_a_message_is_its_body_decoded_as_utf8() -> None:
     assert str(ServiceBusMessage("grüße")) == "grüße"
     assert str(ServiceBusMessage(b"a\xffb")) == "a\N{REPLACEMENT CHARACTER}b"
 
 
-def test_a_message_does_not_show_its_body() -> None:
+def test_the_repr_of_a_message_does_not_show_its_body() -> None:
     message = ServiceBusMessage("secret", application_properties={"key": "secret"}, message_id="m1", session_id="s1")
     assert (
         repr(message)
@@ -167,7 +169,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "error", "text"), REFUSED)
-def test_an_unsendable_value_is_refused_when_set_and_changes_nothing(
+def test_a_value_that_cannot_be_sent_is_refused_when_set_and_changes_nothing(
     name: str, value: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
@@ -185,7 +187,7 @@ def test_a_body_of_another_type_is_refused_with_a_remedy(body: Any) -> None:
         MESSAGE(body)
 
 
-def test_a_body_that_utf8_cannot_express_is_refused() -> None:
+def test_a_body_that_cannot_be_encoded_in_utf8_is_refused() -> None:
     with pytest.raises(ValueError, match="body has half a surrogate pair as character 1"):
         ServiceBusMessage("a\ud800")
 
@@ -196,7 +198,7 @@ def test_the_parts_of_a_message_cannot_be_replaced(name: str) -> None:
         setattr(ServiceBusMessage("x"), name, b"y")
 
 
-def test_a_partition_key_that_is_not_the_session_id_is_refused() -> None:
+def test_a_partition_key_that_differs_from_the_session_id_is_refused() -> None:
     with pytest.raises(ValueError, match="partition_key 'p' is not the session_id 's'"):
         ServiceBusMessage("x", session_id="s", partition_key="p")
     message = ServiceBusMessage("x", session_id="s", partition_key="s")
@@ -210,7 +212,7 @@ def test_a_partition_key_that_is_not_the_session_id_is_refused() -> None:
     assert (message.session_id, message.partition_key) == (None, "p")
 
 
-def test_an_unknown_keyword_is_left_out_with_a_warning() -> None:
+def test_an_unknown_keyword_is_ignored_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="ServiceBusMessage does not know, and ignores: colour, size") as caught:
         message = ServiceBusMessage("x", colour="red", size=1)  # type: ignore[call-arg]
     assert caught[0].filename == __file__
@@ -231,7 +233,7 @@ def test_an_unknown_keyword_is_left_out_with_a_warning() -> None:
         (timedelta(milliseconds=NEVER - 1), timedelta(milliseconds=NEVER - 1)),
     ],
 )
-def test_a_time_to_live_counts_ms_and_a_very_long_one_means_no_limit(
+def test_a_time_to_live_has_ms_precision_and_a_very_long_one_means_no_expiry(
     given_time: timedelta, kept: timedelta | None
 ) -> None:
     message = ServiceBusMessage("x", time_to_live=given_time)
@@ -250,7 +252,7 @@ def test_a_scheduled_time_may_be_in_any_zone_and_is_shown_in_utc() -> None:
     assert outgoing(message, detects_duplicates=False).due == 1_893_479_400_001
 
 
-def test_a_message_scheduled_before_all_times_is_due_at_once() -> None:
+def test_a_scheduled_time_before_the_epoch_is_due_immediately() -> None:
     message = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(1900, 1, 1, tzinfo=UTC))
     assert outgoing(message, detects_duplicates=False).due == 0
 
@@ -274,7 +276,7 @@ def test_empty_application_properties_differ_from_missing_ones() -> None:
     assert ServiceBusMessage("x", application_properties={}).application_properties == {}
 
 
-def test_property_names_in_bytes_are_read_as_text() -> None:
+def test_property_names_given_as_bytes_are_read_as_text() -> None:
     mixed: dict[str | bytes, Any] = {b"gr\xc3\xbc": 1, "map": {b"inner": [{7: 2}]}}
     message = ServiceBusMessage("x", application_properties=mixed)
     assert message.application_properties == {"grü": 1, "map": {b"inner": [{7: 2}]}}
@@ -287,7 +289,7 @@ def test_property_names_in_bytes_are_read_as_text() -> None:
     }
 
 
-def test_a_property_keeps_its_type() -> None:
+def test_a_property_value_keeps_its_type() -> None:
     class Colour(str, Enum):  # noqa: UP042 -- as many have it
         RED = "red"
 
@@ -340,7 +342,7 @@ def test_properties_that_are_too_large_are_refused(properties: dict[str, Any], t
         outgoing(message, detects_duplicates=False)
 
 
-def test_texts_that_are_too_large_together_are_refused() -> None:
+def test_texts_that_are_together_too_large_are_refused() -> None:
     message = ServiceBusMessage("x", subject="s" * 32_000, to="t" * 32_000, reply_to="r" * 32_000)
     with pytest.raises(MessageSizeExceededError, match=r"the properties of the message have 960.. bytes"):
         outgoing(message, detects_duplicates=False)
@@ -361,7 +363,7 @@ def test_a_body_does_not_count_toward_the_size_of_properties() -> None:
     assert len(outgoing(message, detects_duplicates=False).payload) > 232_000
 
 
-def test_properties_of_the_maximum_size_are_sent() -> None:
+def test_properties_of_the_maximum_size_can_be_sent() -> None:
     message = ServiceBusMessage(b"x" * 100_000, application_properties={"a": "x" * 32_700, "b": "x" * 32_700})
     outgoing(message, detects_duplicates=False)
 
@@ -370,7 +372,7 @@ def test_properties_of_the_maximum_size_are_sent() -> None:
 
 
 @given(ARGUMENTS)
-def test_a_message_is_encoded_as_it_is_when_sent(arguments: dict[str, Any]) -> None:
+def test_a_message_is_encoded_with_its_values_at_the_time_of_sending(arguments: dict[str, Any]) -> None:
     message = ServiceBusMessage(**arguments)
     sent = outgoing(message, detects_duplicates=True)
     assert decode(sent.payload) == message._content
@@ -381,7 +383,7 @@ def test_a_message_is_encoded_as_it_is_when_sent(arguments: dict[str, Any]) -> N
     assert sent._replace(message_id=b"") == outgoing(message, detects_duplicates=False)
 
 
-def test_a_message_without_an_id_gets_one_and_keeps_it() -> None:
+def test_a_message_without_an_id_gets_one_when_sent_and_keeps_it() -> None:
     one, other = ServiceBusMessage("a"), ServiceBusMessage("a")
     first = outgoing(one, detects_duplicates=True)
     assert one.message_id
@@ -391,7 +393,8 @@ def test_a_message_without_an_id_gets_one_and_keeps_it() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the child process does very little
+# safe, because the child process only generates an id
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_generates_different_ids() -> None:
     def drawn() -> str:
         message = ServiceBusMessage("a")
@@ -420,7 +423,7 @@ def test_a_forked_process_generates_different_ids() -> None:
     ("keys", "decides"),
     [({}, None), ({"partition_key": "p"}, "p"), ({"session_id": ""}, ""), ({"session_id": "s"}, "s")],
 )
-def test_the_session_id_or_else_the_partition_key_decides_on_the_partition(
+def test_the_session_id_or_else_the_partition_key_selects_the_partition(
     keys: dict[str, str], decides: str | None
 ) -> None:
     assert routing_key(MESSAGE("x", **keys)) == decides
@@ -430,7 +433,7 @@ def test_the_session_id_or_else_the_partition_key_decides_on_the_partition(
 
 
 class Mine(ServiceBusMessage):
-    """A subclass of the message in an application."""
+    """A subclass of the message class, as an application may define one."""
 
 
 def test_a_message_is_accepted_without_a_copy() -> None:
@@ -440,7 +443,7 @@ def test_a_message_is_accepted_without_a_copy() -> None:
 
 
 @given(ARGUMENTS)
-def test_a_mapping_is_accepted_as_constructor_arguments(arguments: dict[str, Any]) -> None:
+def test_a_mapping_of_constructor_arguments_is_accepted_as_a_message(arguments: dict[str, Any]) -> None:
     assert as_message(arguments)._content == ServiceBusMessage(**arguments)._content
 
 
@@ -479,6 +482,6 @@ def test_a_value_that_is_not_a_message_is_refused(take: Callable[[object], objec
         take(value)
 
 
-def test_a_value_that_is_not_a_message_in_a_list_is_refused() -> None:
+def test_a_list_with_a_value_that_is_not_a_message_is_refused() -> None:
     with pytest.raises(TypeError, match="not str"):
         as_messages([ServiceBusMessage("x"), "y"])

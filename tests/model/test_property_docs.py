@@ -1,4 +1,4 @@
-"""Tests that the class, ``help()`` and the table in the document give the default and the limits of every property."""
+"""Tests that the class, ``help()`` and the table in the guide state the default and the limits of every property."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def in_words(value: object) -> str:
 
 
 def limits_in_words(field: Field[Any, Any]) -> Iterator[str]:
-    """Yield the limits of a property in words."""
+    """Yield each limit of a property in words."""
     if field.planned is not None:
         return
     if isinstance(field, Text) and not isinstance(field, Neighbour):
@@ -62,7 +62,7 @@ def limits_in_words(field: Field[Any, Any]) -> Iterator[str]:
 
 
 def table() -> dict[str, tuple[str, str, str]]:
-    """Return the properties in the document, each with its entities, its default and its limits."""
+    """Return the properties in the guide, each with its entities, its default and its limits."""
     text = (ROOT / "docs/management.md").read_text("utf-8")
     section = text.partition("## The properties\n")[2].partition("\n## ")[0]
     found: dict[str, tuple[str, str, str]] = {}
@@ -77,7 +77,7 @@ TABLE = table()
 
 
 @every_property
-def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, name: str) -> None:
+def test_the_class_documents_the_true_facts_of_each_property(kind: str, name: str) -> None:
     field = KINDS[kind].fields()[name]
     said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
     if not field.read_only:
@@ -89,7 +89,7 @@ def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, nam
 
 
 @every_property
-def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, name: str) -> None:
+def test_the_guide_documents_the_true_facts_of_each_property(kind: str, name: str) -> None:
     field = KINDS[kind].fields()[name]
     of, default, limits = TABLE[name]
     assert kind in of.split(", ")
@@ -101,7 +101,7 @@ def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, nam
     assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
 
 
-def test_the_document_names_no_unknown_property() -> None:
+def test_the_guide_names_no_unknown_property() -> None:
     assert {(kind, name) for name, (of, _, _) in TABLE.items() for kind in of.split(", ")} == set(FIELDS)
 
 
@@ -114,7 +114,7 @@ def test_help_shows_the_meaning_of_each_property(cls: type[Described]) -> None:
     assert " object at 0x" not in shown.partition("Data and other attributes")[0]
 
 
-def test_a_class_without_source_has_no_property_docs() -> None:
+def test_a_class_whose_source_is_not_available_has_no_property_docs() -> None:
     made: type = type("Made", (), {"__module__": ModuleType("nowhere").__name__})
     assert property_docs(made) == {}
     assert property_docs(int) == {}

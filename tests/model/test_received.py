@@ -34,7 +34,7 @@ WHEN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ENQUEUED)
 
 
 def corrupt() -> ServiceBusReceivedMessage:
-    """Return a message whose content cannot be read."""
+    """Return a message whose content cannot be decoded."""
     return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), Source(0, PEEK_LOCK, None), None)
 
 
@@ -57,7 +57,7 @@ def test_the_content_is_decoded_on_first_access() -> None:
         operator.attrgetter("colour")(message)
 
 
-def test_decoded_content_is_kept() -> None:
+def test_decoded_content_is_not_decoded_again() -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}))
     properties = message.application_properties
     assert properties is not None
@@ -70,12 +70,14 @@ def test_decoded_content_is_kept() -> None:
     ("name", "base", "number"),
     [("1", 0, 1), ("d12", 0, 12), ("281474976710655", 0, (1 << 48) - 1), ("d5", 3 << 48, (3 << 48) + 5)],
 )
-def test_a_sequence_number_is_made_of_the_partition_and_the_name(name: str, base: int, number: int) -> None:
+def test_the_sequence_number_is_computed_from_the_partition_and_the_stored_name(
+    name: str, base: int, number: int
+) -> None:
     message = received(ServiceBusMessage("x"), name=name, base=base)
     assert message.sequence_number == message.enqueued_sequence_number == number
 
 
-def test_the_times_set_by_the_broker_are_read() -> None:
+def test_the_times_set_by_the_broker_are_returned() -> None:
     forever, mortal = received(ServiceBusMessage("x")), received(ServiceBusMessage("x"), expires=ENQUEUED + 5000)
     assert (forever.enqueued_time_utc, forever.expires_at_utc) == (WHEN, None)
     assert (mortal.enqueued_time_utc, mortal.expires_at_utc) == (WHEN, WHEN + timedelta(seconds=5))
@@ -97,11 +99,11 @@ def test_the_times_set_by_the_broker_are_read() -> None:
         ("s", ServiceBusMessageState.SCHEDULED),
     ],
 )
-def test_a_peeked_message_has_its_state(letter: str, state: ServiceBusMessageState) -> None:
+def test_a_peeked_message_shows_its_state(letter: str, state: ServiceBusMessageState) -> None:
     assert received(ServiceBusMessage("x"), state=letter, peeked=True).state is state
 
 
-def test_the_delivery_count_includes_this_delivery_unless_it_was_peeked() -> None:
+def test_the_delivery_count_includes_this_delivery_except_after_a_peek() -> None:
     assert received(ServiceBusMessage("x")).delivery_count == 1
     assert received(ServiceBusMessage("x"), failures=3).delivery_count == 4
     assert received(ServiceBusMessage("x"), failures=3, peeked=True).delivery_count == 3
@@ -110,14 +112,14 @@ def test_the_delivery_count_includes_this_delivery_unless_it_was_peeked() -> Non
 # -- the lock ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_locked_message_has_a_token_and_an_end() -> None:
+def test_a_locked_message_has_a_token_and_the_time_when_its_lock_ends() -> None:
     message = received(ServiceBusMessage("x"), lock=lease(until=100.0, until_utc=1_700_000_060.0))
     assert type(message.lock_token) is UUID
     assert message.locked_until_utc == datetime.fromtimestamp(1_700_000_060, UTC)
     assert [hold_of(message).lock_expired(now) for now in (99.9, 100.0, 101.0)] == [False, True, True]
 
 
-def test_a_token_stays_through_renewals_and_differs_between_deliveries() -> None:
+def test_a_lock_token_stays_through_renewals_and_differs_between_deliveries() -> None:
     first = received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa"))
     token = first.lock_token
     hold_of(first).lease = lease("bbbbbbbbbbbb", until_utc=1_700_000_999.0)
@@ -145,7 +147,7 @@ def test_a_message_that_is_not_locked_has_no_lock_fields(message: ServiceBusRece
     assert (message.lock_token, message.locked_until_utc) == (None, None)
 
 
-def test_a_settled_message_has_no_lock_and_stays_readable() -> None:
+def test_a_settled_message_has_no_lock_and_can_still_be_read() -> None:
     message = received(ServiceBusMessage("x"), lock=lease())
     hold_of(message).settled = True
     assert (message.lock_token, message.locked_until_utc, message.body) == (None, None, b"x")
@@ -154,14 +156,14 @@ def test_a_settled_message_has_no_lock_and_stays_readable() -> None:
 # -- changes and dead letters ------------------------------------------------------------------------------------------
 
 
-def test_changed_properties_replace_those_sent() -> None:
+def test_changed_properties_replace_all_properties_that_were_sent() -> None:
     sent = ServiceBusMessage("x", application_properties={"a": 1, "b": 2})
     assert received(sent, changes=Changes({"c": 3})).application_properties == {"c": 3}
     assert received(sent, changes=Changes({})).application_properties == {}
     assert received(sent, changes=Changes(None)).application_properties == {"a": 1, "b": 2}
 
 
-def test_a_message_that_is_no_dead_letter_has_no_reason() -> None:
+def test_a_message_that_is_not_a_dead_letter_has_no_reason() -> None:
     message = received(ServiceBusMessage("x", application_properties={"DeadLetterReason": "mine"}))
     assert (message.dead_letter_reason, message.dead_letter_error_description) == (None, None)
     assert message.application_properties == {"DeadLetterReason": "mine"}
@@ -187,7 +189,7 @@ def test_a_dead_letter_has_its_reason(
     assert message.application_properties == {"a": 1} | {name: text for name, text in reasons.items() if text}
 
 
-def test_a_message_that_failed_too_often_has_that_reason() -> None:
+def test_a_dead_letter_that_failed_too_often_has_the_reason_max_delivery_count_exceeded() -> None:
     message = received(ServiceBusMessage("x"), name="d3", reason="M", failures=10)
     assert message.dead_letter_reason == "MaxDeliveryCountExceeded"
     assert message.dead_letter_error_description
@@ -197,7 +199,7 @@ def test_a_message_that_failed_too_often_has_that_reason() -> None:
     }
 
 
-def test_the_reason_of_the_broker_precedes_an_older_one() -> None:
+def test_the_reason_set_by_the_broker_takes_precedence_over_an_older_property() -> None:
     sent = ServiceBusMessage("x", application_properties={"DeadLetterReason": "of an earlier death", "a": 1})
     message = received(sent, reason="T")
     assert message.application_properties is not None
@@ -221,24 +223,26 @@ def test_the_reason_of_the_broker_precedes_an_older_one() -> None:
         ),
     ],
 )
-def test_a_received_message_shows_its_lock_and_not_its_body(message: ServiceBusReceivedMessage, shown: str) -> None:
+def test_the_repr_of_a_received_message_shows_its_lock_and_not_its_body(
+    message: ServiceBusReceivedMessage, shown: str
+) -> None:
     assert repr(message) == f"<ServiceBusReceivedMessage {shown}, message_id='m', body of 6 bytes>"
     hold_of(message).settled, hold_of(message).source.peeked = True, False
     assert ", settled, " in repr(message)
 
 
-def test_an_unreadable_message_still_has_a_repr() -> None:
+def test_a_message_that_cannot_be_decoded_still_has_a_repr() -> None:
     assert "unreadable: a message of version 9" in repr(corrupt())
 
 
-def test_a_received_message_is_made_by_a_receiver_only() -> None:
+def test_a_program_cannot_construct_a_received_message() -> None:
     made: Any = ServiceBusReceivedMessage
     with pytest.raises(TypeError, match="made by a receiver"):
         made("x")
 
 
 @given(ARGUMENTS)
-def test_a_received_message_is_sent_again_as_its_sender_gave_it(arguments: dict[str, Any]) -> None:
+def test_a_received_message_is_sent_again_with_the_values_of_its_sender(arguments: dict[str, Any]) -> None:
     message = received(ServiceBusMessage(**arguments), lock=lease(), failures=4)
     again = as_message(message)
     assert type(again) is ServiceBusMessage
@@ -264,7 +268,7 @@ def test_sending_a_received_message_again_does_not_change_it() -> None:
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
 def test_a_copy_has_the_same_content_and_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
-    hold_of(message).source.owner = open  # a stand-in for a receiver
+    hold_of(message).source.owner = open  # an object in the place of the receiver
     copied = again(message)
     assert type(copied) is ServiceBusReceivedMessage
     assert copied._content == message._content

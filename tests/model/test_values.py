@@ -1,4 +1,4 @@
-"""Tests of the values of message properties and bodies: which are valid, how they are found, and their types."""
+"""Tests of the values of message properties and bodies: the valid values, their types, and how they are looked up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def typed(value: Any) -> Any:
     return type(value), str(value) if isinstance(value, Decimal) else value
 
 
-def test_every_value_that_azures_library_sends_comes_back_with_its_type() -> None:
+def test_every_value_that_azures_library_sends_is_received_with_its_type() -> None:
     message = received(ServiceBusMessage("x", application_properties=EVERY))
     assert typed(message.application_properties) == typed(EVERY)
     for name, value in EVERY.items():
@@ -127,7 +127,7 @@ def test_a_value_that_does_not_fit_the_type_it_names_is_refused(
 @pytest.mark.parametrize(
     "own", [{"TYPE": "BIKE", "VALUE": 1}, {"TYPE": "INT", "VALUE": 1, "UNIT": "m"}, {"TYPE": "INT"}]
 )
-def test_a_map_with_the_keys_of_a_typed_value_stays_a_map(own: dict[str, Any]) -> None:
+def test_a_mapping_with_the_keys_of_a_typed_value_stays_a_mapping(own: dict[str, Any]) -> None:
     assert received(ServiceBusMessage("x", application_properties={"a": own})).application_properties == {"a": own}
 
 
@@ -149,7 +149,7 @@ def looked_up() -> list[dict[Any, Any]]:
 
 
 @pytest.mark.parametrize("values", looked_up())
-def test_a_name_in_bytes_finds_the_value_of_the_same_name(values: dict[Any, Any]) -> None:
+def test_a_bytes_key_finds_the_value_stored_under_the_same_text(values: dict[Any, Any]) -> None:
     assert values["k"] == values[b"k"] == values.get("k") == values.get(b"k") == "v"
     assert values["grü".encode()] == 1
     assert b"k" in values
@@ -178,12 +178,12 @@ def test_application_properties_work_wherever_a_dict_is_expected(values: dict[An
     assert values == plain
 
 
-def test_the_reason_of_a_dead_letter_is_found_by_either_name() -> None:
+def test_the_reason_of_a_dead_letter_is_found_under_text_and_bytes_keys() -> None:
     found: Any = received(ServiceBusMessage("x"), reason="T").application_properties
     assert found[b"DeadLetterReason"] == found["DeadLetterReason"] == "TTLExpiredException"
 
 
-def test_a_value_under_the_bytes_themselves_is_found_first() -> None:
+def test_a_bytes_key_finds_its_own_value_before_that_of_the_equal_text_key() -> None:
     values: Any = NamedValues({"k": 1})
     values[b"k"] = 2
     assert (values["k"], values[b"k"]) == (1, 2)

@@ -16,7 +16,9 @@ from tests.waiting import wait_until
 
 @pytest.fixture(autouse=True)
 def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the portal in memory on a loop that refuses other threads, and elsewhere on uvloop if it is installed."""
+    """Run the portal of an in-memory test on a loop that refuses other threads; run all others on uvloop if it is
+    installed.
+    """
     if "target" in request.fixturenames and request.getfixturevalue("target") != "memory":
         return
     monkeypatch.setattr(_portal, "_event_loop", OneThreadLoop)

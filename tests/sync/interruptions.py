@@ -1,4 +1,4 @@
-"""Interrupt the main thread at a certain point."""
+"""Helpers that interrupt the main thread at a certain point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["interrupted_when"]
 
 @contextmanager
 def interrupted_when(condition: Callable[[], object], interrupt: Callable[[], None]) -> Iterator[None]:
-    """Interrupt the main thread, which runs the block, once a condition holds."""
+    """Run the block in the main thread, and interrupt it as soon as a condition holds."""
 
     def run() -> None:
         wait_until(condition)

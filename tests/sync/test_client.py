@@ -88,12 +88,14 @@ def test_an_iteration_ends_after_max_wait_time(client: ServiceBusClient, sender:
             receiver.next()
 
 
-def test_next_brings_one_message(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_next_returns_one_message(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     assert str(receiver.next()) == "a"
 
 
-def test_scheduled_messages_are_cancelled_by_number(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_scheduled_messages_are_cancelled_by_sequence_number(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     (number,) = sender.schedule_messages(ServiceBusMessage("a"), tomorrow)
     (message,) = receiver.peek_messages()
@@ -129,7 +131,9 @@ def test_a_message_is_settled_in_each_way(
         assert dead.peek_messages() == []
 
 
-def test_a_delay_is_kept(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_a_delayed_message_is_not_received_before_its_delay_ends(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     receiver.abandon_message(receive_one(receiver), delay=timedelta(hours=1))
     assert receiver.receive_messages(max_wait_time=NOTHING) == []
@@ -143,7 +147,9 @@ def test_messages_are_deleted(sender: ServiceBusSender, receiver: ServiceBusRece
     assert receiver.peek_messages() == []
 
 
-def test_messages_are_fetched_ahead_and_given_back(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_prefetched_messages_are_returned_when_the_receiver_closes(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     for number in range(4):
         sender.send_messages(ServiceBusMessage(str(number)))
     with client.get_queue_receiver("orders", prefetch_count=10, max_wait_time=SOON) as ahead:
@@ -154,7 +160,9 @@ def test_messages_are_fetched_ahead_and_given_back(client: ServiceBusClient, sen
         assert {message.delivery_count for message in rest} == {1}
 
 
-def test_a_message_received_and_deleted_is_gone(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_message_received_in_receive_and_delete_mode_is_deleted(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver("orders", receive_mode=mode, max_wait_time=SOON) as receiver:
@@ -176,12 +184,12 @@ def test_objects_have_a_useful_repr(client: ServiceBusClient) -> None:
     assert repr(client).endswith(", namespace 'default', open>")
 
 
-def test_an_error_is_the_same_exception_and_shows_the_callers_line(client: ServiceBusClient) -> None:
+def test_an_error_keeps_its_identity_and_its_traceback_shows_the_callers_line(client: ServiceBusClient) -> None:
     with pytest.raises(MessagingEntityNotFoundError, match="'nowhere'") as missing:
         client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("a"))
     names = [entry.name for entry in missing.traceback]
-    assert names[0] == "test_an_error_is_the_same_exception_and_shows_the_callers_line"
-    assert names.count("send_messages") == 2  # the synchronous and the asynchronous method
+    assert names[0] == "test_an_error_keeps_its_identity_and_its_traceback_shows_the_callers_line"
+    assert names.count("send_messages") == 2  # one frame of the synchronous method, and one of the asynchronous method
 
 
 def test_an_oversized_batch_is_refused_completely(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
@@ -190,7 +198,7 @@ def test_an_oversized_batch_is_refused_completely(sender: ServiceBusSender, rece
     assert receiver.peek_messages() == []
 
 
-def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
+def test_an_unknown_option_causes_a_warning_at_the_callers_line(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     calls: list[Callable[[], object]] = [
@@ -214,14 +222,14 @@ def test_ensure_queue_creates_only_a_missing_queue(client: ServiceBusClient) -> 
     assert client.ensure_queue("q").max_delivery_count == 3
 
 
-def test_a_connection_string_may_have_azures_name(url: str) -> None:
+def test_a_client_can_be_made_with_from_connection_string(url: str) -> None:
     with ServiceBusClient.from_connection_string(url, namespace="other") as client:
         assert client.namespace == "other"
         client.ensure_queue("q")
 
 
 @pytest.mark.parametrize("kind", ["server", "cluster"])
-def test_a_client_of_redis_py_says_where_to_connect(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_client_can_be_made_from_a_redis_py_client(kind: str, request: pytest.FixtureRequest) -> None:
     running: LocalServer | LocalCluster = request.getfixturevalue(kind)
     address = running.url.rpartition("//")[2].partition("?")[0].split(",")[0]
     host, _, port = address.partition(":")
@@ -234,7 +242,7 @@ def test_a_connection_is_checked(url: str) -> None:
     assert check_connection(url).servers
 
 
-def test_an_empty_queue_is_waited_for_until_something_comes(
+def test_a_receive_from_an_empty_queue_waits_for_a_message(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     wait_until(lambda: receiver.receive_messages(max_wait_time=NOTHING) == [])

@@ -1,4 +1,4 @@
-"""The effects of closing, the calls that fail afterwards, and the end of forgotten clients."""
+"""What closing does, which calls fail afterwards, and how a client ends that its program has forgotten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sbredis.exceptions import ServiceBusConnectionError
 from tests.waiting import wait_until
 
 
-def test_everything_refuses_after_the_client_was_closed(url: str) -> None:
+def test_every_call_is_refused_after_the_client_was_closed(url: str) -> None:
     with ServiceBusClient(url) as client:
         sender = client.get_queue_sender("q", create_if_missing=True)
         receiver = client.get_queue_receiver("q")
@@ -72,7 +72,7 @@ def test_everything_refuses_after_the_client_was_closed(url: str) -> None:
     assert str(message) == "a"
 
 
-def test_everything_may_be_closed_again_in_any_order(url: str) -> None:
+def test_client_sender_and_receiver_may_be_closed_again_in_any_order(url: str) -> None:
     client = ServiceBusClient(url)
     with (
         client,
@@ -87,7 +87,7 @@ def test_everything_may_be_closed_again_in_any_order(url: str) -> None:
     client.close()
 
 
-def test_a_closed_sender_and_a_closed_receiver_refuse(client: ServiceBusClient) -> None:
+def test_a_closed_sender_and_a_closed_receiver_refuse_calls(client: ServiceBusClient) -> None:
     with client.get_queue_sender("q", create_if_missing=True) as sender, client.get_queue_receiver("q") as receiver:
         sender.send_messages(ServiceBusMessage("a"))
         message = receiver.next()
@@ -99,14 +99,14 @@ def test_a_closed_sender_and_a_closed_receiver_refuse(client: ServiceBusClient) 
         another.complete_message(message)
 
 
-def test_a_client_that_was_never_used_is_closed_too() -> None:
+def test_a_client_that_was_never_used_can_be_closed() -> None:
     client = ServiceBusClient("memory://unused")
     client.close()
     with pytest.raises(ValueError, match="The client is closed"):
         client.get_queue_sender("q")
 
 
-def test_a_failed_connection_is_reported_and_leaves_nothing() -> None:
+def test_a_failed_connection_is_reported_and_leaves_no_thread() -> None:
     client = ServiceBusClient("redis://127.0.0.1:1", connect_timeout=0.2)
     with pytest.raises(ServiceBusConnectionError), client:
         pytest.fail("there is nothing to connect to")
@@ -142,7 +142,7 @@ def test_closing_a_sender_waits_for_running_sends(client: ServiceBusClient) -> N
     assert sender.in_flight == 0
 
 
-def test_a_reference_to_a_part_keeps_the_whole_client_alive(url: str) -> None:
+def test_a_reference_to_a_sender_or_receiver_keeps_the_client_alive(url: str) -> None:
     client = ServiceBusClient(url)
     client.ensure_queue("q")
     worker = client._portal._worker
@@ -169,7 +169,7 @@ def _let_go(held: list[Any], worker: threading.Thread) -> None:
     held.clear()
 
     def ended() -> bool:
-        gc.collect()  # repeated, because the worker may hold a part of its last call for a moment
+        gc.collect()  # collect again each time, because the worker may hold an object of its last call for a moment
         return not worker.is_alive()
 
     wait_until(ended, timeout=60)
@@ -181,7 +181,7 @@ def test_a_renewer_may_outlive_the_client(url: str) -> None:
         client.get_queue_receiver("q", auto_lock_renewer=renewer).close()
 
 
-def test_a_closed_receiver_gives_back_unclaimed_messages(client: ServiceBusClient) -> None:
+def test_a_closed_receiver_returns_unclaimed_messages_to_the_queue(client: ServiceBusClient) -> None:
     with client.get_queue_sender("q", create_if_missing=True) as sender:
         assert sender.send_stream(ServiceBusMessage("a") for _ in range(10)).count() == 10
     with client.get_queue_receiver("q", prefetch_count=10) as ahead:

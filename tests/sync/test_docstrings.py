@@ -1,4 +1,4 @@
-"""The synchronous classes take the docstrings of the asynchronous ones, with the necessary changes of words."""
+"""The synchronous classes copy the docstrings of the asynchronous ones, and adapt the words that differ."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def test_a_missing_docstring_is_taken_from_the_asynchronous_class() -> None:
     assert Synchronous.make.__doc__ == "Make one."
 
 
-def test_an_existing_docstring_stays_and_a_missing_one_is_not_invented() -> None:
+def test_an_existing_docstring_stays_and_no_other_docstring_is_invented() -> None:
     assert Synchronous.close.__doc__ == "Close, and wait."
     assert Synchronous.other.__doc__ is None
     assert Asynchronous.close.__doc__ == "Close, and cancel."
 
 
-def test_the_docstring_of_a_class_may_be_a_further_paragraph() -> None:
+def test_the_own_docstring_of_a_class_may_follow_the_copied_one() -> None:
     @documented_by(Asynchronous, then_own=True)
     class Further:
         """From threads.
@@ -80,8 +80,8 @@ def test_the_docstring_of_a_class_may_be_a_further_paragraph() -> None:
     assert Own.__doc__ == "Something else."
 
 
-def test_without_docstrings_none_are_copied() -> None:
-    """Python removes docstrings with ``-OO``."""
+def test_nothing_is_copied_if_there_are_no_docstrings() -> None:
+    """With ``-OO`` Python removes docstrings."""
 
     class Bare:
         def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Leaving ``with receiver``: which exits count a failed delivery, and which give a message back uncounted."""
+"""Leaving ``with receiver``: some errors count a failed delivery, others return the message without counting one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class HandlerError(Exception):
 
 
 def leaving_by(kind: type[BaseException]) -> AbstractContextManager[object, bool]:
-    """Return a context that expects such an error to leave the block."""
+    """Return a context that expects this error to leave the block."""
     return pytest.raises(kind)
 
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    """A sender to a partitioned queue of sessions."""
+    """A sender to a partitioned queue with sessions."""
     options: QueueOptions = {"requires_session": True, "enable_partitioning": True, "max_delivery_count": 3}
     with client.get_queue_sender("q", create_if_missing=options) as sender:
         yield sender
@@ -62,7 +62,7 @@ def test_a_handler_that_always_fails_reaches_the_delivery_limit(
 
 
 @pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, SessionLockLostError])
-def test_an_error_unrelated_to_the_message_counts_no_delivery(
+def test_an_error_unrelated_to_the_message_does_not_raise_the_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender, kind: type[BaseException]
 ) -> None:
     send(sender, "1")
@@ -73,10 +73,10 @@ def test_an_error_unrelated_to_the_message_counts_no_delivery(
         assert receiver.next().delivery_count == 1
 
 
-def test_an_interrupted_worker_counts_no_delivery(
+def test_an_interruption_does_not_raise_the_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
-    """Neither the current message nor one that arrives at the moment of the interruption counts a delivery."""
+    """This holds for the current message, and for a message that arrives at the moment of the interruption."""
     send(sender, "1")
     with leaving_by(KeyboardInterrupt), ann(client) as receiver:
         receiver.next()
@@ -88,7 +88,9 @@ def test_an_interrupted_worker_counts_no_delivery(
         assert receiver.next().delivery_count == 1
 
 
-def test_closing_a_receiver_counts_no_delivery(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_closing_a_receiver_does_not_raise_the_delivery_count(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     send(sender, "1")
     with leaving_by(HandlerError), ann(client) as receiver:
         receiver.next()
@@ -98,7 +100,7 @@ def test_closing_a_receiver_counts_no_delivery(client: ServiceBusClient, sender:
         assert receiver.next().delivery_count == 1
 
 
-def test_a_message_that_is_released_comes_again_and_counts_no_delivery(
+def test_a_released_message_is_delivered_again_with_the_same_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     send(sender, "1", "2")

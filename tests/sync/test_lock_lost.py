@@ -1,4 +1,4 @@
-"""Noticing a lost session lock from a thread, and closing a renewer whose callback hangs."""
+"""A thread notices that its session lock is lost; a renewer can be closed although its callback hangs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sbredis.sync import _renewer as renewers
 from tests.waiting import wait_until
 
 
-def test_a_thread_waits_for_the_end_of_a_lock(client: ServiceBusClient) -> None:
+def test_a_thread_can_wait_until_a_session_lock_is_lost(client: ServiceBusClient) -> None:
     client.ensure_queue("q", requires_session=True, lock_duration=timedelta(seconds=5))
     with client.get_queue_receiver("q", session_id="ann") as receiver:
         assert receiver.session.wait_lock_lost()
         assert receiver.session.locked is False
 
 
-def test_giving_a_session_back_is_no_loss(client: ServiceBusClient) -> None:
+def test_releasing_a_session_is_not_reported_as_a_lost_lock(client: ServiceBusClient) -> None:
     client.ensure_queue("q", requires_session=True)
     receiver = client.get_queue_receiver("q", session_id="ann")
     with ThreadPoolExecutor(1) as pool:
@@ -35,7 +35,7 @@ def test_giving_a_session_back_is_no_loss(client: ServiceBusClient) -> None:
 
 
 @pytest.mark.parametrize("target", ["memory"])
-def test_a_callback_that_hangs_does_not_hold_up_the_close_of_its_renewer(
+def test_a_callback_that_hangs_does_not_delay_closing_its_renewer(
     client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(renewers, "_CLOSING", 0.05)

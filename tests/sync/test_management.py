@@ -101,7 +101,7 @@ def test_a_subscription_and_its_rules_are_created_changed_and_deleted(admin: Ser
     assert not admin.subscription_exists("news", "all")
 
 
-def test_wrong_arguments_are_refused_here_as_well(admin: ServiceBusAdministrationClient) -> None:
+def test_the_synchronous_client_refuses_wrong_arguments_too(admin: ServiceBusAdministrationClient) -> None:
     admin.create_topic("news")
     admin.create_subscription("news", "all", rules=[])
     with pytest.raises(RuleSyntaxError, match="line 1, column 10"):
@@ -117,8 +117,8 @@ GROUPS = {"Queue", "Topic", "Subscription", "Rule"}
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))
-def test_every_call_is_there_with_the_same_signature_and_the_same_promise(group: str) -> None:
-    """The test compares the parent classes of the client, one for queues, one for topics and so on."""
+def test_every_method_has_the_signature_and_docstring_of_its_asynchronous_counterpart(group: str) -> None:
+    """The test compares the parent classes of the two clients: one class for queues, one for topics and so on."""
     theirs, ours = (
         next(parent for parent in client.__mro__ if parent.__name__ == f"{group}Administration")
         for client in (AsyncAdministrationClient, ServiceBusAdministrationClient)
@@ -136,20 +136,20 @@ def test_every_call_is_there_with_the_same_signature_and_the_same_promise(group:
         assert not inspect.iscoroutinefunction(other)
 
 
-def test_the_client_is_made_of_these_groups() -> None:
+def test_the_tested_parent_classes_are_all_that_the_client_has() -> None:
     found = {
         parent.__name__ for parent in AsyncAdministrationClient.__mro__ if parent.__name__.endswith("Administration")
     }
     assert found == {f"{group}Administration" for group in GROUPS}
 
 
-def test_the_namespace_is_described(admin: ServiceBusAdministrationClient) -> None:
+def test_the_properties_of_the_namespace_are_returned(admin: ServiceBusAdministrationClient) -> None:
     found = admin.get_namespace_properties()
     assert isinstance(found, NamespaceProperties)
     assert (found.name, found.partition_count) == ("default", 2)
 
 
-def test_a_connection_string_may_have_azures_name(url: str) -> None:
+def test_a_client_can_be_made_with_from_connection_string(url: str) -> None:
     with ServiceBusAdministrationClient.from_connection_string(url, partition_count=1) as admin:
         assert admin.get_namespace_properties().partition_count == 1
 
@@ -165,7 +165,7 @@ def test_a_closed_client_cannot_be_used(url: str) -> None:
             use()
 
 
-def test_an_unknown_option_is_a_warning_that_shows_the_callers_line() -> None:
+def test_an_unknown_option_causes_a_warning_at_the_callers_line() -> None:
     with pytest.warns(UserWarning, match="ignores: later") as seen:
         ServiceBusAdministrationClient("memory://unused", later=True)  # type: ignore[call-arg]
     assert [warning.filename for warning in seen] == [__file__]

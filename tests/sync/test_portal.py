@@ -1,4 +1,4 @@
-"""Calls into the event loop and back: results, errors, interruptions, and the end."""
+"""Calls from a thread into the event loop: their results, errors and interruptions, and the end of the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 
 class Client:
-    """The owner of a portal."""
+    """An object that owns a portal."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -30,7 +30,7 @@ class Client:
 
 
 class Wanted(BaseException):
-    """An exception that is no Exception, which a coroutine may raise."""
+    """An exception that a coroutine may raise and that is not a subclass of ``Exception``."""
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ async def for_ever() -> NoReturn:
 
 
 def waiting(portal: Portal) -> int:
-    """Return the number of calls that callers wait for."""
+    """Return the number of calls whose callers still wait."""
     return 0 if portal._worker is None else len(portal._worker.calls)
 
 
 def under_way(portal: Portal) -> bool:
-    """Return whether the loop has begun a call; a call that is interrupted earlier never begins."""
+    """Return whether the loop has begun a call. A call that is interrupted earlier never begins."""
     return portal._worker is not None and any(call.begun for call in list(portal._worker.calls))
 
 
@@ -89,7 +89,7 @@ def test_the_portal_returns_results_and_errors(portal: Portal) -> None:
 
 
 def test_an_error_keeps_no_reference_to_the_call(portal: Portal) -> None:
-    """Otherwise the call and the contents of its frames would live until the next garbage collection."""
+    """Such a reference would keep the call and the contents of its frames alive until the next garbage collection."""
 
     class Held:
         pass
@@ -110,7 +110,7 @@ def test_an_error_keeps_no_reference_to_the_call(portal: Portal) -> None:
         gc.enable()
 
 
-def test_the_context_of_the_caller_is_that_of_the_call(portal: Portal) -> None:
+def test_a_call_runs_in_the_context_of_its_caller(portal: Portal) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
     async def read() -> str:
@@ -125,7 +125,7 @@ def test_the_context_of_the_caller_is_that_of_the_call(portal: Portal) -> None:
         assert list(pool.map(within, "abcd")) == list("abcd")
 
 
-def test_many_threads_begin_one_loop(portal: Portal) -> None:
+def test_many_threads_start_only_one_loop(portal: Portal) -> None:
     together = threading.Barrier(8)
 
     def called(_: int) -> int:
@@ -136,7 +136,7 @@ def test_many_threads_begin_one_loop(portal: Portal) -> None:
         assert len(set(pool.map(called, range(8)))) == 1
 
 
-def test_a_call_from_within_the_loop_is_refused_instead_of_waiting_for_itself(portal: Portal) -> None:
+def test_a_call_from_within_the_loop_is_refused_because_it_would_deadlock(portal: Portal) -> None:
     with pytest.raises(RuntimeError, match="would wait for itself"):
         portal.run(portal.call, echo, 1)
 
@@ -190,7 +190,9 @@ def test_a_result_that_arrives_despite_the_cancellation_is_not_lost(
     assert unwanted == ["brought"]
 
 
-def test_a_second_interruption_ends_the_waiting(portal: Portal, interrupt: Callable[[], None]) -> None:
+def test_a_second_interruption_ends_the_wait_for_the_cancelled_call(
+    portal: Portal, interrupt: Callable[[], None]
+) -> None:
     cancelled, go_on = threading.Event(), asyncio.Event()
 
     async def does_not_end() -> None:
@@ -222,7 +224,7 @@ def test_closing_the_portal_ends_waiting_calls_with_an_error(portal: Portal, own
     assert owner.closed == 1
 
 
-def test_a_call_that_never_began_ends_with_the_loop(portal: Portal) -> None:
+def test_a_call_that_never_began_ends_when_the_loop_ends(portal: Portal) -> None:
     portal.call(echo, 1)
     worker = portal._worker
     assert worker is not None
@@ -259,7 +261,7 @@ def test_closing_twice_and_from_several_threads_closes_once(portal: Portal, owne
     assert portal.closed
 
 
-def test_an_interrupted_close_ends_the_thread_nevertheless(interrupt: Callable[[], None]) -> None:
+def test_an_interrupted_close_still_ends_the_thread(interrupt: Callable[[], None]) -> None:
     portal = Portal("test", for_ever)
     portal.call(echo, 1)
     with interrupted_when(lambda: under_way(portal), interrupt), pytest.raises(KeyboardInterrupt):
@@ -269,7 +271,7 @@ def test_an_interrupted_close_ends_the_thread_nevertheless(interrupt: Callable[[
     assert not worker.is_alive()
 
 
-def test_a_forgotten_client_is_closed(owner: Client) -> None:
+def test_a_forgotten_client_is_closed_automatically(owner: Client) -> None:
     portal = Portal("test", owner.close)
     portal.call(echo, 1)
     worker = portal._worker

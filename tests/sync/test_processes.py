@@ -1,4 +1,4 @@
-"""Tests that need a separate process: ends of the interpreter, forks, and the modules that an import loads."""
+"""Tests that need a separate process: they end the interpreter, fork, or check which modules an import loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITHOUT = {"asyncio": "import sys; sys.modules['uvloop'] = None\n", "uvloop": ""
 
 
 def python(code: str, *arguments: str) -> str:
-    """Run this code in a fresh interpreter, and return its output; complaints on standard error fail the test."""
+    """Run this code in a fresh interpreter, and return its output. The test fails if it writes to standard error."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
     )
@@ -46,7 +46,7 @@ print("done")
 
 
 @LOOPS
-def test_a_client_used_in_another_process_explains_the_error(loop: str, url: str) -> None:
+def test_the_error_says_that_the_client_belongs_to_another_process(loop: str, url: str) -> None:
     code = """
 import os, sys
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
@@ -131,7 +131,7 @@ print("each has received one")
     assert python(WITHOUT[loop] + code, f"{server.url}?namespace=forks") == "each has received one"
 
 
-def test_a_fork_during_an_open_leaves_the_child_a_working_client(server: LocalServer) -> None:
+def test_after_a_fork_during_an_open_the_child_has_a_working_client(server: LocalServer) -> None:
     """The lock that the other thread holds does not stay locked in the child."""
     code = """
 import os, sys, threading
@@ -151,7 +151,7 @@ print("opened")
 
 
 @pytest.mark.parametrize("session", ["None", "NEXT_AVAILABLE_SESSION"])
-def test_an_interruption_ends_a_program_as_usual(session: str, url: str) -> None:
+def test_an_interruption_ends_a_program_in_the_usual_way(session: str, url: str) -> None:
     code = """
 import os, signal, sys, threading, time
 from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusClient
@@ -191,7 +191,7 @@ print([name for name in ("redis", "tenacity", "fakeredis", "uvloop", "openteleme
     assert python(code).splitlines() == ["[]"] * 3
 
 
-def test_a_client_that_is_not_used_imports_nothing_expensive() -> None:
+def test_a_client_that_is_never_used_imports_no_expensive_module() -> None:
     code = """
 import sys
 from sbredis import ServiceBusClient

@@ -1,4 +1,4 @@
-"""Locks are renewed while a thread is busy."""
+"""The renewer renews locks while a thread is busy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
-in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and are about threads
+in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and check threads only
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_lock_is_renewed_while_its_thread_is_busy(receiver: ServiceBusReceiver
         message = receiver.next()
         first = message.locked_until_utc
         renewer.register(receiver, message)
-        wait_until(lambda: message.locked_until_utc != first)  # without a call in this thread
+        wait_until(lambda: message.locked_until_utc != first)  # this thread makes no call meanwhile
         receiver.complete_message(message)
         assert message.auto_renew_error is None
 
@@ -66,7 +66,7 @@ def test_one_renewer_serves_several_clients(url: str, receiver: ServiceBusReceiv
 
 
 @in_memory
-def test_a_renewal_that_stops_is_a_warning(receiver: ServiceBusReceiver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_renewal_that_stops_causes_a_warning(receiver: ServiceBusReceiver, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sbredis"), AutoLockRenewer(0.1) as renewer:
         message = receiver.next()
         renewer.register(receiver, message)
@@ -121,7 +121,7 @@ def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusR
         renewer.register(receiver, message)
         lock, hold_of(message).settled = hold_of(message).lease, False
         with client.get_queue_receiver("q") as another:
-            another.complete_message(message)  # the renewer does not learn of this
+            another.complete_message(message)  # the renewer does not learn that the message was completed
         hold_of(message).settled, hold_of(message).lease = False, lock
         renewer.register(receiver, message)
         wait_until(lambda: reported)
@@ -129,7 +129,7 @@ def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusR
 
 
 @in_memory
-def test_closing_waits_for_callbacks_unless_asked_not_to(receiver: ServiceBusReceiver) -> None:
+def test_closing_waits_for_running_callbacks_unless_the_caller_declines(receiver: ServiceBusReceiver) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def on_failure(*_: object) -> None:

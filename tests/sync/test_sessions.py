@@ -1,4 +1,4 @@
-"""Sessions in threads: accepting, state and locks, and interruptions or closing during a call."""
+"""Sessions in threads: accepting sessions, their state and locks, and calls that are interrupted or closed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tests.waiting import wait_until
 
 SOON = 5.0
 NOTHING = 0.1
-in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and are about threads
+in_memory = pytest.mark.parametrize("target", ["memory"])  # for tests that take seconds and check threads only
 
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    """A sender to a partitioned queue of sessions."""
+    """A sender to a partitioned queue with sessions."""
     options: QueueOptions = {"requires_session": True, "enable_partitioning": True}
     with client.get_queue_sender("q", create_if_missing=options) as sender:
         yield sender
@@ -67,7 +67,7 @@ def accepting(receiver: ServiceBusReceiver) -> bool:
 # -- the basics --------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_received_in_its_order(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_messages_of_a_session_are_received_in_order(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     send(sender, "ann", "one", "two", "three")
     send(sender, "bob", "four")
     receiver = client.get_queue_receiver("q", session_id="ann", max_wait_time=NOTHING)
@@ -85,14 +85,14 @@ def test_a_session_is_received_in_its_order(client: ServiceBusClient, sender: Se
     assert repr(receiver.session) == "<ServiceBusSession 'ann' of 'q', given back>"
 
 
-def test_the_empty_text_is_a_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_the_empty_string_is_a_valid_session_id(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     send(sender, "", "nameless")
     with client.get_queue_receiver("q", session_id="", max_wait_time=SOON) as receiver:
         assert str(receiver.next()) == "nameless"
         assert session_of(receiver).session_id == ""
 
 
-def test_a_state_outlives_its_receiver(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_the_session_state_outlives_the_receiver(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     del sender
     kept: list[bytes | None] = []
     for given in ("begun", b"half", bytearray(b"done"), None):
@@ -107,7 +107,7 @@ def test_a_state_outlives_its_receiver(client: ServiceBusClient, sender: Service
     assert kept == [None, b"begun", b"half", b"done", None]
 
 
-def test_a_lock_is_renewed_by_hand(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_session_lock_is_renewed_explicitly(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     del sender
     with client.get_queue_receiver("q", session_id="ann") as receiver:
         session = session_of(receiver)
@@ -130,7 +130,7 @@ def test_a_session_is_locked_for_one_receiver_until_it_is_closed(
         session_of(receiver).get_state()
 
 
-def test_the_next_session_is_accepted_unless_none_is_available(
+def test_accepting_the_next_session_fails_if_none_is_available(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     with (
@@ -151,7 +151,7 @@ def test_the_next_session_is_accepted_unless_none_is_available(
     assert client.accept_next_session("q", max_wait_time=NOTHING) is None
 
 
-def test_a_waiter_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_thread_that_waits_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(receiver.next)
@@ -202,7 +202,7 @@ def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: Serv
     }
 
 
-def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
+def test_an_unknown_option_causes_a_warning_at_the_callers_line(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     send(sender, "ann", "one")
@@ -226,7 +226,9 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
 # -- one session object ------------------------------------------------------------------------------------------------
 
 
-def test_a_receiver_has_one_session_in_all_threads(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_all_threads_get_the_same_session_object_from_a_receiver(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     del sender
     receiver = client.get_queue_receiver("q", session_id="ann")
     with receiver, ThreadPoolExecutor(8) as pool:
@@ -237,7 +239,7 @@ def test_a_receiver_has_one_session_in_all_threads(client: ServiceBusClient, sen
         assert session_of(receiver).get_state() in {str(number).encode() for number in range(8)}
 
 
-def test_a_session_holds_its_client_and_is_not_held_by_it(url: str) -> None:
+def test_a_session_keeps_its_client_alive_and_the_client_does_not_keep_the_session(url: str) -> None:
     client = ServiceBusClient(url)
     receiver = client.get_queue_receiver("q", session_id="ann", create_if_missing={"requires_session": True})
     receiver.__enter__()
@@ -254,7 +256,9 @@ def test_a_session_holds_its_client_and_is_not_held_by_it(url: str) -> None:
     assert not worker.is_alive()
 
 
-def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_threads_share_sessions_and_receive_each_message_once(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     names, each = [f"s{number}" for number in range(12)], 5
     for name in names:
         send(sender, name, *map(str, range(each)))
@@ -282,7 +286,7 @@ def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusCl
 
 @in_memory
 @pytest.mark.parametrize("by", ["the receiver", "hand"])
-def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
+def test_a_session_lock_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
     """The lock of the session lasts ten seconds."""
     options: QueueOptions = {"requires_session": True, "lock_duration": "PT10S"}
     with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
@@ -294,17 +298,17 @@ def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceB
                 renewer.register(receiver, session, max_lock_renewal_duration=60)
             first = session.locked_until_utc
             message = receiver.next()
-            wait_until(lambda: session.locked_until_utc != first)  # without a call in this thread
+            wait_until(lambda: session.locked_until_utc != first)  # this thread makes no call meanwhile
             receiver.complete_message(message)
             assert session.auto_renew_error is None
 
 
 @in_memory
 @pytest.mark.parametrize("held", [True, False])
-def test_a_failure_callback_gets_the_session_of_the_receiver(
+def test_a_failure_callback_gets_the_session_object_of_the_receiver(
     held: bool, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
-    """The callback gets the session even if no code has read it before."""
+    """The callback gets this object even if no code has read ``receiver.session`` before."""
     del sender
     reported: list[tuple[Any, Exception | None]] = []
     with AutoLockRenewer(0.1, lambda *said: reported.append(said)) as renewer:
@@ -326,7 +330,7 @@ def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClie
     with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
         session = session_of(receiver)
         renewer.register(receiver, session, 60, lambda *said: reported.append(said))
-        client._portal.call(session._aio._held.release)  # no callback reports this here
+        client._portal.call(session._aio._held.release)  # no callback reports this release
         assert session._aio._held.watchers == ()
         session._aio._held.settled = False
         renewer.register(receiver, session, 60, lambda *said: reported.append(said))
@@ -393,7 +397,7 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
 
 
 @pytest.mark.parametrize("way", ["with", "accept_next_session"])
-def test_a_session_that_arrives_during_the_interruption_is_given_back(
+def test_a_session_accepted_during_the_interruption_is_released(
     way: str,
     client: ServiceBusClient,
     sender: ServiceBusSender,
@@ -444,7 +448,7 @@ def test_closing_the_client_ends_a_wait_for_a_session(url: str) -> None:
                 each.result(60)
 
 
-def test_a_session_is_free_when_its_client_is_closed(url: str, client: ServiceBusClient) -> None:
+def test_closing_the_client_releases_its_session(url: str, client: ServiceBusClient) -> None:
     client.ensure_queue("q", requires_session=True)
     with ServiceBusClient(url) as other:
         receiver = other.get_queue_receiver("q", session_id="ann")
@@ -454,7 +458,7 @@ def test_a_session_is_free_when_its_client_is_closed(url: str, client: ServiceBu
         assert session_of(another).get_state() == b"theirs"
 
 
-def test_a_thread_settles_and_looks_after_a_session_by_handle(client: ServiceBusClient) -> None:
+def test_a_thread_settles_messages_and_manages_a_session_by_lock_handle(client: ServiceBusClient) -> None:
     client.ensure_queue("q", requires_session=True)
     with client.get_queue_sender("q") as sender:
         sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(2)])

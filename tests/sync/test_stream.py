@@ -1,4 +1,4 @@
-"""Streams of messages from a thread."""
+"""Streams of messages that a thread sends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def numbered(count: int) -> Iterator[ServiceBusMessage]:
     return (ServiceBusMessage(str(number)) for number in range(count))
 
 
-def test_stream_results_have_the_order_of_the_source(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_the_results_of_a_stream_have_the_order_of_its_source(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     results = list(sender.send_stream(numbered(200)))
     assert [result.index for result in results] == list(range(200))
     assert [str(result.message) for result in results] == [str(number) for number in range(200)]
@@ -43,13 +45,13 @@ def test_stream_results_have_the_order_of_the_source(client: ServiceBusClient, s
     assert waiting_in(client) == 200
 
 
-def test_a_stream_can_be_counted(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_stream_can_count_its_messages(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     assert sender.send_stream(numbered(50)).count() == 50
     assert sender.send_stream([]).count() == 0
     assert waiting_in(client) == 50
 
 
-def test_the_source_is_read_by_the_iterating_thread_within_the_window(sender: ServiceBusSender) -> None:
+def test_the_iterating_thread_reads_the_source_as_far_as_the_window_allows(sender: ServiceBusSender) -> None:
     read: list[int] = []
 
     def source() -> Iterator[ServiceBusMessage]:
@@ -64,8 +66,10 @@ def test_the_source_is_read_by_the_iterating_thread_within_the_window(sender: Se
     assert set(read) == {threading.get_ident()}
 
 
-def test_read_messages_are_sent_while_the_source_blocks(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    """The source itself receives the messages that it has supplied before."""
+def test_messages_already_read_are_sent_while_the_source_blocks(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    """Here the source itself waits to receive the messages that it supplied before."""
     with client.get_queue_receiver("q", max_wait_time=10) as receiver:
 
         def source() -> Iterator[ServiceBusMessage]:
@@ -86,7 +90,7 @@ def test_the_first_failure_ends_the_stream_after_the_earlier_results(sender: Ser
     assert list(stream) == []
 
 
-def test_failures_can_be_results(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_failures_can_be_returned_as_results(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     messages = [ServiceBusMessage("a"), ServiceBusMessage(LARGE), ServiceBusMessage("b")]
     results = list(sender.send_stream(messages, errors="return"))
     assert [type(result.error) for result in results] == [type(None), MessageSizeExceededError, type(None)]
@@ -109,7 +113,7 @@ def test_an_error_of_the_source_is_raised_after_the_earlier_results(
     assert waiting_in(client) == 3
 
 
-def test_a_stream_ended_early_finishes_the_messages_already_read(
+def test_a_stream_that_is_closed_early_still_sends_the_messages_already_read(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     read: list[int] = []
@@ -126,7 +130,7 @@ def test_a_stream_ended_early_finishes_the_messages_already_read(
     assert waiting_in(client) == len(read)
 
 
-def test_a_loop_that_is_left_early_ends_the_stream(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_leaving_the_loop_early_ends_the_stream(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     stream = sender.send_stream(numbered(100))
     for result in stream:
         if result.index == 3:
@@ -166,7 +170,7 @@ def test_an_interruption_ends_the_stream(
     assert sender.in_flight == 0
 
 
-def test_a_stream_belongs_to_one_thread_at_a_time(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_thread_at_a_time_can_use_a_stream(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = hold_back(sender, monkeypatch)
     stream = sender.send_stream(numbered(1))
     with ThreadPoolExecutor(1) as pool:
@@ -199,7 +203,7 @@ def outcome(stream: SendStream) -> Exception | None:
 
 
 def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let the sender send nothing until the returned function is called."""
+    """Stop the sender from sending until the returned function is called."""
     held = asyncio.Event()
     original = sender._aio._outbox.begin
 
@@ -212,7 +216,7 @@ def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def release_then(go_on: Callable[[], None], interrupt: Callable[[], None]) -> Callable[[], None]:
-    """Interrupt, and then let the calls under way end."""
+    """Interrupt the main thread, and then let the calls under way end."""
 
     def both() -> None:
         interrupt()

@@ -42,13 +42,13 @@ RETURNS = {
     "AsyncIterator": "Iterator",
     "AsyncGenerator": "Generator",
 }
-"""The names of returned classes on the other side."""
+"""A mapping from the classes that asynchronous methods return to the synchronous ones."""
 OTHERWISE = {
-    "AutoLockRenewer.close",  # Azure's method; a caller can ask it not to wait
+    "AutoLockRenewer.close",  # a method of Azure's; its caller can ask it not to wait
     "SendStream.count",
 }
 FOR_OTHERS = {
-    "SendStream.halt",  # called by the sender
+    "SendStream.halt",  # only the sender calls this
 }
 
 
@@ -73,7 +73,7 @@ def methods() -> list[Any]:
 
 
 def plain(text: Any) -> str:
-    """Return an annotation without the parts that must differ between the two APIs."""
+    """Return an annotation without the parts in which the two APIs must differ."""
     text = str(text).replace("AsyncIterable[Any] | Iterable", "Iterable")
     return re.sub(r"\bCredentialProvider \| tuple\[str \| None, str\]", "Credential", text)
 
@@ -91,7 +91,7 @@ def returned(routine: Any) -> str:
 
 
 @for_each(("theirs", "ours", "name"), methods())
-def test_every_method_has_a_synchronous_one_of_the_same_signature(theirs: Any, ours: type, name: str) -> None:
+def test_every_method_has_a_synchronous_counterpart_with_the_same_signature(theirs: Any, ours: type, name: str) -> None:
     found = inspect.getattr_static(ours, name, None)
     if isinstance(theirs, property):
         assert isinstance(found, property)
@@ -108,23 +108,23 @@ PROMISES_MORE = {
     *("AutoLockRenewer", "AutoLockRenewer.close", "ServiceBusAdministrationClient.close", "ServiceBusClient.close"),
     *("ServiceBusSender.send_stream", "SendStream", "Pages", "Pages.next_page"),
 }
-"""Classes and methods with a different docstring, because they are used differently or promise something else."""
+"""Classes and methods whose docstrings differ, because their use or their promise differs."""
 AND_MORE = {
     *("ServiceBusAdministrationClient", "ServiceBusClient", "ServiceBusReceiver", "ServiceBusSender"),
     *("ServiceBusSession", "ServiceBusSettler"),
 }
-"""Classes with an additional paragraph in the docstring."""
+"""Classes whose docstrings have an additional paragraph."""
 
 
 def said(of: Any) -> str:
-    """Return the docstring of a class, method or property. A plain value has only that of its type, on Python 3.13."""
+    """Return the docstring of a class, method or property; on Python 3.13 a plain value has that of its type."""
     if not callable(of) and not isinstance(of, property | classmethod | staticmethod):
         return ""
     return re.sub(r"\basync (for|with)\b", r"\1", inspect.cleandoc(getattr(of, "__doc__", None) or ""))
 
 
 @for_each(("theirs", "ours"), PAIRS.items(), ids=lambda cls: cls.__name__)
-def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs: type, ours: type) -> None:
+def test_every_docstring_equals_the_asynchronous_one_unless_it_is_listed_as_different(theirs: type, ours: type) -> None:
     both: dict[str, tuple[Any, Any]] = {ours.__name__: (theirs, ours)}
     both |= {f"{ours.__name__}.{name}": (value, vars(ours).get(name)) for name, value in members(theirs).items()}
     differ: set[str] = set()
@@ -138,7 +138,7 @@ def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs:
 
 
 @for_each("ours", PAIRS.values(), ids=lambda ours: ours.__name__)
-def test_no_public_name_is_asynchronous(ours: type) -> None:
+def test_no_public_method_is_asynchronous(ours: type) -> None:
     asynchronous = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     assert [
         name for name, value in vars(ours).items() if name[0] != "_" and any(is_(value) for is_ in asynchronous)
@@ -154,12 +154,12 @@ def test_the_renewer_has_azures_signature() -> None:
     ]
 
 
-def test_both_packages_have_the_same_names() -> None:
+def test_both_packages_export_the_same_names() -> None:
     assert sorted(sync.__all__) == sorted(aio.__all__)
     assert sorted(sync_management.__all__) == sorted(name.removeprefix("Async") for name in aio_management.__all__)
 
 
-def test_the_top_package_has_the_names_of_azure() -> None:
+def test_the_top_package_exports_the_names_of_azures_package() -> None:
     azure = {
         *(
             "AutoLockRenewer",
@@ -178,6 +178,6 @@ def test_the_top_package_has_the_names_of_azure() -> None:
     assert sbredis.ServiceBusClient is sync.ServiceBusClient
 
 
-def test_the_top_package_has_no_other_names() -> None:
+def test_the_top_package_exports_no_other_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ServiceBusSessions'"):
         _ = sbredis.ServiceBusSessions

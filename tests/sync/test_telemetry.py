@@ -1,4 +1,4 @@
-"""OpenTelemetry with clients without an event loop: the spans belong to the threads of the callers."""
+"""OpenTelemetry with synchronous clients: the spans belong to the threads of the callers."""
 
 from __future__ import annotations
 

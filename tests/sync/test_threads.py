@@ -1,4 +1,4 @@
-"""Several threads at once, and interrupted threads."""
+"""Several threads that share a client, and threads that are interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON = 5.0
 
 
 def demand(receiver: ServiceBusReceiver) -> int:
-    """Return the number of messages that callers wait for."""
+    """Return the number of receive calls whose callers still wait."""
     inbox = receiver._aio._inbox
     return 0 if inbox is None else inbox.demand
 
@@ -65,7 +65,9 @@ def test_only_one_of_two_threads_settles_a_message(client: ServiceBusClient) -> 
         assert [type(error) for error in errors if error is not None] == [MessageAlreadySettled] * 3
 
 
-def test_an_interrupted_receive_leaves_nothing_locked(client: ServiceBusClient, interrupt: Callable[[], None]) -> None:
+def test_an_interrupted_receive_leaves_no_message_locked(
+    client: ServiceBusClient, interrupt: Callable[[], None]
+) -> None:
     with client.get_queue_sender("q", create_if_missing=True) as sender:
         receiver = client.get_queue_receiver("q")
         with interrupted_when(lambda: demand(receiver), interrupt), pytest.raises(KeyboardInterrupt):
@@ -79,7 +81,7 @@ def test_an_interrupted_receive_leaves_nothing_locked(client: ServiceBusClient, 
 
 
 @pytest.mark.parametrize("way", ["receive_messages", "next", "receive_deferred_messages"])
-def test_a_message_that_arrives_during_an_interruption_is_given_back(
+def test_a_message_that_arrives_during_an_interruption_is_returned_to_the_queue(
     way: str, client: ServiceBusClient, interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -113,10 +115,10 @@ def test_a_message_that_arrives_during_an_interruption_is_given_back(
             (message,) = another.receive_deferred_messages(numbers)
         else:
             message = another.next()
-        assert message.delivery_count == (2 if numbers else 1)  # a deferral counts
+        assert message.delivery_count == (2 if numbers else 1)  # a deferral counts as a delivery
 
 
-def test_a_message_deleted_during_an_interruption_is_kept_for_the_next_receive(
+def test_a_message_deleted_on_receipt_is_kept_for_the_next_receive_after_an_interruption(
     client: ServiceBusClient, interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -139,16 +141,16 @@ def test_a_message_deleted_during_an_interruption_is_kept_for_the_next_receive(
 
 
 async def given_back(receiver: ServiceBusReceiver) -> None:
-    """Wait until all messages that are being given back are in the queue."""
+    """Wait until all messages that the receiver returns are in the queue again."""
     entity = receiver._aio._entity
     assert entity is not None
     await entity.partition_client(entity.numbers[0]).given_back()
 
 
-def test_an_interruption_before_the_call_has_begun_ends_it(
+def test_an_interruption_withdraws_a_call_that_has_not_begun(
     client: ServiceBusClient, interrupt: Callable[[], None]
 ) -> None:
-    """The loop is busy with another task, so the call is withdrawn before its first step."""
+    """The loop is busy with another task, so the call has not taken its first step."""
     client.ensure_queue("q")
     sender = client.get_queue_sender("q")
     busy, let = threading.Event(), threading.Event()

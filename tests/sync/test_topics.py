@@ -100,7 +100,7 @@ def test_a_client_with_maintenance_delivers_messages_scheduled_on_a_topic(
         assert (str(message), message.enqueued_time_utc >= soon - timedelta(milliseconds=1)) == ("later", True)
 
 
-def test_sessions_of_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_sessions_of_a_subscription_work_from_a_thread(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     with client.get_subscription_receiver(
         "news", "turns", session_id="ann", create_if_missing={"requires_session": True}, max_wait_time=SOON
     ) as receiver:
@@ -174,7 +174,9 @@ def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, s
         client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
-def test_topics_and_queues_are_not_mixed_up(url: str, client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_topic_cannot_be_opened_as_a_queue_or_a_queue_as_a_topic(
+    url: str, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     del sender
     with pytest.raises(MessagingEntityNotFoundError, match="topic"):
         client.get_queue_receiver("news").receive_messages(max_wait_time=NOTHING)
@@ -184,7 +186,7 @@ def test_topics_and_queues_are_not_mixed_up(url: str, client: ServiceBusClient, 
         assert [topic.name for topic in admin.list_topics()] == ["news"]
 
 
-def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(client: ServiceBusClient) -> None:
+def test_an_unknown_option_causes_a_warning_at_the_callers_line(client: ServiceBusClient) -> None:
     calls: list[Callable[[], object]] = [
         lambda: client.get_topic_sender("news", later=True),  # type: ignore[call-arg]
         lambda: client.get_subscription_receiver("news", "all", later=True),  # type: ignore[call-overload]

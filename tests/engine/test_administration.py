@@ -35,7 +35,7 @@ async def assorted(bench: Bench) -> Bench:
 # -- peeking and counting ----------------------------------------------------------------------------------------------
 
 
-async def test_peeking_shows_messages_of_all_states_by_number_and_touches_none(assorted: Bench) -> None:
+async def test_a_peek_shows_messages_of_all_states_by_number_and_changes_none(assorted: Bench) -> None:
     """A peek shows messages as they will be after all due work, and writes nothing."""
     assorted.later(1_000_000)
     before = await assorted.whole()
@@ -53,14 +53,14 @@ async def test_peeking_shows_messages_of_all_states_by_number_and_touches_none(a
     assert await assorted.whole() == before
 
 
-async def test_peeking_can_be_about_some_states(assorted: Bench) -> None:
+async def test_a_peek_can_be_limited_to_some_states(assorted: Bench) -> None:
     """A peek takes any combination of states."""
     for states, names in (("a", ["1"]), ("lw", ["2", "4"]), ("sf", ["3", "9"]), ("alwfs", ["1", "2", "3", "4", "9"])):
         assert [message.name for message in await assorted.peek(states=states)] == names
     assert [message.name for message in await assorted.peek(states="fs", side="d")] == ["d3"]
 
 
-async def test_a_peek_starts_at_a_number_and_returns_no_more_than_wanted(bench: Bench) -> None:
+async def test_a_peek_starts_at_a_number_and_returns_at_most_the_wanted_messages(bench: Bench) -> None:
     """A peek that begins after the last number of a page returns the next page, whatever the levels are."""
     await bench.send_all(*(Outgoing(b"m", level=7 - number) for number in range(8)))
     seen: list[str] = []
@@ -71,7 +71,7 @@ async def test_a_peek_starts_at_a_number_and_returns_no_more_than_wanted(bench: 
     assert await bench.peek(9) == ()
 
 
-async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_message(bench: Bench) -> None:
+async def test_a_page_fits_the_room_but_has_at_least_one_message(bench: Bench) -> None:
     """A page has the same limit as a receive."""
     await bench.send(*(b"x" * 100 for _ in range(40)))
     for room, number in ((1, 1), (230, 2), (20 * 115, 20), (1 << 30, 40)):
@@ -116,7 +116,7 @@ async def test_count_does_no_due_work(assorted: Bench) -> None:
 # -- purging -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_purge_leaves_locked_and_scheduled_messages(assorted: Bench) -> None:
+async def test_a_purge_keeps_locked_and_scheduled_messages(assorted: Bench) -> None:
     """A purge of one side changes nothing on the other side."""
     purged = await assorted.purge()
     assert (purged.more, purged.count, purged.onwards) == (False, 3, None)
@@ -126,7 +126,7 @@ async def test_a_purge_leaves_locked_and_scheduled_messages(assorted: Bench) -> 
     assert await assorted.states(side="d") == {"d4": "l"}
 
 
-async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
+async def test_a_purge_frees_the_bytes_of_its_messages(assorted: Bench) -> None:
     """A purge frees the bytes of bodies and changed properties, and removes the pending events of its messages."""
     await assorted.abandon(await assorted.one(), changes=b"seen")
     await assorted.send(b"brief", time_to_live=20_000)
@@ -168,7 +168,7 @@ async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> 
     assert await bench.payloads() == [b"second"]
 
 
-async def test_each_step_of_a_purge_continues_where_the_last_one_ended(bench: Bench) -> None:
+async def test_each_step_of_a_purge_continues_where_the_previous_step_ended(bench: Bench) -> None:
     """Each step looks at no more messages than its share, and says where the next begins; the last step says so."""
     await bench.send(*(b"m" for _ in range(5)), level=2)
     await bench.send(*(b"m" for _ in range(5)))
@@ -185,7 +185,7 @@ async def test_each_step_of_a_purge_continues_where_the_last_one_ended(bench: Be
     assert (await bench.count()).bytes == 0
 
 
-async def test_a_purge_continues_after_the_messages_that_it_spares(bench: Bench) -> None:
+async def test_a_purge_continues_after_the_messages_that_it_keeps(bench: Bench) -> None:
     """A purge never looks at the same messages again, and it ends."""
     bench.later(1000)
     await bench.send(*(b"young" for _ in range(150)))
@@ -206,7 +206,7 @@ async def test_a_purge_continues_after_the_messages_that_it_spares(bench: Bench)
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_queue_takes_nothing_in_until_there_is_room(bench: Bench) -> None:
+async def test_a_full_queue_refuses_messages_until_there_is_room(bench: Bench) -> None:
     """Locked messages count, and completed messages do not."""
     await bench.change(quota=1000)
     await bench.send(b"x" * 600)
@@ -236,7 +236,7 @@ async def test_a_call_that_would_exceed_the_quota_sends_nothing(bench: Bench) ->
     assert (await bench.count()).last == 0
 
 
-async def test_a_message_may_be_as_large_as_the_entity_says(bench: Bench) -> None:
+async def test_a_message_may_be_as_large_as_the_limit_of_its_entity(bench: Bench) -> None:
     """The size limit is exact to the byte."""
     await bench.change(largest_message=100)
     await bench.send(b"x" * 100)
@@ -251,7 +251,7 @@ knowing_duplicates = set_to(duplicate_window=WINDOW)
 
 
 @knowing_duplicates
-async def test_a_message_that_comes_twice_within_the_window_is_dropped(bench: Bench) -> None:
+async def test_a_message_sent_again_within_the_window_is_dropped(bench: Bench) -> None:
     """The sender gets no error; the duplicate's number is used up."""
     first = await bench.send_all(Outgoing(b"first", message_id=b"id"))
     again = await bench.send_all(Outgoing(b"again", message_id=b"id"), Outgoing(b"other", message_id=b"id2"))
@@ -261,7 +261,7 @@ async def test_a_message_that_comes_twice_within_the_window_is_dropped(bench: Be
 
 
 @knowing_duplicates
-async def test_the_window_is_counted_from_when_the_first_one_came(bench: Bench) -> None:
+async def test_the_window_begins_with_the_first_message_of_an_id(bench: Bench) -> None:
     """Duplicates do not extend the window, and the end of the first message does not shorten it."""
     await bench.send(b"first", message_id=b"id")
     await bench.complete(await bench.one())
@@ -289,7 +289,7 @@ async def test_duplicates_within_one_call_are_dropped_as_well(bench: Bench) -> N
 
 
 @knowing_duplicates
-async def test_ids_that_are_out_of_the_window_are_forgotten(bench: Bench) -> None:
+async def test_ids_older_than_the_window_are_forgotten(bench: Bench) -> None:
     """Each send forgets at least as many old ids as it adds, so the number of remembered ids is bounded."""
     for number in range(5):
         await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
@@ -304,7 +304,7 @@ async def test_ids_that_are_out_of_the_window_are_forgotten(bench: Bench) -> Non
     assert [member for member in held if member.startswith(b"4")] == [b"4-49"]
 
 
-async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Bench) -> None:
+async def test_without_duplicate_detection_equal_ids_are_accepted(bench: Bench) -> None:
     """The id is not stored."""
     for _ in range(2):
         assert (await bench.send_all(Outgoing(b"m", message_id=b"id"))).dropped == 0
@@ -315,7 +315,7 @@ async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Benc
 # -- destroying and changing -------------------------------------------------------------------------------------------
 
 
-async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> None:
+async def test_a_destroyed_partition_leaves_no_keys(assorted: Bench) -> None:
     """No key is left, whatever the partition held; later callers learn that it is gone."""
     message = await assorted.one()
     for key in assorted.partition.keys:
@@ -355,7 +355,7 @@ async def test_a_partition_without_a_sentinel_works_the_same(bench: Bench) -> No
     assert await bench.whole() == {}
 
 
-async def test_a_partition_made_in_the_same_place_is_a_new_incarnation(bench: Bench) -> None:
+async def test_a_partition_made_again_under_the_same_keys_is_a_new_incarnation(bench: Bench) -> None:
     """A caller of the old incarnation reaches nothing of the new one, and cannot destroy it."""
     old, lane = bench.partition, bench.call_id("late")
     await bench.send(b"m")

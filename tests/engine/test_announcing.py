@@ -58,13 +58,13 @@ async def announced(bench: Bench) -> AsyncIterator[Announced]:
     subscription.close()
 
 
-async def test_a_partition_in_which_nothing_will_be_due_says_nothing(bench: Bench, announced: Announced) -> None:
+async def test_a_partition_without_future_due_work_announces_nothing(bench: Bench, announced: Announced) -> None:
     await bench.send(b"a", b"b")
     await bench.receive(mode="delete")
     assert await announced.now() == []
 
 
-async def test_the_end_of_a_lock_is_announced_once_a_lock_duration(bench: Bench, announced: Announced) -> None:
+async def test_the_end_of_a_lock_is_announced_once_in_each_lock_duration(bench: Bench, announced: Announced) -> None:
     for _ in range(5):
         await bench.send(b"m")
         await bench.complete(await bench.one())
@@ -111,7 +111,7 @@ async def test_nothing_is_announced_while_announced_work_is_overdue(bench: Bench
     assert await announced.now() == [1500]
 
 
-async def test_a_refusal_and_a_repetition_announce_nothing(bench: Bench, announced: Announced) -> None:
+async def test_a_refused_or_repeated_call_announces_nothing(bench: Bench, announced: Announced) -> None:
     call_id = bench.call_id()
     request = bench.partition.send(call_id, [Outgoing(b"m", due=START + 1000)])
     await bench.tell(request)
@@ -128,7 +128,7 @@ async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announc
     assert await announced.now() == [LOCK]
 
 
-async def test_a_subscription_that_is_published_to_announces_and_a_topic_does_not(url: str) -> None:
+async def test_publishing_announces_a_due_time_for_the_subscription_but_not_for_the_topic(url: str) -> None:
     async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
         topic, ear = Topic(transport), Ear()
         for partition in (topic.topic, *topic.subscriptions):
@@ -146,7 +146,7 @@ async def test_a_subscription_that_is_published_to_announces_and_a_topic_does_no
         assert await topic.tell(request) == (0, None, None, 2500, None)
 
 
-async def test_partitions_tell_together_when_something_will_be_due_and_nothing_changes(bench: Bench) -> None:
+async def test_one_call_asks_several_partitions_for_their_due_times_and_changes_nothing(bench: Bench) -> None:
     async def asked(now: int | None, entities: list[str]) -> tuple[int | None, ...]:
         before = await bench.whole()
         answer = await perform(bench.transport, upcoming(NAMESPACE, SALT, entities, now))
@@ -170,9 +170,7 @@ def test_one_call_asks_a_bounded_number_of_partitions() -> None:
         upcoming(NAMESPACE, SALT, ["e"] * (MOST_ASKED + 1))
 
 
-async def test_a_lock_that_was_renewed_is_announced_when_the_first_end_has_passed(
-    bench: Bench, announced: Announced
-) -> None:
+async def test_the_new_end_of_a_renewed_lock_is_announced_after_the_old_end(bench: Bench, announced: Announced) -> None:
     await bench.send(b"m")
     held = await bench.one()
     assert await announced.now() == [LOCK]
@@ -191,7 +189,9 @@ def test_a_malformed_announcement_is_refused() -> None:
             read_announcement(wrong)
 
 
-async def test_work_due_at_once_is_announced_again_after_a_visit(bench: Bench, announced: Announced) -> None:
+async def test_work_that_is_due_immediately_is_announced_again_after_a_visit(
+    bench: Bench, announced: Announced
+) -> None:
     """The client that came for the last announcement does not know of the new work."""
     for _ in range(2):
         await bench.send(b"m", time_to_live=0)

@@ -17,7 +17,7 @@ LOCK = SETTINGS.lock_duration
 # -- scheduled messages ------------------------------------------------------------------------------------------------
 
 
-async def test_a_scheduled_message_comes_when_it_is_due(bench: Bench) -> None:
+async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) -> None:
     """The time is exact to the millisecond; the message then gets a new number, behind all messages sent meanwhile."""
     (name,) = await bench.send(b"later", due=START + 1000, level=2)
     await bench.send(b"now", level=2)
@@ -29,7 +29,7 @@ async def test_a_scheduled_message_comes_when_it_is_due(bench: Bench) -> None:
     assert (await bench.count()).scheduled == 0
 
 
-async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench: Bench) -> None:
+async def test_a_message_scheduled_for_the_past_is_active_immediately(bench: Bench) -> None:
     """The message keeps its number, and so does one that is due now."""
     assert await bench.send(b"m", due=START - 1) == ["1"]
     assert await bench.send(b"n", due=START) == ["2"]
@@ -37,7 +37,7 @@ async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench
 
 
 @set_to(time_to_live=2000)
-async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
+async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
     """A message is enqueued at its due time, however late the next call is; the entity's maximum counts from then."""
     await bench.send(b"short", due=START + 5000, time_to_live=1000)
     await bench.send(b"long", due=START + 5000, time_to_live=9000)
@@ -55,7 +55,7 @@ async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench:
 
 
 @set_to(dead_letter_expired=True)
-async def test_a_scheduled_message_whose_life_was_over_before_anybody_came_is_not_given_out(bench: Bench) -> None:
+async def test_a_scheduled_message_that_expired_before_the_next_call_is_not_given_out(bench: Bench) -> None:
     """The message was enqueued, and expired, each at its own time."""
     await bench.send(b"m", due=START + 1000, time_to_live=1000)
     bench.later(6000)
@@ -65,7 +65,7 @@ async def test_a_scheduled_message_whose_life_was_over_before_anybody_came_is_no
     assert (dead.reason, dead.record.enqueued, dead.record.expires) == ("T", START + 1000, START + 2000)
 
 
-async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> None:
+async def test_activating_a_scheduled_message_keeps_the_byte_count_right(bench: Bench) -> None:
     """The record changes while the message waits; even so no bytes are left when it is gone."""
     await bench.send(b"one", due=START + 10, time_to_live=1000)
     await bench.send(b"two", due=START + 10)
@@ -77,7 +77,7 @@ async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> N
     assert (await bench.count()).bytes == 0
 
 
-async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench: Bench) -> None:
+async def test_a_call_cancels_all_of_its_scheduled_messages_or_none(bench: Bench) -> None:
     """If one of them is not scheduled, or no longer is, the answer names it, and none is cancelled."""
     await bench.send(b"one", b"two", due=START + 1000)
     await bench.send(b"active")
@@ -93,7 +93,7 @@ async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench
 # -- clocks that misbehave ---------------------------------------------------------------------------------------------
 
 
-async def test_a_clock_that_goes_back_neither_ends_nor_lengthens_a_lock(bench: Bench) -> None:
+async def test_setting_the_clock_back_neither_shortens_nor_lengthens_a_lock(bench: Bench) -> None:
     """Locks have their own clock, which stops while the server's clock is behind, and then goes on."""
     await bench.send(b"m")
     message = await bench.one()
@@ -106,7 +106,7 @@ async def test_a_clock_that_goes_back_neither_ends_nor_lengthens_a_lock(bench: B
     assert (await bench.one()).deliveries == 2
 
 
-async def test_a_clock_that_is_put_right_again_ends_locks_no_later(bench: Bench) -> None:
+async def test_correcting_a_clock_that_was_set_back_does_not_lengthen_locks(bench: Bench) -> None:
     """The correction moves the lock clock forward as well; repeated jumps back and forth do not add up."""
     await bench.send(b"m")
     await bench.one()
@@ -158,7 +158,7 @@ async def begin_again(bench: Bench) -> None:
     await bench.due()
 
 
-async def test_after_a_change_of_the_server_process_the_numbers_jump(bench: Bench) -> None:
+async def test_message_numbers_jump_after_a_change_of_the_server_process(bench: Bench) -> None:
     """A number that a failover may have lost is never given again, on either side; and only one jump is made."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
@@ -196,7 +196,7 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
         (15_000, -3_600_000, -3_600_000 + 15_000),  # the new server's clock is behind
     ],
 )
-async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_duration_at_most(
+async def test_a_change_of_the_server_process_lengthens_locks_by_at_most_one_duration(
     bench: Bench, last_seen: int, taken_over: int, ends: int
 ) -> None:
     """Locks are never shorter; the times count from when the lock was taken, by the server's clock."""
@@ -215,7 +215,7 @@ async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_dura
     assert (await bench.one()).deliveries == 2
 
 
-async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks_at_once(bench: Bench) -> None:
+async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks(bench: Bench) -> None:
     """A clock that is ahead by less than a lock duration does no harm."""
     await begin_again(bench)
     await bench.send(b"m")
@@ -287,7 +287,7 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
     assert (counts.active, counts.locked) == (150, 0)
 
 
-async def test_also_due_has_its_share(bench: Bench) -> None:
+async def test_the_operation_due_does_a_bounded_share_of_due_work(bench: Bench) -> None:
     """The share of `due` is 500 messages; a caller repeats it until the answer says that nothing is left."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
@@ -299,7 +299,7 @@ async def test_also_due_has_its_share(bench: Bench) -> None:
     assert (await bench.count()).active == 1500
 
 
-async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(bench: Bench) -> None:
+async def test_a_receive_that_finds_nothing_returns_the_next_due_time(bench: Bench) -> None:
     """The answer gives the ms until the first lock, delay, schedule or expiry ends; and 0 if there is none."""
     assert (await bench.receive_more())[1].due == 0
     await bench.send(b"scheduled", due=START + 50_000)
@@ -317,7 +317,7 @@ async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(b
     assert (await bench.receive_more(side="d"))[1].due == 4000
 
 
-async def test_overdue_work_is_reported_as_due_at_once(bench: Bench) -> None:
+async def test_overdue_work_is_reported_as_due_now(bench: Bench) -> None:
     """A call reports at once that due work is left, by a clock that the caller need not know."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)

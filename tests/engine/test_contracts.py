@@ -151,7 +151,7 @@ def test_the_arguments_match_the_header_in_order(name: str, monkeypatch: pytest.
 
 
 @each_operation
-def test_before_its_own_arguments_a_call_has_the_five_of_every_call(name: str) -> None:
+def test_five_common_arguments_come_before_the_arguments_of_an_operation(name: str) -> None:
     request = REQUESTS[name](PARTITION)
     call_id = NO_CALL_ID if name in {"configure", "destroy"} else TURN
     now = "" if call_id.now is None else call_id.now
@@ -182,7 +182,7 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
     assert PARTITION.look().repeatable
 
 
-def test_a_look_is_a_receive_that_wants_nothing() -> None:
+def test_a_look_is_a_receive_of_zero_messages() -> None:
     """A look uses a token that was never given, and no lane."""
     header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
     assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
@@ -222,7 +222,7 @@ def test_keys_have_the_order_that_the_scripts_expect() -> None:
     assert (found["state"], found["store"]) == (1, 10)
 
 
-def test_records_lie_in_the_last_sixteen_keys() -> None:
+def test_the_last_sixteen_keys_are_the_hashes_of_records() -> None:
     bucket = re.search(r"keys\[(\d+) \+ math\.floor\(number / (\d+)\) % (\d+)\]", fragment("record_key"))
     assert bucket is not None
     first, width, many = map(int, bucket.groups())
@@ -233,7 +233,7 @@ def test_records_lie_in_the_last_sixteen_keys() -> None:
     assert width == 4096
 
 
-def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
+def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     source = fragment("open_targets")
     found = re.findall(
         r"\b(\w+) = keys\[at(?: \+ (\d))?\][ ,\n]", source.partition("local s =")[2].partition("if sessions")[0]
@@ -255,7 +255,7 @@ def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
     assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
 
 
-def test_every_script_that_uses_keys_by_number_has_them() -> None:
+def test_every_script_declares_the_keys_that_it_uses_by_number() -> None:
     for name in OF_A_PARTITION:
         for number in re.findall(r"KEYS\[(\d+)\]", source_of(name).partition("-- @use")[2]):
             assert 1 <= int(number) <= len(KINDS), name
@@ -338,7 +338,7 @@ def test_the_sentinel_sorts_after_all_bands_and_is_not_a_message_name() -> None:
         split_member(name.decode())
 
 
-def test_other_numbers_are_the_same_on_both_sides() -> None:
+def test_other_numbers_are_the_same_in_python_and_lua() -> None:
     assert int(evaluated(fragment("epoch_leap") + "return EPOCH_LEAP")) == EPOCH_LEAP
     assert int(evaluated(fragment("never") + "return NEVER")) == NEVER
     assert evaluated(fragment("never_text") + "return NEVER_TEXT") == str(NEVER)
@@ -372,7 +372,7 @@ def test_every_refusal_code_has_an_error_class() -> None:
     assert codes == set(REFUSALS)
 
 
-def test_every_call_begins_as_the_others_do_but_for_two() -> None:
+def test_all_operations_but_configure_and_destroy_open_a_call_in_the_same_way() -> None:
     assert set(OF_A_PARTITION) - set(OF_EVERY_CALL) == {"configure", "destroy"}
     for name in OF_EVERY_CALL:
         header = contract_of(name)
@@ -441,7 +441,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
 
 
 @for_each("name", operations())
-def test_no_command_is_given_a_negated_number(name: str) -> None:
+def test_no_script_passes_a_negated_number_to_a_command(name: str) -> None:
     """In Lua, the negation of 0 is minus zero. Redis 7.0 passes that to a command, which refuses it as no integer."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 
@@ -458,7 +458,7 @@ def test_no_script_compares_texts_by_order(name: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
-async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginning(bench: Bench) -> None:
+async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench: Bench) -> None:
     """A script that reads a setting always finds it."""
     whole = await bench.whole()
     state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))

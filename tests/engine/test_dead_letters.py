@@ -10,7 +10,7 @@ from tests.engine.bench import SETTINGS, Bench
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_message_whose_deliveries_have_failed_too_often_becomes_a_dead_letter(bench: Bench) -> None:
+async def test_a_message_with_too_many_failed_deliveries_becomes_a_dead_letter(bench: Bench) -> None:
     """The delivery that reaches the limit is the last one; the reason is stored."""
     await bench.send(b"m")
     for delivery in range(1, SETTINGS.max_delivery_count + 1):
@@ -23,7 +23,7 @@ async def test_a_message_whose_deliveries_have_failed_too_often_becomes_a_dead_l
     assert dead.deliveries == SETTINGS.max_delivery_count + 1
 
 
-async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> None:
+async def test_a_lapsed_lock_counts_as_a_failed_delivery(bench: Bench) -> None:
     """A lapse counts although no client reports it."""
     await bench.send(b"m")
     for _ in range(SETTINGS.max_delivery_count):
@@ -33,7 +33,7 @@ async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> Non
     assert (await bench.one(side="d")).reason == "M"
 
 
-async def test_the_delivery_limit_comes_before_delay_and_deferral(bench: Bench) -> None:
+async def test_the_delivery_limit_takes_precedence_over_delay_and_deferral(bench: Bench) -> None:
     """A message that would wait, or return to the deferred ones, is dead-lettered for its deliveries all the same."""
     await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")
@@ -96,7 +96,7 @@ async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench
     ]
 
 
-async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_with(bench: Bench) -> None:
+async def test_a_dead_letter_keeps_its_changed_properties_and_delivery_count(bench: Bench) -> None:
     """A dead letter is the same message in another place."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen")
@@ -105,7 +105,7 @@ async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_w
     assert (dead.changes, dead.deliveries, dead.record.enqueued) == (b"seen", 2, dead.record.enqueued)
 
 
-async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_which_they_died(bench: Bench) -> None:
+async def test_dead_letters_have_their_own_numbers_in_the_order_of_dead_lettering(bench: Bench) -> None:
     """The earlier numbers and levels of dead letters make no difference."""
     await bench.send(b"one", b"two", level=1)
     await bench.send(b"three", level=0)
@@ -116,7 +116,7 @@ async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_w
     assert [(message.name, message.payload) for message in held] == [("d1", b"two"), ("d2", b"three"), ("d3", b"one")]
 
 
-async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(bench: Bench) -> None:
+async def test_dead_letters_are_received_and_completed_like_messages_of_a_queue(bench: Bench) -> None:
     """Dead letters have locks, lapses and competing receivers; they take room until they are gone."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(*await bench.receive())
@@ -134,7 +134,7 @@ async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(be
     assert (counts.dead_active, counts.dead_locked, counts.bytes) == (0, 0, 0)
 
 
-async def test_a_dead_letter_is_abandoned_to_its_own_place_at_once_or_after_a_delay(bench: Bench) -> None:
+async def test_an_abandoned_dead_letter_returns_to_its_place_immediately_or_after_a_delay(bench: Bench) -> None:
     """Abandoning works as on the main side."""
     await bench.send(b"one", b"two", b"three")
     await bench.dead_letter(*await bench.receive())
@@ -197,7 +197,7 @@ async def test_a_call_settles_messages_of_both_sides(bench: Bench) -> None:
     assert (await bench.count()).bytes == 0
 
 
-async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
+async def test_equal_numbers_on_the_two_sides_are_different_messages(bench: Bench) -> None:
     """Message 1 and dead letter 1 are different: the token of one does not settle the other."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(await bench.one())
@@ -208,7 +208,7 @@ async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
     assert (await bench.complete(two, dead)).lost == ()
 
 
-async def test_more_dead_letters_than_a_hash_of_bodies_spans_are_found(bench: Bench) -> None:
+async def test_dead_letters_are_found_even_if_they_fill_more_than_one_hash_of_bodies(bench: Bench) -> None:
     """A dead letter's number and the number that its body is stored under grow apart."""
     await bench.send(*(b"x" for _ in range(1000)))
     await bench.complete(*await bench.receive(1000))

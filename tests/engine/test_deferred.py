@@ -50,7 +50,7 @@ async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench
     assert [(one.name, one.state) for one in locked.messages] == [("1", "g"), ("3", "l")]
 
 
-async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
+async def test_a_dead_lettered_deferred_message_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
     """A dead letter has no home among the deferred messages: it returns to the dead-letter queue."""
     (name,) = await deferred(bench, b"m")
     ((message,), _) = await bench.receive_deferred(name)
@@ -66,7 +66,7 @@ async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(
 
 
 @set_to(dead_letter_expired=True)
-async def test_a_deferred_message_expires_when_it_is_asked_for(bench: Bench) -> None:
+async def test_a_deferred_message_expires_when_a_call_asks_for_it(bench: Bench) -> None:
     """The call does not find it, and makes it a dead letter; until then it stays deferred, however late the call is."""
     names = await deferred(bench, b"m", time_to_live=1000)
     bench.later(999)
@@ -94,7 +94,7 @@ async def test_an_expired_deferred_message_is_deleted_without_dead_lettering(ben
     assert (await bench.count()).bytes == 0
 
 
-async def test_an_expired_message_expires_and_the_others_stay_deferred(bench: Bench) -> None:
+async def test_only_the_expired_message_of_a_call_leaves_the_deferred_messages(bench: Bench) -> None:
     """The call gives out all messages that it names, or none. The expiry depends on the time, not on the answer."""
     (short,) = await deferred(bench, b"short", time_to_live=1000)
     (long,) = await deferred(bench, b"long")
@@ -105,7 +105,7 @@ async def test_an_expired_message_expires_and_the_others_stay_deferred(bench: Be
 
 
 @set_to(dead_letter_expired=True)
-async def test_a_repetition_of_a_call_that_let_one_expire_says_the_same(bench: Bench) -> None:
+async def test_a_repeated_call_reports_the_same_expired_message_as_missing(bench: Bench) -> None:
     names = await deferred(bench, b"m", time_to_live=1000)
     bench.later(1000)
     request = ask(bench, *names, room=100)
@@ -127,7 +127,7 @@ async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> N
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_gives_out_deferred_messages_as_far_as_there_is_room(bench: Bench) -> None:
+async def test_a_call_gives_out_the_deferred_messages_that_fit_its_room(bench: Bench) -> None:
     """The call gives out the first messages that it named; the others stay deferred, and the answer counts them."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # with its record's header each weighs 100 bytes
     received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
@@ -153,7 +153,7 @@ async def test_missing_messages_are_reported_before_any_is_given_out(bench: Benc
     assert (await bench.count()).deferred == 2
 
 
-async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) -> None:
+async def test_a_call_deletes_all_of_its_deferred_messages_or_none(bench: Bench) -> None:
     """If a later message were missing, nothing could bring the deleted ones back."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     received = await bench.tell(ask(bench, *names, room=199, mode="delete"))
@@ -165,7 +165,7 @@ async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) ->
 
 
 @modes
-async def test_a_repeated_call_gives_out_the_same_part_and_the_remaining_count(bench: Bench, mode: Mode) -> None:
+async def test_a_repeated_call_returns_the_same_messages_and_the_same_remaining_count(bench: Bench, mode: Mode) -> None:
     """A repeated call reads no more than the first one did. Deleted messages cannot be given out again."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)
     room = 200 if mode == "lock" else 300

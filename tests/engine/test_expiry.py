@@ -42,7 +42,7 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
 
 @either_way
 @pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
-async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer: bool) -> None:
+async def test_a_locked_message_expires_no_sooner_than_its_lock_ends(bench: Bench, longer: bool) -> None:
     """The holder can still complete the message; otherwise it expires when it is given back, even with a delay."""
     if longer:
         await bench.send(b"longer", time_to_live=100_000)
@@ -64,7 +64,7 @@ async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer:
 
 
 @set_to(dead_letter_expired=True, max_delivery_count=1)
-async def test_the_delivery_limit_comes_before_expiry(bench: Bench) -> None:
+async def test_the_delivery_limit_takes_precedence_over_expiry(bench: Bench) -> None:
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
     bench.later(1000)
@@ -72,7 +72,7 @@ async def test_the_delivery_limit_comes_before_expiry(bench: Bench) -> None:
     assert (await bench.one(side="d")).reason == "M"
 
 
-async def test_a_renewed_lock_keeps_expiry_away(bench: Bench) -> None:
+async def test_a_message_does_not_expire_while_its_lock_is_renewed(bench: Bench) -> None:
     """The lock keeps expiry away for as long as it is renewed."""
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
@@ -83,7 +83,7 @@ async def test_a_renewed_lock_keeps_expiry_away(bench: Bench) -> None:
 
 
 @set_to(time_to_live=1000)
-async def test_a_message_that_says_nothing_lives_as_long_as_the_entity_lets_it(bench: Bench) -> None:
+async def test_a_message_without_a_time_to_live_gets_that_of_the_entity(bench: Bench) -> None:
     """The time to live of the entity is the default."""
     await bench.send(b"m")
     assert (await bench.peek())[0].record[:1] == b"x"
@@ -96,7 +96,7 @@ async def test_a_message_that_says_nothing_lives_as_long_as_the_entity_lets_it(b
 
 
 @set_to(time_to_live=1000)
-async def test_no_message_lives_longer_than_the_entity_lets_it(bench: Bench) -> None:
+async def test_no_message_lives_longer_than_the_entity_allows(bench: Bench) -> None:
     """The time to live of the entity is the maximum; a shorter one of the message is kept."""
     await bench.send(b"long", time_to_live=5000)
     await bench.send(b"short", time_to_live=400)
@@ -125,7 +125,7 @@ async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -
 
 
 @pytest.mark.parametrize("whose", ["message", "entity", "scheduled"])
-async def test_a_life_of_centuries_is_a_life(bench: Bench, whose: str) -> None:
+async def test_a_time_to_live_of_centuries_is_valid(bench: Bench, whose: str) -> None:
     """A time to live that ends at the end of time, or after it, sets no limit."""
     for time_to_live in (NEVER - bench.now - 1, NEVER - bench.now, NEVER - bench.now + 1, NEVER - 1, NEVER):
         enqueued = bench.now
@@ -145,7 +145,7 @@ async def test_a_life_of_centuries_is_a_life(bench: Bench, whose: str) -> None:
         assert (await bench.count()).bytes == 0
 
 
-async def test_a_message_without_any_life_is_never_received(bench: Bench) -> None:
+async def test_a_message_with_a_time_to_live_of_zero_is_never_received(bench: Bench) -> None:
     """A time to live of 0 means that the message has expired when it arrives."""
     await bench.send(b"m", time_to_live=0)
     assert await bench.receive() == []
@@ -153,7 +153,7 @@ async def test_a_message_without_any_life_is_never_received(bench: Bench) -> Non
 
 
 @set_to(dead_letter_expired=True)
-async def test_messages_expire_in_whatever_order_their_lives_end(bench: Bench) -> None:
+async def test_messages_expire_in_the_order_in_which_their_times_to_live_end(bench: Bench) -> None:
     """Long lives come before short ones, across levels, with messages without expiry in between."""
     lives = (5000, 100, None, 3000, 4000, 2000, 6000)
     await bench.send_all(*(Outgoing(b"%d" % (ttl or 0), ttl, level=place % 3) for place, ttl in enumerate(lives)))
@@ -167,7 +167,7 @@ async def test_messages_expire_in_whatever_order_their_lives_end(bench: Bench) -
 
 
 @set_to(dead_letter_expired=True)
-async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
+async def test_messages_expire_even_if_no_client_receives(bench: Bench) -> None:
     """A scheduled message expires after its time to live in the active state; other messages expire on all levels."""
     await bench.send(b"scheduled", time_to_live=500, due=START + 600)
     bench.later(600)
@@ -182,7 +182,7 @@ async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
     assert await expired(bench) == [b"%d" % level for level in range(8)]
 
 
-async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench: Bench) -> None:
+async def test_each_receive_removes_a_bounded_number_of_expired_messages(bench: Bench) -> None:
     """Each call says that there is more; the call that reaches the live message gives it out."""
     await bench.send(*(b"m" for _ in range(450)), time_to_live=1000)
     await bench.send(b"alive")
@@ -212,7 +212,7 @@ async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
 
 
 @set_to(dead_letter_expired=True)
-async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None:
+async def test_a_delayed_message_does_not_outlive_its_time_to_live(bench: Bench) -> None:
     """The message expires when its time to live ends, not when the delay ends."""
     await bench.send(b"m", time_to_live=1000)
     await bench.abandon(await bench.one(), delay=50_000)
@@ -224,7 +224,7 @@ async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None
     assert await expired(bench) == [b"m"]
 
 
-async def test_an_expired_message_is_hidden_although_it_is_still_stored(bench: Bench) -> None:
+async def test_an_expired_message_is_hidden_even_while_it_is_still_stored(bench: Bench) -> None:
     """Peeking and counting show the effects of time at once; `due` writes them."""
     await bench.send(b"m", time_to_live=1000)
     bench.later(1000)

@@ -39,14 +39,14 @@ async def test_messages_come_in_the_order_in_which_they_were_sent(bench: Bench) 
     assert await bench.payloads() == [b"one", b"two", b"three"]
 
 
-async def test_a_receiver_gets_as_many_as_it_wants(bench: Bench) -> None:
+async def test_a_receiver_gets_at_most_the_messages_that_it_wants(bench: Bench) -> None:
     """A receiver gets no more messages than it wants, however many there are."""
     await bench.send(b"one", b"two", b"three")
     assert [message.payload for message in await bench.receive(2)] == [b"one", b"two"]
     assert [message.payload for message in await bench.receive(2)] == [b"three"]
 
 
-async def test_a_receiver_gets_no_more_bytes_than_it_has_room_for_but_always_one_message(bench: Bench) -> None:
+async def test_a_receiver_gets_the_messages_that_fit_its_room_but_at_least_one(bench: Bench) -> None:
     """A message larger than the room comes alone."""
     await bench.send(b"x" * 100, b"y" * 100, b"z")
     received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=50))
@@ -72,7 +72,7 @@ async def test_competing_receivers_never_share_a_message(bench: Bench) -> None:
     assert (await bench.complete(mine, yours)).lost == ()
 
 
-async def test_a_message_that_is_received_and_deleted_is_gone_at_once(bench: Bench) -> None:
+async def test_receive_and_delete_removes_a_message_immediately(bench: Bench) -> None:
     """The message cannot be settled, and it does not come back."""
     await bench.send(b"one", b"two")
     (message,) = await bench.receive(1, mode="delete")
@@ -89,7 +89,7 @@ async def test_the_more_urgent_level_comes_first(bench: Bench) -> None:
     assert await bench.payloads() == [b"0", b"0", b"3", b"3", b"7"]
 
 
-async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Bench) -> None:
+async def test_a_received_message_has_its_level_and_enqueued_time(bench: Bench) -> None:
     """A receiver gets the level and the enqueued time with the message."""
     await bench.send(b"m", level=5)
     bench.later(1234)
@@ -97,7 +97,7 @@ async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Ben
     assert (record.level, record.enqueued, record.payload) == (5, START, b"m")
 
 
-async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) -> None:
+async def test_one_call_sends_a_thousand_messages_and_one_call_receives_them(bench: Bench) -> None:
     """A thousand is the most that a call takes; the bodies extend over two of the hashes that hold them."""
     for _ in range(5):
         await bench.send(*(b"%d" % number for number in range(1000)))
@@ -112,7 +112,7 @@ async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) 
 # -- locks -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_delivered_again(bench: Bench) -> None:
+async def test_a_message_that_is_not_settled_in_time_is_delivered_again(bench: Bench) -> None:
     """The lock ends to the millisecond: until then no receiver gets the message, then the next receiver does."""
     await bench.send(b"m")
     first = await bench.one()
@@ -123,7 +123,7 @@ async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_deli
     assert (again.payload, first.deliveries, again.deliveries) == (b"m", 1, 2)
 
 
-async def test_settling_too_late_reports_a_lost_lock(bench: Bench) -> None:
+async def test_a_settlement_after_the_lock_has_ended_reports_a_lost_lock(bench: Bench) -> None:
     """The lock is lost even if no other receiver has the message yet."""
     await bench.send(b"m")
     late = await bench.one()
@@ -146,7 +146,7 @@ async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
     assert (await bench.complete(one, two)).lost == ()
 
 
-async def test_a_message_is_settled_once(bench: Bench) -> None:
+async def test_a_message_can_be_settled_only_once(bench: Bench) -> None:
     """A second settlement finds the message's lock lost, in the same call or in another one."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
@@ -154,7 +154,7 @@ async def test_a_message_is_settled_once(bench: Bench) -> None:
     assert (await bench.complete(two)).lost == (two.name,)
 
 
-async def test_a_settlement_settles_locked_messages_and_names_the_others(bench: Bench) -> None:
+async def test_a_call_settles_the_locked_messages_and_returns_the_names_of_the_others(bench: Bench) -> None:
     """A lost lock of one message in a batch does not affect the others."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
@@ -163,7 +163,7 @@ async def test_a_settlement_settles_locked_messages_and_names_the_others(bench: 
     assert (await bench.count()).locked == 0
 
 
-async def test_a_renewed_lock_holds_for_the_full_duration_again(bench: Bench) -> None:
+async def test_a_renewed_lock_lasts_for_the_full_duration_again(bench: Bench) -> None:
     """A lock can be renewed any number of times; its holder keeps the token."""
     await bench.send(b"one", b"two")
     held = await bench.receive()
@@ -188,7 +188,7 @@ async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> 
     assert (await bench.complete(replace(two, token=token))).lost == ()
 
 
-async def test_the_remaining_messages_of_a_lease_are_the_whole_lease(bench: Bench) -> None:
+async def test_renewing_all_remaining_messages_of_a_lease_keeps_its_token(bench: Bench) -> None:
     """If the others were settled, or renewed under another token, naming the rest renews all: the token stays."""
     await bench.send(b"one", b"two", b"three", b"four")
     one, two, three, four = await bench.receive()
@@ -200,7 +200,7 @@ async def test_the_remaining_messages_of_a_lease_are_the_whole_lease(bench: Benc
     assert (await bench.complete(one, three)).lost == ()
 
 
-async def test_a_new_lock_duration_counts_from_the_next_lock_or_renewal(bench: Bench) -> None:
+async def test_a_changed_lock_duration_applies_from_the_next_lock_or_renewal(bench: Bench) -> None:
     """A message that is locked already stays locked for the time that was promised."""
     await bench.send(b"one", b"two")
     old = await bench.one()
@@ -252,7 +252,7 @@ async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(benc
     assert (one.payload, one.deliveries) == (b"one", 2)
 
 
-async def test_giving_a_message_back_unread_counts_no_delivery(bench: Bench) -> None:
+async def test_giving_a_message_back_unread_does_not_increase_its_delivery_count(bench: Bench) -> None:
     """The message is as if it had never been received, however often this happens."""
     await bench.send(b"m")
     before = await bench.whole()
@@ -291,7 +291,7 @@ async def test_giving_a_message_back_unread_may_change_its_properties(bench: Ben
     assert (message.changes, message.deliveries) == (b"seen", 1)
 
 
-async def test_changed_properties_take_room_until_the_message_is_gone(bench: Bench) -> None:
+async def test_changed_properties_count_as_stored_bytes_until_the_message_is_gone(bench: Bench) -> None:
     """The bytes of the last changes count among the bytes of the queue; those of earlier changes do not."""
     await bench.send(b"m")
     bare = (await bench.count()).bytes
@@ -319,7 +319,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -
     assert await bench.receive_deferred(one.name) == ([], (one.name,))
 
 
-async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: Bench) -> None:
+async def test_a_call_receives_all_of_its_deferred_messages_or_none(bench: Bench) -> None:
     """If one of the messages is not deferred here, the answer names it, and none is given out."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
@@ -331,7 +331,7 @@ async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: 
     assert await bench.receive_deferred("1", "3") == ([], ("1", "3"))
 
 
-async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_deferred(bench: Bench) -> None:
+async def test_a_deferred_message_whose_delivery_failed_is_deferred_again(bench: Bench) -> None:
     """After an abandon, an unread return or a lapse, deliveries count as for any message, and no delay applies."""
     await bench.change(max_delivery_count=4)
     await bench.send(b"m")
@@ -351,7 +351,7 @@ async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_defer
     assert message.deliveries == 4
 
 
-async def test_deferred_messages_are_locked_as_others_are(bench: Bench) -> None:
+async def test_deferred_messages_are_locked_like_other_messages(bench: Bench) -> None:
     """The locks of deferred messages are renewed and ended, one by one or all at once."""
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive())
@@ -379,7 +379,7 @@ async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> N
 # -- statuses ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_queue_that_takes_nothing_in_still_gives_out(bench: Bench) -> None:
+async def test_a_queue_that_is_disabled_for_sending_can_still_be_received_from(bench: Bench) -> None:
     """With SendDisabled, receivers can still empty the queue."""
     await bench.send(b"m")
     await bench.change(status="SendDisabled")
@@ -388,7 +388,7 @@ async def test_a_queue_that_takes_nothing_in_still_gives_out(bench: Bench) -> No
     assert (await bench.complete(await bench.one())).lost == ()
 
 
-async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> None:
+async def test_a_queue_that_is_disabled_for_receiving_can_still_be_sent_to(bench: Bench) -> None:
     """ReceiveDisabled also applies to deferred messages and dead letters."""
     await bench.send(b"m")
     await bench.defer(await bench.one())

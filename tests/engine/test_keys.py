@@ -71,7 +71,7 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
     assert all(0 <= key_slot(salt.encode()) < SLOTS for salt in salts(64))
 
 
-def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None:
+def test_only_a_topic_and_its_subscriptions_share_keys() -> None:
     """A topic and its subscriptions share the store of the topic, and nothing else."""
     topic, other = partition_keys("ns", SALT, "t"), partition_keys("ns", SALT, "s")
     subscription = partition_keys("ns", SALT, "s", "t")
@@ -88,7 +88,7 @@ def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None
 
 
 @real_servers
-async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
+async def test_the_user_of_the_bench_can_access_only_the_keys_of_its_partition(bench: Bench) -> None:
     """The user reaches no other key by a command, by a script that is given one, or by a script that makes one up."""
     with pytest.raises(ServiceBusAuthorizationError):
         await bench.transport.command("HGETALL", ELSEWHERE[0], key=ELSEWHERE[0])
@@ -100,7 +100,7 @@ async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
 
 
 @real_servers
-async def test_the_user_of_the_bench_has_no_other_command_and_no_other_channel(bench: Bench) -> None:
+async def test_the_user_of_the_bench_may_use_only_its_own_commands_and_channels(bench: Bench) -> None:
     """Without these limits the tests on the bench would prove nothing."""
     key = KEYS[0]
     for command in (("DEL", key), ("HKEYS", key), ("FLUSHALL",), ("EVAL", "return 1", "0"), ("ACL", "LIST")):
@@ -281,7 +281,7 @@ async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
 
 
 @one_server
-async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(topic: Topic) -> None:
+async def test_a_subscription_destroyed_after_its_topic_leaves_no_keys(topic: Topic) -> None:
     """In any order of destruction, no key is left."""
     await topic.tell(topic.publish((0, 1), (0,)))
     token = new_token()
@@ -363,7 +363,9 @@ async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
         await scarce.tell(request)
 
 
-async def test_a_queue_that_has_filled_the_memory_can_be_emptied(scarce: Bench, bounded: LocalServer) -> None:
+async def test_a_queue_can_be_emptied_when_the_memory_of_the_server_is_full(
+    scarce: Bench, bounded: LocalServer
+) -> None:
     """Sending is refused; receiving, completing and changing settings work; then there is room again."""
     await scarce.send(*(b"x" * 1000 for _ in range(100)))
     async with no_memory_left(bounded):
@@ -382,7 +384,7 @@ async def test_a_queue_that_has_filled_the_memory_can_be_emptied(scarce: Bench, 
     await scarce.send(b"more")
 
 
-async def test_a_server_that_runs_full_refuses_by_itself(scarce: Bench, bounded: LocalServer) -> None:
+async def test_a_server_whose_memory_fills_up_refuses_further_messages(scarce: Bench, bounded: LocalServer) -> None:
     """The test does not switch the server to full memory here: it sends messages until the memory is full."""
     about = str(bounded.ask("INFO", "memory"))
     used = int(next(line for line in about.splitlines() if line.startswith("used_memory:")).partition(":")[2])

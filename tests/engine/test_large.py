@@ -31,7 +31,7 @@ async def counted(bench: Bench) -> tuple[int, int]:
     return counts.active, counts.scheduled
 
 
-async def test_a_receive_takes_messages_up_to_its_room_after_many_small_ones(bench: Bench) -> None:
+async def test_a_receive_respects_its_room_when_large_messages_follow_many_small_ones(bench: Bench) -> None:
     small = [Outgoing(b"s%d" % number) for number in range(40)]
     await bench.send_all(*small)
     await sent(bench, *[Outgoing(LARGE)] * 10)
@@ -59,7 +59,7 @@ async def test_a_peek_shows_messages_up_to_its_room(bench: Bench) -> None:
     assert pages == 2
 
 
-async def test_schedules_that_come_due_together_are_activated_a_share_a_call(bench: Bench) -> None:
+async def test_each_call_activates_a_bounded_share_of_large_scheduled_messages(bench: Bench) -> None:
     await sent(bench, *[Outgoing(LARGE, due=bench.now + 1000)] * 12)
     bench.later(1000)
     calls = 1
@@ -71,7 +71,7 @@ async def test_schedules_that_come_due_together_are_activated_a_share_a_call(ben
     assert calls == 3
 
 
-async def test_messages_that_expire_in_order_go_in_shares(bench: Bench) -> None:
+async def test_each_call_removes_a_bounded_share_of_large_expired_messages(bench: Bench) -> None:
     await bench.change(time_to_live=1000)
     await sent(bench, *[Outgoing(LARGE)] * 12)
     bench.later(1000)
@@ -83,7 +83,7 @@ async def test_messages_that_expire_in_order_go_in_shares(bench: Bench) -> None:
     assert await counted(bench) == (0, 0)
 
 
-async def test_a_purge_of_large_messages_continues_where_the_last_step_ended(bench: Bench) -> None:
+async def test_each_purge_step_of_large_messages_continues_where_the_previous_step_ended(bench: Bench) -> None:
     await sent(bench, *[Outgoing(LARGE)] * 20)
     steps, onwards = 0, 0
     while True:

@@ -65,18 +65,18 @@ def test_every_state_except_reserved_ones_can_be_reached() -> None:
     assert not reached & RESERVED
 
 
-def test_every_message_can_come_to_an_end() -> None:
+def test_every_message_can_reach_a_final_state() -> None:
     for side, state in reachable(MAIN, State.NEW):
         assert {end for _, end in reachable(side, state)} & ENDS
 
 
-def test_no_transition_leaves_an_end_state_and_none_touches_a_reserved_state() -> None:
+def test_no_transition_leaves_a_final_state_or_involves_a_reserved_state() -> None:
     assert {state for _, state, _ in TRANSITIONS} & ENDS == set()
     assert {(side, state) for side, state, _ in TRANSITIONS} & RESERVED == set()
     assert {(outcome.side, outcome.state) for *_, outcome in WAYS} & RESERVED == set()
 
 
-def test_no_message_becomes_new_and_only_new_ones_can_be_dropped() -> None:
+def test_no_message_becomes_new_and_only_new_messages_can_be_dropped() -> None:
     assert State.NEW not in {outcome.state for *_, outcome in WAYS}
     assert {state for _, state, *_, outcome in WAYS if outcome.state is State.DROPPED} == {State.NEW}
 
@@ -85,7 +85,7 @@ def test_every_event_is_in_the_table() -> None:
     assert {event for *_, event in TRANSITIONS} == set(Event)
 
 
-def test_every_condition_decides_somewhere() -> None:
+def test_every_condition_decides_some_transition() -> None:
     assert {condition for *_, condition, _ in WAYS} == set(Condition)
 
 
@@ -122,7 +122,7 @@ def test_a_dead_letter_never_expires_or_returns() -> None:
     assert State.EXPIRED not in {outcome.state for *_, outcome in dead}
 
 
-def test_a_message_takes_a_reason_to_the_dead_side_and_nowhere_else() -> None:
+def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
     for side, _, event, condition, outcome in WAYS:
         crossing = side is not outcome.side
         assert (outcome.reason is not Reason.NONE) is crossing
@@ -146,7 +146,7 @@ def test_the_delivery_limit_is_checked_only_where_a_failure_is_counted() -> None
         assert all(next(iter(TRANSITIONS[side, state, event])) is Condition.LIMIT for side, event in COUNTED)
 
 
-def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:
+def test_only_a_receive_locks_messages_and_only_locked_messages_can_be_settled() -> None:
     for out in (State.LOCKED, State.HELD):
         locking = {event for *_, event, _, outcome in WAYS if outcome.state is out}
         assert locking == {Event.RECEIVE, Event.RECEIVE_DEFERRED, Event.RENEW}
@@ -189,7 +189,7 @@ def test_a_topic_keeps_only_scheduled_messages() -> None:
     ]
 
 
-def test_purging_leaves_locked_and_scheduled_messages() -> None:
+def test_a_purge_keeps_locked_and_scheduled_messages() -> None:
     purged = {state for _, state, event in TRANSITIONS if event is Event.PURGE}
     assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED}
 
@@ -224,7 +224,7 @@ def test_the_first_condition_that_holds_decides(holding: set[Condition], decisiv
     assert (condition, outcome) == (decisive, TRANSITIONS[MAIN, State.LOCKED, Event.ABANDON][decisive])
 
 
-def test_giving_a_message_back_unread_meets_no_delivery_limit() -> None:
+def test_the_delivery_limit_does_not_apply_to_a_message_given_back_unread() -> None:
     assert decide(MAIN, State.LOCKED, Event.RELEASE, {Condition.LIMIT})[0] is Condition.OTHERWISE
 
 
@@ -247,7 +247,7 @@ def test_an_event_outside_the_table_is_impossible(side: Side, state: State, even
 # -- the bands ---------------------------------------------------------------------------------------------------------
 
 
-def test_bands_are_apart_in_the_order_in_which_they_are_listed() -> None:
+def test_bands_do_not_overlap_and_are_listed_in_ascending_order() -> None:
     bounds = [(bands.start, bands.stop) for bands in BANDS.values()]
     assert all(start < stop for start, stop in bounds)
     assert all(before[1] <= after[0] for before, after in pairwise(bounds))

@@ -33,7 +33,9 @@ async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Ben
     assert await receiver.receive() == [b"m"]
 
 
-async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_that_finds_nothing_waits_like_a_receive_that_finds_nothing(
+    bench: Bench, listening: Receivers
+) -> None:
     """The receiver waits as long, and for as many messages; the stored data is the same."""
     looking, receiving = await listening("a"), await listening("b")
     assert await looking.look(5) == NOTHING
@@ -61,7 +63,9 @@ async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listeni
     assert [held.deliveries for held in await bench.receive()] == [1, 1, 1]
 
 
-async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiting_receiver_stops_waiting_when_its_look_finds_a_message(
+    bench: Bench, listening: Receivers
+) -> None:
     """After a receive, too, the receiver waits no longer. The next in line is woken, as the first may be elsewhere."""
     first, second = await listening("a"), await listening("b")
     await first.look()
@@ -88,7 +92,7 @@ async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
     assert await bench.look() == FOUND
 
 
-async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_considers_only_one_side(bench: Bench, listening: Receivers) -> None:
     """The content of the other side makes no difference."""
     receiver = await listening("a")
     await bench.send(b"m")
@@ -178,7 +182,7 @@ async def test_a_repeated_look_has_the_same_result(bench: Bench, listening: Rece
     assert await bench.states() == {"1": "a"}
 
 
-async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
+async def test_a_look_does_not_change_any_lane(bench: Bench) -> None:
     """A call in a lane keeps its first answer; a look must be answered anew each time, so it has no lane."""
     await bench.send(b"m")
     with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
@@ -188,9 +192,7 @@ async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", ["ReceiveDisabled", "Disabled"])
-async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
-    bench: Bench, listening: Receivers, status: str
-) -> None:
+async def test_a_look_is_refused_while_receiving_is_disabled(bench: Bench, listening: Receivers, status: str) -> None:
     """No receiver begins to wait, and an earlier waiter is not forgotten."""
     waiting, other = await listening("a"), await listening("b")
     await waiting.look()
@@ -235,7 +237,7 @@ async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receiver
     assert await waiters(bench) == {}
 
 
-async def test_a_leaving_waiter_passes_its_waking_on(bench: Bench, listening: Receivers) -> None:
+async def test_when_a_woken_waiter_leaves_the_next_waiter_is_woken(bench: Bench, listening: Receivers) -> None:
     """The next waiter is woken at once, even if the leaving one had time left to come or knew nothing of it."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
@@ -249,7 +251,7 @@ async def test_a_leaving_waiter_passes_its_waking_on(bench: Bench, listening: Re
     assert [channel.split()[0] for channel in await waiters(bench)] == [third.channel, second.channel]
 
 
-async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_that_leaves_one_side_still_waits_at_the_other(bench: Bench, listening: Receivers) -> None:
     """A receiver waits at each side separately."""
     receiver = await listening("a")
     await receiver.look()
@@ -260,7 +262,7 @@ async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listeni
     await receiver.woken(1)
 
 
-async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_can_stop_waiting_with_a_receive(bench: Bench, listening: Receivers) -> None:
     """A receive that leaves may get messages or none."""
     receiver = await listening("a")
     for payloads in ([b"m"], []):
@@ -273,7 +275,7 @@ async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> N
         await receiver.woken(len(payloads))
 
 
-async def test_leaving_without_having_waited_is_allowed(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_that_never_waited_may_stop_waiting(bench: Bench, listening: Receivers) -> None:
     """Leaving then changes nothing, with a channel or without."""
     receiver = await listening("a")
     await bench.look()

@@ -97,14 +97,14 @@ def test_a_lapsed_message_returns_and_its_old_lock_is_lost() -> None:
     assert names(model.peek(at(60), 0, 5)) == ["1"]
 
 
-def test_giving_a_message_back_unread_counts_no_delivery() -> None:
+def test_giving_a_message_back_unread_does_not_increase_its_delivery_count() -> None:
     model = a_queue(max_delivery_count=1)
     send(model, b"a")
     model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1"), counted=False)
     assert (only(model).state, only(model).failures) == (State.ACTIVE, 0)
 
 
-def test_at_the_delivery_limit_a_message_goes_to_the_dead_side_under_a_number_of_its_own() -> None:
+def test_at_the_delivery_limit_a_message_becomes_a_dead_letter_with_a_new_number() -> None:
     model = a_queue(max_delivery_count=2)
     send(model, b"a", b"b")
     for number, token in enumerate(("t1", "t2"), 1):
@@ -138,7 +138,7 @@ def test_expiry_takes_effect_at_once_when_the_lock_ends(kept: bool, dead: list[i
     assert all(message.reason is Reason.EXPIRED for message in model.messages[DEAD].values())
 
 
-def test_the_expired_are_neither_received_nor_shown() -> None:
+def test_expired_messages_are_neither_received_nor_shown() -> None:
     model = a_queue()
     send(model, b"a", b"b", time_to_live=1_000)
     send(model, b"c", time_to_live=500)  # it expires before the others, and is in `due`
@@ -149,7 +149,7 @@ def test_the_expired_are_neither_received_nor_shown() -> None:
     assert names(model.receive(at(5), "t1", 10)) == ["4"]
 
 
-def test_a_delayed_message_keeps_its_number_and_wakes_when_it_is_due_or_has_expired() -> None:
+def test_a_delayed_message_keeps_its_number_until_its_delay_ends_or_it_expires() -> None:
     model = a_queue()
     send(model, b"a", b"b")
     send(model, b"c", time_to_live=3_000)
@@ -163,7 +163,7 @@ def test_a_delayed_message_keeps_its_number_and_wakes_when_it_is_due_or_has_expi
     assert names(model.receive(at(5), "t3", 5)) == ["1", "2"]
 
 
-def test_a_scheduled_message_begins_to_live_when_it_is_enqueued_under_a_new_number() -> None:
+def test_a_scheduled_message_is_enqueued_with_a_new_number_and_then_begins_to_live() -> None:
     model = a_queue()
     model.send(at(0), [Outgoing(b"a", time_to_live=1_000, due=T0 + 60_000), Outgoing(b"b")])
     assert names(model.receive(at(59), "t1", 5)) == ["2"]
@@ -171,7 +171,7 @@ def test_a_scheduled_message_begins_to_live_when_it_is_enqueued_under_a_new_numb
     assert (model.messages[MAIN][3].enqueued, model.messages[MAIN][3].expires) == (T0 + 60_000, T0 + 61_000)
 
 
-def test_a_cancellation_takes_all_or_none() -> None:
+def test_a_call_cancels_all_of_its_messages_or_none() -> None:
     model = a_queue()
     send(model, b"a", b"b", due=T0 + 60_000)
     send(model, b"c")
@@ -180,7 +180,7 @@ def test_a_cancellation_takes_all_or_none() -> None:
     assert list(model.messages[MAIN]) == [3]
 
 
-def test_a_deferred_message_comes_back_by_number_only_and_expires_when_it_is_asked_for() -> None:
+def test_a_deferred_message_is_received_by_number_only_and_expires_when_asked_for() -> None:
     model = a_queue(time_to_live=10_000)
     send(model, b"a")
     model.defer(at(0), locks(model.receive(at(0), "t1", 1), "t1", changes=b"later"))
@@ -194,7 +194,7 @@ def test_a_deferred_message_comes_back_by_number_only_and_expires_when_it_is_ask
     assert not model.messages[MAIN]
 
 
-def test_deferred_messages_are_given_out_as_far_as_there_is_room_and_deleted_all_or_none() -> None:
+def test_a_call_locks_the_deferred_messages_that_fit_but_deletes_all_or_none() -> None:
     model = a_queue()
     send(model, b"12345", b"67890", b"abc")
     model.defer(at(0), locks(model.receive(at(0), "t1", 3), "t1"))
@@ -219,7 +219,7 @@ def test_renewing_a_whole_lease_keeps_its_token_and_renewing_a_part_makes_a_new_
     assert [model.messages[MAIN][number].failures for number in (1, 2, 3)] == [1, 0, 1]
 
 
-def test_a_duplicate_uses_up_a_number_and_is_forgotten_when_the_window_has_passed_since_the_first_sight() -> None:
+def test_a_duplicate_uses_up_a_number_and_an_id_is_forgotten_after_its_window() -> None:
     model = a_queue(duplicate_window=20_000)
     twice = [Outgoing(b"a", message_id=b"x"), Outgoing(b"b", message_id=b"x"), Outgoing(b"c"), Outgoing(b"d")]
     assert model.send(at(0), twice).dropped == 1
@@ -257,7 +257,7 @@ def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None
 # -- failures between client and server --------------------------------------------------------------------------------
 
 
-def test_a_repeated_call_acts_once_and_answers_as_the_first_time() -> None:
+def test_a_repeated_call_acts_only_once_and_returns_the_same_answer() -> None:
     model = a_queue()
     first = model.send(at(0, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")])
     assert model.send(at(1, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")]) == first
@@ -312,7 +312,7 @@ def test_a_refused_call_changes_nothing(
     assert model.refused[code] == 1 + (code == "QUOTA")
 
 
-def test_a_clock_set_back_neither_ends_a_lock_early_nor_keeps_it_for_long() -> None:
+def test_setting_the_clock_back_neither_shortens_nor_lengthens_a_lock() -> None:
     model = a_queue()
     send(model, b"a")
     model.receive(at(0), "t1", 1)
@@ -336,7 +336,7 @@ def test_a_new_epoch_leaps_over_numbers_and_extends_locks_by_one_duration_at_mos
     assert (model.messages[MAIN][1].state, model.seq) == (State.ACTIVE, 3 + 2**24)
 
 
-def test_waiters_are_woken_in_order_and_only_as_many_as_needed() -> None:
+def test_only_the_needed_waiters_are_woken_in_order() -> None:
     model = a_queue()
     for second, waiter in enumerate(("a", "b", "c")):
         assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
@@ -344,7 +344,7 @@ def test_waiters_are_woken_in_order_and_only_as_many_as_needed() -> None:
     assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first had waited for its 30 seconds
 
 
-def test_a_look_waits_only_if_nothing_is_there_and_gives_out_nothing() -> None:
+def test_a_look_gives_out_nothing_and_waits_only_if_it_finds_nothing() -> None:
     model = a_queue()
     model.send(at(0), [Outgoing(b"later", due=T0 + 9_000)])
     assert model.look(at(0), waiter="a") == Looked(due=9_000)

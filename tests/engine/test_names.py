@@ -70,7 +70,7 @@ def test_a_name_longer_than_the_limit_is_refused(named: Checked, longest: int) -
 
 @every_kind_of_name
 @pytest.mark.parametrize("value", [None, 7, b"orders", ["orders"]])
-def test_a_name_is_text(named: Callable[[Any], str], value: Any) -> None:
+def test_a_name_that_is_not_text_is_refused(named: Callable[[Any], str], value: Any) -> None:
     with pytest.raises(TypeError, match=f"must be text, not {type(value).__name__}"):
         named(value)
 
@@ -94,13 +94,13 @@ def test_a_path_has_no_empty_segment() -> None:
     ["subscriptions", "SUBSCRIPTIONS", "orders/Subscriptions/audit", "Subscriptions/a", "a/subscriptions", "a/./b",
      "a/../b"],
 )  # fmt: skip
-def test_a_segment_that_addresses_something_else_is_refused(name: str) -> None:
+def test_a_path_segment_with_a_special_meaning_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"has the segment '(?i:subscriptions|\.|\.\.)', which is reserved"):
         entity_name(name)
 
 
 @pytest.mark.parametrize("name", ["$Default", "$default", "$DEFAULT"])
-def test_the_default_rule_has_a_name_that_nothing_else_may_have(name: str) -> None:
+def test_only_a_rule_may_have_the_name_of_the_default_rule(name: str) -> None:
     assert rule_name(name) == name
     for named in (entity_name, subscription_name, namespace_name):
         with pytest.raises(ValueError, match="is not 1 to"):
@@ -168,14 +168,14 @@ def test_an_empty_identifier_is_refused_unless_it_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize(("text", "at"), [("\ud800", 0), ("ab\udfff", 2), ("a\ud83d\ude00", 1)])
-def test_half_a_surrogate_pair_is_no_character(text: str, at: int) -> None:
+def test_half_of_a_surrogate_pair_is_refused(text: str, at: int) -> None:
     """Two surrogate halves in a Python text are two separate halves, and no character either."""
     with pytest.raises(ValueError, match=f"message id '.*' has half a surrogate pair as character {at}"):
         identifier(text, "message id")
 
 
 @pytest.mark.parametrize("value", [None, 7, b"id"])
-def test_an_identifier_is_text(value: Any) -> None:
+def test_an_identifier_that_is_not_text_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=f"session id must be text, not {type(value).__name__}"):
         identifier(value, "session id", may_be_empty=True)
 

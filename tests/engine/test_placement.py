@@ -55,7 +55,7 @@ def test_each_partition_has_its_slot_in_its_own_slice() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 16, 100, 1023, 1024])
-def test_no_other_salt_is_nearer_to_the_middle_of_a_slice_or_as_near_and_smaller(count: int) -> None:
+def test_a_salt_is_the_smallest_of_those_nearest_to_the_middle_of_their_slice(count: int) -> None:
     every = ["".join(characters) for characters in product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=3)]
     smallest: dict[int, str] = {}
     for salt in reversed(every):
@@ -69,7 +69,7 @@ def test_no_other_salt_is_nearer_to_the_middle_of_a_slice_or_as_near_and_smaller
 
 
 @given(PARTITIONS)
-def test_slices_cover_all_slots_and_are_of_one_size(count: int) -> None:
+def test_slices_cover_all_slots_and_have_the_same_size(count: int) -> None:
     slices = [slot_range(partition, count) for partition in range(count)]
     assert [slot for part in slices for slot in part] == list(range(SLOTS))
     assert {len(part) for part in slices} <= {SLOTS // count, SLOTS // count + 1}
@@ -79,7 +79,7 @@ def test_a_key_with_the_salt_in_braces_lies_in_the_slot_of_the_partition() -> No
     assert [key_slot(f"sb:{{{salt}}}:7:ready".encode()) for salt in salts(16)] == slots_of(16)
 
 
-def test_the_registry_is_in_no_slot_of_a_partition_and_no_slot_nearer_to_the_middle_is_free() -> None:
+def test_the_registry_has_the_free_slot_that_is_nearest_to_the_middle() -> None:
     taken = {slot for count in ALL for slot in slots_of(count)}
     slot = key_slot(registry_salt().encode())
     assert slot not in taken
@@ -109,7 +109,7 @@ def shares(slots: Sequence[int], boundaries: Sequence[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("masters", range(1, 17))
-def test_the_splits_of_these_tests_are_even(masters: int) -> None:
+def test_the_slot_splits_of_these_tests_are_even(masters: int) -> None:
     for how, boundaries in even_splits(masters):
         sizes = [after - first for first, after in pairwise(boundaries)]
         assert (boundaries[0], boundaries[-1]) == (0, SLOTS), how
@@ -153,7 +153,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("count", [2, 3, 5, 12, 16, 24, 32, 64])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_keys_spread_over_the_partitions_as_well_as_chance_would_spread_them(family: str, count: int) -> None:
+def test_keys_are_spread_over_the_partitions_as_evenly_as_by_chance(family: str, count: int) -> None:
     """With 64 keys a partition, a share above 1.7 or below 0.4 times the mean would be no accident."""
     found = Counter(partition_for_key(FAMILIES[family](number), count) for number in range(64 * count))
     assert set(found) == set(range(count))
@@ -161,26 +161,26 @@ def test_keys_spread_over_the_partitions_as_well_as_chance_would_spread_them(fam
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 16])
-def test_the_first_few_numbers_do_not_crowd_into_few_partitions(count: int) -> None:
+def test_the_first_few_numbers_as_keys_get_many_different_partitions(count: int) -> None:
     found = Counter(partition_for_key(str(number), count) for number in range(1, 4 * count + 1))
     assert set(found) == set(range(count))
     assert max(found.values()) <= 2 * 4
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), PARTITIONS)
-def test_a_key_has_a_partition_and_always_the_same(key: str, count: int) -> None:
+def test_a_key_always_has_the_same_partition(key: str, count: int) -> None:
     assert partition_for_key(key, count) in range(count)
     assert partition_for_key(key, count) == partition_for_key(key, count)
 
 
 @given(st.text("abcXYZ019._-/", min_size=1), PARTITIONS)
-def test_the_case_of_a_name_does_not_move_an_entity(name: str, count: int) -> None:
+def test_the_case_of_a_name_does_not_change_the_partition_of_an_entity(name: str, count: int) -> None:
     chosen = partition_for_name(name, count)
     assert chosen in range(count)
     assert {partition_for_name(variant, count) for variant in (name.upper(), name.lower())} == {chosen}
 
 
-def test_the_case_of_a_key_matters() -> None:
+def test_keys_that_differ_only_in_case_are_different_keys() -> None:
     assert len({partition_for_key(key, 1024) for key in ("order", "Order", "ORDER")}) == 3
 
 
@@ -193,7 +193,7 @@ def test_names_spread_over_the_partitions() -> None:
 # -- promises to stored data -------------------------------------------------------------------------------------------
 
 
-def test_the_placement_of_data_that_exists_does_not_change() -> None:
+def test_the_slots_of_stored_data_do_not_change_between_releases() -> None:
     """If this fails, the code is wrong and not the test: another slot would leave messages where no client looks."""
     assert " ".join(salts(16)) == "04s 003 kld 4x6 0ay 0e9 4mt 4i4 0ag 22u 4mj 6zp 04m 895 6o2 6kr"
     every = "\n".join(" ".join(salts(count)) for count in ALL)
@@ -203,7 +203,7 @@ def test_the_placement_of_data_that_exists_does_not_change() -> None:
     assert registry_salt() == "fjl"
 
 
-def test_the_choice_of_a_partition_does_not_change() -> None:
+def test_the_partition_of_a_key_does_not_change_between_releases() -> None:
     """The code is wrong here too: a session would go on in another partition, and a duplicate would not be found."""
     keys = ["", "1", "2", "3", "order-1", "\u00e9", "\U0001f600"]
     assert [partition_for_key(key, 16) for key in keys] == [0, 14, 10, 10, 8, 5, 14]
@@ -221,7 +221,7 @@ takes_a_number_of_partitions = pytest.mark.parametrize(
 
 @takes_a_number_of_partitions
 @pytest.mark.parametrize("count", OUT_OF_RANGE)
-def test_a_number_of_partitions_that_no_namespace_has_is_refused(ask: Callable[[Any], object], count: int) -> None:
+def test_a_partition_count_that_no_namespace_can_have_is_refused(ask: Callable[[Any], object], count: int) -> None:
     with pytest.raises(ValueError, match=f"1 to 1024 partitions, not {count}"):
         ask(count)
 
@@ -238,7 +238,7 @@ def test_an_invalid_partition_count_is_refused_even_if_it_equals_a_valid_one(
 
 
 @pytest.mark.parametrize("partition", [-1, 16, 17])
-def test_a_partition_that_the_namespace_has_not_is_refused(partition: int) -> None:
+def test_a_partition_that_the_namespace_does_not_have_is_refused(partition: int) -> None:
     with pytest.raises(ValueError, match=f"there is no partition {partition}: the 16 partitions"):
         slot_range(partition, 16)
 
@@ -254,7 +254,7 @@ def test_a_key_that_cannot_be_sent_has_no_partition() -> None:
         partition_for_key("\ud800", 16)
 
 
-def test_a_name_has_no_place_among_no_partitions() -> None:
+def test_choosing_among_zero_partitions_is_refused() -> None:
     with pytest.raises(ValueError, match="partitions"):
         partition_for_name("orders", 0)
 

@@ -75,13 +75,13 @@ async def test_a_record_of_several_subscriptions_is_stored_once_and_deleted_afte
     assert await topic.transport.command("EXISTS", topic.topic.keys[10], key=topic.topic.keys[10]) == 0
 
 
-async def test_a_message_without_a_subscription_is_gone_at_once(topic: Topic) -> None:
+async def test_a_message_for_no_subscription_is_not_stored(topic: Topic) -> None:
     assert await topic.publish((b"nobody", ())) == 1
     assert await topic.publish((b"somebody", (0,))) == 2
     assert await topic.stored() == 1
 
 
-async def test_a_subscription_abandons_and_dead_letters_for_itself_alone(topic: Topic) -> None:
+async def test_abandoning_or_dead_lettering_affects_only_one_subscription(topic: Topic) -> None:
     await topic.publish((b"m", (0, 1)))
     for _ in range(2):
         token = new_token()
@@ -151,14 +151,14 @@ async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topi
     assert await topic.bytes() == 0
 
 
-async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) -> None:
+async def test_a_repeated_publish_gets_the_first_answer(topic: Topic) -> None:
     request = topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
 
 
-async def test_a_copy_lives_as_long_as_its_rule_said(topic: Topic) -> None:
+async def test_a_copy_has_the_time_to_live_that_its_rule_set(topic: Topic) -> None:
     """The rule may set a shorter or longer time than the message's, up to the maximum of its topic and subscription."""
     lives = [
         Copy(0, b"short", time_to_live=10),
@@ -203,7 +203,7 @@ async def test_properties_changed_by_rules_count_toward_the_quota(topic: Topic) 
     await topic.hand_out([Outgoing(b"m")], [[Copy(0, b"c" * 60)]])
 
 
-async def test_a_judged_message_is_published_at_once_if_its_time_has_passed(topic: Topic) -> None:
+async def test_a_judged_message_is_published_immediately_if_its_time_has_passed(topic: Topic) -> None:
     """The clock of the partition decides; the caller's clock may differ."""
     for due, route, found, waiting in (
         (START - 1, [Copy(0)], [b"m"], 0),
@@ -224,7 +224,7 @@ async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> 
         topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
-async def test_several_messages_make_at_most_as_many_copies_as_a_call_carries(
+async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single message may make more; both the script and the caller's side check the limit."""
@@ -242,7 +242,7 @@ async def test_several_messages_make_at_most_as_many_copies_as_a_call_carries(
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])
-async def test_a_route_that_cannot_be_is_refused_before_it_is_sent(topic: Topic, routes: list[tuple[int, ...]]) -> None:
+async def test_an_impossible_route_is_refused_before_sending(topic: Topic, routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
         topic.topic.publish(topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
@@ -314,7 +314,7 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
     assert (await topic.bytes(), await topic.stored(), await topic.refs()) == (0, 0, {})
 
 
-async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
+async def test_copies_of_a_message_are_settled_independently(topic: Topic) -> None:
     """One copy is dead-lettered, one abandoned, one deferred (it expires when asked for). All keep their changes."""
     await topic.hand_out(
         [Outgoing(b"m", 5000)],
@@ -337,7 +337,7 @@ async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
     assert (await topic.bytes(), await topic.stored()) == (0, 0)
 
 
-async def test_a_copy_for_which_a_rule_failed_is_a_dead_letter_of_its_subscription(topic: Topic) -> None:
+async def test_a_copy_whose_rule_failed_is_a_dead_letter_of_its_subscription(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"m", level=3)], [[Copy(0, b"why", dead=True), Copy(1)]])
     assert await topic.taken(topic.one) == []
     (dead,) = await topic.dead(topic.one)
@@ -427,7 +427,7 @@ async def test_due_messages_are_listed_in_order_of_time_in_pages(topic: Topic) -
     assert [name for name, _ in await ripe(topic, room=1)] == ["5"]
 
 
-async def test_a_scheduled_message_is_published_once(topic: Topic) -> None:
+async def test_a_scheduled_message_is_published_only_once(topic: Topic) -> None:
     """A message that is named twice, was published before or cancelled, or never existed counts as dropped."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"two", due=START + 10)], [[], []])
     topic.now += 10

@@ -38,7 +38,7 @@ def _with(bench: Bench, **changes: Any) -> Partition:
     return Partition(NAMESPACE, SALT, ENTITY, before.incarnation, before.version + 1, settings)
 
 
-async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_turn(bench: Bench) -> None:
+async def test_a_due_message_cannot_be_cancelled_even_if_it_is_not_activated_yet(bench: Bench) -> None:
     """The message was enqueued at its due time, even if more is due than a call does on its way."""
     names = await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     bench.later(10)
@@ -47,7 +47,7 @@ async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_
     assert await bench.stored(State.SCHEDULED) == 0
 
 
-async def test_a_future_message_is_cancelled_although_one_call_cannot_do_all_due_work(bench: Bench) -> None:
+async def test_a_future_message_is_cancelled_even_if_one_call_cannot_do_all_due_work(bench: Bench) -> None:
     await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     names = await bench.send(b"later", due=START + 11)
     bench.later(10)

@@ -432,7 +432,7 @@ def test_there_are_well_formed_arguments_for_every_operation() -> None:
     assert set(WELL_FORMED) == set(OF_A_PARTITION)
 
 
-async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
+async def test_the_partition_of_these_tests_has_much_due_work(busy: Bench) -> None:
     """A script that did due work before it refused would be noticed."""
     before = [await busy.stored(state) for state in (State.LOCKED, State.DELAYED, State.SCHEDULED)]
     await busy.due()
@@ -480,7 +480,7 @@ async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
-async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench) -> None:
+async def test_a_call_with_too_many_arguments_is_refused(bench: Bench) -> None:
     """A call with more arguments comes from a release in which they mean something."""
     for script in OF_A_PARTITION:
         if contract_of(script).rest is None:
@@ -499,7 +499,7 @@ async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("target", ["memory"])
-async def test_routes_are_for_publishing_and_are_numbers(bench: Bench) -> None:
+async def test_only_publish_accepts_routes_and_only_as_numbers(bench: Bench) -> None:
     """A column that the header does not name is refused."""
     routed = Call(("r", "first", "", "1", b"m"), version=1, more_keys=_TARGET)
     for script, call in (
@@ -511,7 +511,7 @@ async def test_routes_are_for_publishing_and_are_numbers(bench: Bench) -> None:
             await perform(bench.transport, call.request(script, bench.partition.keys))
 
 
-async def test_other_errors_are_not_read_as_refusals(bench: Bench) -> None:
+async def test_a_server_error_is_not_taken_for_a_refusal(bench: Bench) -> None:
     """A key of another type makes a script end with an error of the server."""
     key = bench.partition.keys[0]
     await bench.transport.command("UNLINK", key, key=key)

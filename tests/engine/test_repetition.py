@@ -326,7 +326,7 @@ def each(but: Collection[Arrange] = ()) -> pytest.MarkDecorator:
     )
 
 
-def test_every_operation_is_repeated_here() -> None:
+def test_these_tests_repeat_every_operation() -> None:
     names = {arrange.__name__ for arrange in ARRANGED}
     assert all(any(name.startswith(one) for name in names) for one in OF_A_PARTITION)
 
@@ -342,9 +342,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
 
 @set_to(duplicate_window=60_000)
 @each()
-async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_changes_nothing(
-    bench: Bench, arrange: Arrange
-) -> None:
+async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: Bench, arrange: Arrange) -> None:
     """The call may be repeated any number of times; the next call in its lane is done as usual."""
     request = await arrange(bench)
     assert request.script.name in arrange.__name__
@@ -358,7 +356,7 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
 
 
 @each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
-async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
+async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, arrange: Arrange) -> None:
     """Calls of other lanes change nothing in the answer, except the time that is left of a lock."""
     request = await arrange(bench)
     first = await bench.tell(request)
@@ -396,7 +394,7 @@ async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, ar
     assert await again() == 1
 
 
-async def test_a_repeated_receive_returns_the_messages_its_token_still_holds(bench: Bench) -> None:
+async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_token(bench: Bench) -> None:
     """A message that was settled meanwhile, or renewed under another token, does not come again."""
     await bench.send(b"one", b"two", b"three", b"four")
     token = new_token()
@@ -411,7 +409,7 @@ async def test_a_repeated_receive_returns_the_messages_its_token_still_holds(ben
     assert (await bench.tell(request)).messages == ()
 
 
-async def test_messages_that_were_received_and_deleted_are_given_once(bench: Bench) -> None:
+async def test_a_repeated_receive_and_delete_returns_no_messages(bench: Bench) -> None:
     """The receiver has taken that risk: a repetition returns no message, and deletes no further one."""
     await bench.send(b"one", b"two", b"three")
     deleting = bench.partition.receive(bench.call_id(), new_token(), 1, mode="delete")
@@ -426,7 +424,7 @@ async def test_messages_that_were_received_and_deleted_are_given_once(bench: Ben
     assert await bench.states() == {"3": "a"}
 
 
-async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: Bench) -> None:
+async def test_a_call_older_than_the_last_call_of_its_lane_is_refused(bench: Bench) -> None:
     """An older call was answered already, or must never be done."""
     old = bench.partition.send(bench.call_id(), [Outgoing(b"old")])
     await bench.tell(old)
@@ -437,7 +435,7 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
     assert await bench.whole() == before
 
 
-async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None:
+async def test_reusing_the_number_of_a_call_for_another_operation_is_refused(bench: Bench) -> None:
     """The stored answer of one call would be misread as that of another."""
     call_id = bench.call_id()
     await bench.tell(bench.partition.send(call_id, [Outgoing(b"m")]))
@@ -452,7 +450,7 @@ async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None
     assert await bench.whole() == before
 
 
-async def test_a_repetition_is_answered_although_the_settings_have_changed_since(bench: Bench) -> None:
+async def test_a_repeated_call_is_answered_even_if_the_settings_have_changed(bench: Bench) -> None:
     """The call was done under the settings of its time; only a new call must know the new settings."""
     partition = bench.partition
     request = partition.send(bench.call_id(), [Outgoing(b"m")])
@@ -470,7 +468,7 @@ async def test_calls_without_a_lane_are_done_each_time(bench: Bench) -> None:
     assert not any(key.endswith(":ops") for key in await bench.whole())
 
 
-async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
+async def test_equal_call_numbers_in_two_lanes_are_different_calls(bench: Bench) -> None:
     """The same number in two lanes means two calls."""
     first = bench.partition.send(bench.call_id("a"), [Outgoing(b"m")])
     second = bench.partition.send(bench.call_id("b"), [Outgoing(b"m")])

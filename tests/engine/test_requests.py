@@ -142,7 +142,7 @@ async def test_a_fractional_number_is_refused_before_sending(
             await perform(Nobody(), build())
 
 
-async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> None:
+async def test_a_message_that_is_too_large_is_refused_before_sending() -> None:
     small = Partition("n", "abc", "e", "i", 1, replace(SETTINGS, largest_message=10))
     small.send(TURN, [Outgoing(b"x" * 10)])
     builds: list[Build] = [
@@ -154,7 +154,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> Non
             await perform(Nobody(), build())
 
 
-async def test_messages_that_are_too_large_together_are_refused_before_they_are_sent() -> None:
+async def test_messages_that_are_too_large_together_are_refused_before_sending() -> None:
     """A single message may be larger than the messages of a call together."""
     third = MAXIMUM_CALL_BYTES // 3
     OF.send(TURN, [Outgoing(b"x" * third)] * 3)
@@ -203,7 +203,7 @@ async def test_an_invalid_lane_is_refused_before_sending(lane: str) -> None:
 
 
 @pytest.mark.parametrize("routes", [[], [()], [(), (), ()], [(0,), (1,)], [(-1,), ()], [(1,), ()]])
-async def test_routes_that_cannot_be_are_refused_before_they_are_sent(routes: list[tuple[int, ...]]) -> None:
+async def test_impossible_routes_are_refused_before_sending(routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
         await perform(Nobody(), OF.publish(TURN, [Outgoing(b"m"), Outgoing(b"n")], copies, [OF]))
@@ -229,7 +229,7 @@ async def test_routes_that_cannot_be_are_refused_before_they_are_sent(routes: li
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=name):
         PartitionSettings(**wrong)
@@ -263,6 +263,6 @@ def test_new_tokens_are_valid_and_differ() -> None:
         OF.receive(NO_CALL_ID, token, 1)
 
 
-def test_a_record_of_an_unknown_form_is_not_guessed_at() -> None:
+def test_a_record_of_an_unknown_form_is_refused() -> None:
     with pytest.raises(Exception, match=r"unknown form|cannot read"):
         read_record(b"z0" + b"0" * 13)

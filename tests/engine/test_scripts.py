@@ -55,7 +55,7 @@ FINISH = "-- Ends.\n-- @use clock\nlocal function finish(p)\n  return clock() an
 FILES = {"send": SEND, "includes/begin": BEGIN, "includes/clock": CLOCK, "includes/finish": FINISH}
 
 
-def test_fragments_come_once_before_the_operation_and_after_their_own_fragments() -> None:
+def test_each_fragment_comes_once_before_the_code_that_uses_it() -> None:
     assert expand("send", FILES.get) == (
         "#!lua flags=allow-oom\n"
         "-- includes/clock\nlocal function clock()\n  return redis.call('TIME')\nend\n"
@@ -65,7 +65,7 @@ def test_fragments_come_once_before_the_operation_and_after_their_own_fragments(
     )
 
 
-def test_an_operation_may_use_nothing_and_is_no_fragment_of_the_same_name() -> None:
+def test_an_operation_may_use_no_fragment_and_may_have_the_name_of_one() -> None:
     assert expand("o", {"o": "#!lua\nreturn 1\n"}.get) == "#!lua\n-- o.lua\nreturn 1\n"
     same = {"o": "#!lua\n-- @use o\nreturn o()", "includes/o": "local function o() return 1 end"}
     assert expand("o", same.get) == ("#!lua\n-- includes/o\nlocal function o() return 1 end\n-- o.lua\nreturn o()\n")
@@ -169,7 +169,7 @@ def test_a_malformed_file_is_refused_with_its_include_chain(files: dict[str, str
         expand("o", files.get)
 
 
-def test_one_line_names_several_fragments() -> None:
+def test_one_line_can_name_several_fragments() -> None:
     """The fragments come in the order in which the line names them; ``inside`` applies to its whole line."""
     fragments = {f"includes/{name}": f"local {name} = 1" for name in "abcd"}
     uses, one_by_one = "-- @use b a\n-- @use d c inside\n", "-- @use b\n-- @use d inside\n-- @use a\n-- @use c inside\n"
@@ -228,7 +228,9 @@ def test_each_needed_fragment_comes_once_after_its_own_fragments(
 
 
 @given(graphs(cycles=True))
-def test_a_cycle_is_refused_exactly_where_there_is_one(graph: tuple[list[str], dict[str, list[str]]]) -> None:
+def test_an_operation_is_refused_exactly_if_its_fragments_form_a_cycle(
+    graph: tuple[list[str], dict[str, list[str]]],
+) -> None:
     needed = reached(*graph)
     try:
         graphlib.TopologicalSorter({name: graph[1][name] for name in needed}).prepare()
@@ -521,7 +523,7 @@ def test_the_header_of_an_operation_is_a_contract(name: str) -> None:
 
 
 @every_operation
-def test_an_operation_can_be_put_together_and_compiled(name: str) -> None:
+def test_every_operation_can_be_assembled_and_compiled(name: str) -> None:
     source = expand(name, read)
     whole = Compiled(source, name)
     assert whole.writes == set()
@@ -545,7 +547,7 @@ def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str
 
 
 @every_file
-def test_a_file_contains_no_key_name_and_builds_none(name: str) -> None:
+def test_a_file_neither_contains_nor_builds_key_names(name: str) -> None:
     source = text_of(name)
     assert re.findall(r"\bredis\.p?call\b(?!\()", source) == [], "this test does not see a call under another name"
     assert [call for call in calls(source) if len(call) > 1 and re.search(r"['\"]|\.\.|\[\[", call[1])] == []
@@ -578,7 +580,7 @@ def test_the_fragment_that_opens_a_call_lists_its_refusals() -> None:
     assert set(refusals(text_of("includes/begin"))) == codes_in(source) != set()
 
 
-def test_each_fragment_is_in_a_folder_by_subject_under_a_name_of_its_own() -> None:
+def test_each_fragment_has_a_unique_name_and_is_in_the_folder_of_its_subject() -> None:
     assert {path.parent.parent for path in PLACES} == {LUA / "includes"}
     assert sorted(FRAGMENTS) == sorted(path.stem for path in PLACES)
     assert set(FRAGMENTS) & {path.parent.name for path in PLACES} == set(), "a folder has a fragment's name"
@@ -588,7 +590,7 @@ def test_no_file_has_the_name_of_a_fragment_that_is_generated() -> None:
     assert GENERATED.keys() & {f"includes/{name}" for name in FRAGMENTS} == set()
 
 
-def test_the_subjects_of_fragments_are_with_docs() -> None:
+def test_every_subject_folder_of_fragments_is_documented() -> None:
     listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
     assert listed == sorted({path.parent.name for path in PLACES})
 
@@ -609,7 +611,7 @@ def test_two_fragments_with_the_same_name_are_refused(tmp_path: Path, monkeypatc
 # -- fields by name ----------------------------------------------------------------------------------------------------
 
 
-def test_a_list_of_fields_becomes_their_names_and_a_field_its_position() -> None:
+def test_a_list_of_fields_expands_to_names_and_a_field_to_its_position() -> None:
     names = FIELD_LISTS["TARGET"]
     listed = ", ".join(f"'{name}'" for name in names)
     assert positioned("f", "local s = get(key, unpack(TARGET))") == f"local s = get(key, {listed})"
@@ -617,7 +619,7 @@ def test_a_list_of_fields_becomes_their_names_and_a_field_its_position() -> None
         assert positioned("f", f"return s[TARGET.{name}]") == f"return s[{position}]"
 
 
-def test_settings_become_their_fields_each_of_its_type() -> None:
+def test_settings_expand_to_fields_of_the_declared_types() -> None:
     text = positioned("f", "return { STATE.settings(s), now = 1 }")
     position = {name: place for place, name in enumerate(FIELD_LISTS["STATE"], 1)}
     assert f"status = s[{position['status']}], " in text
@@ -627,7 +629,7 @@ def test_settings_become_their_fields_each_of_its_type() -> None:
     assert text.endswith(", now = 1 }")
 
 
-def test_a_field_that_its_list_does_not_have_is_found_when_the_script_is_loaded() -> None:
+def test_a_script_that_names_an_unknown_field_cannot_be_loaded() -> None:
     with pytest.raises(ScriptFormatError, match=r"^includes/f: STATE\.lok: the list STATE has no field of this name$"):
         positioned("includes/f", "return s[STATE.lok]")
     with pytest.raises(ScriptFormatError, match=r"TARGET\.lock"):
@@ -635,7 +637,7 @@ def test_a_field_that_its_list_does_not_have_is_found_when_the_script_is_loaded(
 
 
 @every_file
-def test_no_file_counts_the_positions_of_settings(name: str) -> None:
+def test_no_file_reads_a_setting_by_a_numeric_position(name: str) -> None:
     text = text_of(name)
     read_at_once = re.findall(r"local (\w+) = redis\.call\('HMGET', [\w.\[\]]+, ([^\n]*)", text)
     settings = {setting.stored for setting in SETTINGS.values()}

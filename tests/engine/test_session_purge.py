@@ -41,7 +41,7 @@ async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(ben
     assert (await purge(bench, "never sent to")).count == 0
 
 
-async def test_a_session_that_is_purged_leaves_nothing_and_is_free_no_longer(bench: Bench) -> None:
+async def test_a_purged_session_leaves_no_traces_and_is_no_longer_free(bench: Bench) -> None:
     before = await traces(bench)
     await put(bench, "s", b"1", b"2", time_to_live=10**6)
     await put(bench, "s", b"3", time_to_live=10**5)  # its expiry is indexed
@@ -60,7 +60,7 @@ async def test_a_session_purge_deletes_messages_enqueued_before_a_time(bench: Be
     assert await (await holder(bench, "s")).bodies() == [b"young"]
 
 
-async def test_each_step_of_a_session_purge_continues_where_the_last_one_ended(bench: Bench) -> None:
+async def test_each_step_of_a_session_purge_continues_where_the_previous_step_ended(bench: Bench) -> None:
     """The purge goes through the active messages and then the deferred ones, past those that it spares."""
     await put(bench, "s", *(b"m" for _ in range(80)))
     await put(bench, "t", *(b"m" for _ in range(10)))
@@ -79,7 +79,7 @@ async def test_each_step_of_a_session_purge_continues_where_the_last_one_ended(b
     assert (counts.active, counts.deferred) == (11, 0)
 
 
-async def test_a_repeated_purge_of_a_session_says_the_same_and_deletes_no_more(bench: Bench) -> None:
+async def test_a_repeated_session_purge_gets_the_first_answer_and_deletes_nothing_more(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     request = bench.partition.purge(bench.call_id(), NEVER, share=2, session="s")
     assert await bench.tell(request) == replace(await bench.tell(request), more=False)
@@ -87,7 +87,7 @@ async def test_a_repeated_purge_of_a_session_says_the_same_and_deletes_no_more(b
 
 
 @pytest.mark.parametrize("settings", [SETTINGS], ids=["no-sessions"])
-async def test_an_entity_without_sessions_has_none_to_purge(bench: Bench) -> None:
+async def test_a_session_purge_is_refused_for_an_entity_without_sessions(bench: Bench) -> None:
     await bench.send_all(Outgoing(of_session("s")))
     before = await bench.whole()
     with pytest.raises(ServiceBusError, match="session"):

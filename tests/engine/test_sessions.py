@@ -66,7 +66,7 @@ async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> Non
     assert (await accept(bench, "s")).outcome == "taken"
 
 
-async def test_the_next_session_is_the_one_free_for_longest(bench: Bench) -> None:
+async def test_an_accept_without_a_name_gets_the_session_that_is_free_for_longest(bench: Bench) -> None:
     """The time counts from when it had a message to receive; a session that is given back goes behind the others."""
     for name in ("b", "a", "c"):
         await put(bench, name, b"1")
@@ -82,7 +82,7 @@ async def test_the_next_session_is_the_one_free_for_longest(bench: Bench) -> Non
     assert nothing.due == LOCK
 
 
-async def test_sessions_that_became_free_at_once_come_by_name(bench: Bench) -> None:
+async def test_sessions_that_became_free_at_the_same_time_are_accepted_by_name(bench: Bench) -> None:
     await bench.send(*(of_session(name) for name in ("c", "a", "", "b")))
     assert [(await holder(bench)).lock.name for _ in range(4)] == ["", "a", "b", "c"]
 
@@ -127,7 +127,7 @@ ANY_BYTES = [
 
 @pytest.mark.parametrize("name", ANY_BYTES)
 @pytest.mark.parametrize("target", ["memory", "server"])
-async def test_a_session_may_be_called_anything(bench: Bench, name: str) -> None:
+async def test_a_session_name_may_contain_any_bytes(bench: Bench, name: str) -> None:
     """Whatever bytes are in a session's name, its lock is separate, and ends without touching another session's."""
     await put(bench, name, b"1", b"2")
     other = await holder(bench, "a")
@@ -167,7 +167,7 @@ async def test_a_repeated_accept_never_gets_another_session(bench: Bench) -> Non
 # -- order -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_gives_its_messages_in_their_order_and_no_others(bench: Bench) -> None:
+async def test_a_session_gives_out_only_its_own_messages_and_in_order(bench: Bench) -> None:
     await bench.send(*(of_session(name, b"%d" % number) for number in range(6) for name in ("a", "b")))
     one, other = await holder(bench, "a"), await holder(bench, "b")
     assert await one.bodies(2) == [b"0", b"1"]
@@ -193,7 +193,7 @@ async def test_an_abandoned_message_comes_before_later_messages(bench: Bench) ->
     assert await mine.bodies() == [b"2"]
 
 
-async def test_a_message_that_failed_too_often_is_a_dead_letter_and_the_session_goes_on(bench: Bench) -> None:
+async def test_after_a_message_is_dead_lettered_the_session_gives_out_the_next_one(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     for _ in range(SETTINGS.max_delivery_count):
@@ -205,7 +205,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter_and_the_session_
     assert (dead.reason, body(dead.delivery)) == ("M", b"1")
 
 
-async def test_abandoning_with_a_delay_keeps_the_session_back(bench: Bench) -> None:
+async def test_abandoning_a_message_with_a_delay_blocks_its_session(bench: Bench) -> None:
     """The message keeps its place, and none behind it comes first, neither to this holder nor to the next."""
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
@@ -222,7 +222,7 @@ async def test_abandoning_with_a_delay_keeps_the_session_back(bench: Bench) -> N
     assert await (await holder(bench)).bodies() == [b"1", b"2", b"3", b"4"]
 
 
-async def test_a_session_that_is_kept_back_can_be_accepted_by_name_and_gives_nothing_yet(bench: Bench) -> None:
+async def test_a_blocked_session_can_be_accepted_by_name_but_gives_out_nothing(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     await mine.abandon(*await mine.receive(1), delay=5000)
@@ -236,7 +236,7 @@ async def test_a_session_that_is_kept_back_can_be_accepted_by_name_and_gives_not
     assert await mine.bodies() == [b"1", b"2"]
 
 
-async def test_a_session_is_kept_back_no_longer_than_the_message_lives(bench: Bench) -> None:
+async def test_a_session_is_not_blocked_for_longer_than_its_message_lives(bench: Bench) -> None:
     """Of two delays the longer one holds."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2", b"3")
@@ -269,7 +269,7 @@ async def test_a_scheduled_message_enters_its_session_when_due(bench: Bench) -> 
     assert await traces(bench) == {}
 
 
-async def test_cancelling_a_scheduled_message_leaves_nothing_of_its_session(bench: Bench) -> None:
+async def test_cancelling_its_only_message_leaves_no_trace_of_a_session(bench: Bench) -> None:
     (name,) = await put(bench, "s", b"later", due=START + 1000)
     assert await bench.cancel(name) == ()
     assert await traces(bench) == {}
@@ -290,7 +290,7 @@ async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
-async def test_a_message_that_comes_and_has_expired_makes_no_session_free(bench: Bench) -> None:
+async def test_a_message_that_expires_on_activation_makes_no_session_free(bench: Bench) -> None:
     """The message is activated and expires in the same call."""
     await bench.send_all(Outgoing(of_session("s"), 0, due=START + 1000))
     bench.later(1000)
@@ -299,7 +299,7 @@ async def test_a_message_that_comes_and_has_expired_makes_no_session_free(bench:
     assert (await accept(bench)).outcome == "none"
 
 
-async def test_a_message_that_is_purged_as_soon_as_it_comes_makes_no_session_free(bench: Bench) -> None:
+async def test_a_message_that_is_purged_on_activation_makes_no_session_free(bench: Bench) -> None:
     await put(bench, "s", b"1", due=START + 1000)
     bench.later(1000)
     assert (await bench.purge()).count == 1
@@ -328,7 +328,7 @@ async def test_the_session_lock_covers_its_messages(bench: Bench) -> None:
             await failing()
 
 
-async def test_a_lapse_of_the_lock_counts_a_delivery_of_each_message_that_was_held(bench: Bench) -> None:
+async def test_a_lapsed_session_lock_counts_a_failed_delivery_of_each_held_message(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     await (await holder(bench)).receive(2)
     bench.later(LOCK)
@@ -336,7 +336,7 @@ async def test_a_lapse_of_the_lock_counts_a_delivery_of_each_message_that_was_he
     assert [(body(message), message.failures) for message in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
 
 
-async def test_giving_a_session_back_counts_no_delivery(bench: Bench) -> None:
+async def test_giving_a_session_back_does_not_increase_delivery_counts(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     await mine.receive(2)
@@ -346,7 +346,7 @@ async def test_giving_a_session_back_counts_no_delivery(bench: Bench) -> None:
         await mine.release()
 
 
-async def test_the_lock_of_another_session_opens_nothing(bench: Bench) -> None:
+async def test_the_lock_of_another_session_is_refused(bench: Bench) -> None:
     await put(bench, "s", b"1")
     await put(bench, "t", b"1")
     mine, other = await holder(bench, "s"), await holder(bench, "t")
@@ -359,7 +359,7 @@ async def test_the_lock_of_another_session_opens_nothing(bench: Bench) -> None:
     assert await mine.complete(one) == ()
 
 
-async def test_a_held_message_counts_as_held_and_peeks_as_locked(bench: Bench) -> None:
+async def test_a_held_message_is_counted_as_held_and_shown_as_locked(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     await mine.receive(2)
@@ -368,7 +368,7 @@ async def test_a_held_message_counts_as_held_and_peeks_as_locked(bench: Bench) -
     assert await bench.states() == {"1": "l", "2": "l", "3": "a"}
 
 
-async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) -> None:
+async def test_a_session_holder_holds_at_most_a_thousand_messages(bench: Bench) -> None:
     """Each settled message makes room for another one."""
     await bench.send(*[of_session("s")] * 1000)
     await put(bench, "s", b"next", b"last")
@@ -388,7 +388,7 @@ async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) ->
     assert await mine.release() == 1000
 
 
-async def test_a_lock_with_very_much_under_it_lapses_in_shares(bench: Bench) -> None:
+async def test_a_session_lock_with_very_many_messages_lapses_in_shares(bench: Bench) -> None:
     """Until all of the messages are released, no receiver can accept the session."""
     await bench.send(*[of_session("s")] * 250)
     await (await holder(bench)).receive(250)
@@ -399,7 +399,7 @@ async def test_a_lock_with_very_much_under_it_lapses_in_shares(bench: Bench) -> 
     assert (counts.active, counts.held) == (250, 0)
 
 
-async def test_very_many_session_locks_without_messages_end_in_shares(bench: Bench) -> None:
+async def test_very_many_session_locks_without_messages_lapse_in_shares(bench: Bench) -> None:
     """No call does more than its share, and it says that there was more."""
     for number in range(150):
         await accept(bench, f"s{number}")
@@ -412,7 +412,7 @@ async def test_very_many_session_locks_without_messages_end_in_shares(bench: Ben
 # -- deferring and dead-lettering ------------------------------------------------------------------------------------
 
 
-async def test_a_deferred_message_leaves_the_order_and_is_got_by_number_under_the_lock(bench: Bench) -> None:
+async def test_a_deferred_session_message_is_received_by_number_under_the_lock(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     one, _ = await mine.receive(2)
@@ -443,7 +443,7 @@ async def test_a_deferred_message_of_another_session_is_missing(bench: Bench) ->
     assert len((await mine.receive_deferred(one.name)).messages) == 1
 
 
-async def test_a_session_with_deferred_messages_alone_is_not_free(bench: Bench) -> None:
+async def test_a_session_that_has_only_deferred_messages_is_not_free(bench: Bench) -> None:
     await put(bench, "s", b"1")
     mine = await holder(bench)
     await mine.defer(*await mine.receive())
@@ -470,7 +470,7 @@ async def test_the_dead_letter_queue_has_no_sessions(bench: Bench) -> None:
     assert await traces(bench) == {}
 
 
-async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
+async def test_burying_a_session_dead_letters_its_enqueued_messages(bench: Bench) -> None:
     """The session's held, active and deferred messages are buried; scheduled messages and other sessions stay."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     await put(bench, "s", b"brief", time_to_live=10_000)
@@ -504,7 +504,7 @@ async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_state_outlives_lock_and_messages_until_it_is_cleared(bench: Bench) -> None:
+async def test_a_session_state_stays_until_it_is_cleared(bench: Bench) -> None:
     mine = await holder(bench, "s")
     assert await mine.get_state() is None
     for state in (b"one", b"", b"\x00\xff" * 100):
@@ -522,7 +522,7 @@ async def test_a_state_outlives_lock_and_messages_until_it_is_cleared(bench: Ben
     assert await traces(bench) == {}
 
 
-async def test_a_session_state_counts_its_bytes(bench: Bench) -> None:
+async def test_a_session_state_counts_as_stored_bytes(bench: Bench) -> None:
     mine = await holder(bench, "s")
     for state, weight in ((b"x" * 100, 100), (b"x" * 10, 10), (b"", 0), (b"x" * 7, 7), (None, 0), (b"x", 1)):
         await mine.set_state(state)
@@ -532,7 +532,7 @@ async def test_a_session_state_counts_its_bytes(bench: Bench) -> None:
 
 
 @set_to(sessions=True, largest_message=100, quota=150)
-async def test_a_state_is_bounded_as_a_message_is(bench: Bench) -> None:
+async def test_a_session_state_has_the_size_limit_of_a_message(bench: Bench) -> None:
     mine = await holder(bench, "s")
     with pytest.raises(MessageSizeExceededError):
         await mine.set_state(b"x" * 101)
@@ -579,7 +579,7 @@ async def test_sessions_with_messages_or_a_state_are_listed_by_name_in_pages(ben
         assert found == names
 
 
-async def test_listing_looks_at_no_more_than_a_few_sessions_for_each_that_it_names(bench: Bench) -> None:
+async def test_a_list_call_reads_a_bounded_number_of_sessions(bench: Bench) -> None:
     """A page may be short, and says where the next one begins."""
     for number in range(10):
         await put(bench, f"s{number}", b"1", due=START + 10**6)
@@ -590,7 +590,7 @@ async def test_listing_looks_at_no_more_than_a_few_sessions_for_each_that_it_nam
     assert (page.names, page.onwards) == (("t",), None)
 
 
-async def test_sessions_with_a_state_set_since_a_time_are_listed_in_the_order_of_setting(bench: Bench) -> None:
+async def test_sessions_are_listed_by_the_time_of_their_state(bench: Bench) -> None:
     for name in ("b", "c", "a"):
         mine = await holder(bench, name)
         await mine.set_state(b"1")
@@ -641,7 +641,7 @@ async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
 # -- leftovers -------------------------------------------------------------------------------------------------------
 
 
-async def test_thousands_of_sessions_leave_nothing_when_they_are_through(bench: Bench) -> None:
+async def test_thousands_of_finished_sessions_leave_no_traces(bench: Bench) -> None:
     """Messages are completed, received and deleted, or purged, and locks are given back or lapse."""
     for at in range(0, 3000, 1000):
         await bench.send(*(of_session(f"session-{number}") for number in range(at, at + 1000)))
@@ -666,7 +666,7 @@ async def test_thousands_of_sessions_leave_nothing_when_they_are_through(bench: 
     assert (await listed(bench)).names == ()
 
 
-async def test_a_delay_leaves_nothing_when_it_is_over(bench: Bench) -> None:
+async def test_an_ended_delay_leaves_no_traces(bench: Bench) -> None:
     await put(bench, "s", b"1")
     mine = await holder(bench)
     await mine.abandon(*await mine.receive(), delay=1000)
@@ -680,7 +680,7 @@ async def test_a_delay_leaves_nothing_when_it_is_over(bench: Bench) -> None:
 # -- waking ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_waiter_for_a_session_is_woken_when_one_is_free(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_for_a_session_is_woken_when_a_session_is_free(bench: Bench, listening: Receivers) -> None:
     """One waiter is woken for each session, the longest waiting first."""
     first, second = await listening("first"), await listening("second")
     for receiver in (first, second):
@@ -716,7 +716,9 @@ async def test_a_waiter_is_woken_when_a_session_becomes_free_again(
     await waiting.woken(1)
 
 
-async def test_a_waiter_that_leaves_or_finds_a_session_no_longer_waits(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_for_a_session_stops_waiting_when_it_leaves_or_gets_one(
+    bench: Bench, listening: Receivers
+) -> None:
     waiting, other = await listening("waiting"), await listening("other")
     assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
     assert (await look_for(bench, waiter=waiting.channel, waiting_for=0)).outcome == "none"
@@ -728,7 +730,7 @@ async def test_a_waiter_that_leaves_or_finds_a_session_no_longer_waits(bench: Be
     assert "waiters" not in await traces(bench)
 
 
-async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_something_for_it(
+async def test_a_holder_that_waits_in_its_session_is_woken_for_a_new_message(
     bench: Bench, listening: Receivers
 ) -> None:
     """Messages of other sessions do not wake the holder, and a waiter for a session is not woken for a locked one."""
@@ -748,7 +750,7 @@ async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_somethi
 
 
 @pytest.mark.parametrize("how", ["schedule", "delay", "abandon", "room"])
-async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
+async def test_every_way_in_which_a_message_becomes_available_wakes_the_holder(
     bench: Bench, listening: Receivers, how: str
 ) -> None:
     mine, channel = await holder(bench, "s"), await listening("mine")
@@ -881,7 +883,7 @@ async def at_one_process(bench: Bench) -> None:
     await bench.due()
 
 
-async def test_numbers_leap_at_a_failover_and_the_order_stays(bench: Bench) -> None:
+async def test_message_numbers_jump_at_a_failover_and_keep_the_order(bench: Bench) -> None:
     await put(bench, "s", b"1")
     await at_one_process(bench)
     last = (await bench.count()).last
@@ -893,7 +895,7 @@ async def test_numbers_leap_at_a_failover_and_the_order_stays(bench: Bench) -> N
 # -- deleting while receiving ----------------------------------------------------------------------------------------
 
 
-async def test_messages_of_a_session_can_be_received_and_deleted_once(bench: Bench) -> None:
+async def test_a_repeated_receive_and_delete_in_a_session_returns_no_messages(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     request = bench.partition.receive(bench.call_id(), mine.lock.token, 5, session="s", mode="delete")
@@ -903,7 +905,7 @@ async def test_messages_of_a_session_can_be_received_and_deleted_once(bench: Ben
     assert await traces(bench) == {}
 
 
-async def test_a_repeated_receive_gives_its_messages_that_are_still_held(bench: Bench) -> None:
+async def test_a_repeated_receive_in_a_session_returns_its_messages_that_are_still_held(bench: Bench) -> None:
     """Other calls under the same lock have given out other messages."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     mine = await holder(bench)

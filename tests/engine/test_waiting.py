@@ -36,7 +36,9 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
     await receiver.woken(0)
 
 
-async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_that_gets_fewer_messages_than_it_wants_waits_for_the_rest(
+    bench: Bench, listening: Receivers
+) -> None:
     """The receiver wants more than it was given, and need not call again to learn that nothing is left."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
@@ -48,7 +50,7 @@ async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: B
     await receiver.woken(0)
 
 
-async def test_a_receiver_that_waits_for_any_message_does_not_wait_when_it_has_one(
+async def test_a_receiver_that_waits_for_any_message_stops_waiting_when_it_gets_one(
     bench: Bench, listening: Receivers
 ) -> None:
     receiver = await listening("a")
@@ -74,7 +76,7 @@ async def test_a_receiver_waits_only_for_the_messages_that_it_still_wants(bench:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_result_says_whether_the_receiver_waits(bench: Bench, waits: bool) -> None:
+async def test_the_result_of_a_receive_says_whether_the_receiver_waits(bench: Bench, waits: bool) -> None:
     await bench.send(b"m", b"n")
     waiter = waiting_channel(NAMESPACE, SALT, "a") if waits else b""
     for wanted, said in ((1, False), (5, waits)):
@@ -112,7 +114,7 @@ async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Benc
         await receiver.woken(times)
 
 
-async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_is_not_woken_again_before_its_next_call(bench: Bench, listening: Receivers) -> None:
     """When the waiter comes, it also gets the messages sent meanwhile."""
     receiver = await listening("a")
     await receiver.receive(10)
@@ -122,7 +124,7 @@ async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, l
     assert await receiver.receive(10) == [b"m", b"n"]
 
 
-async def test_a_woken_waiter_that_does_not_come_is_replaced(bench: Bench, listening: Receivers) -> None:
+async def test_another_waiter_is_woken_if_a_woken_waiter_makes_no_call(bench: Bench, listening: Receivers) -> None:
     """After a second, the next call of any kind wakes the next waiter in its place."""
     gone, next_one = await listening("a"), await listening("b")
     await gone.receive()
@@ -140,7 +142,7 @@ async def test_a_woken_waiter_that_does_not_come_is_replaced(bench: Bench, liste
     assert await next_one.receive() == [b"m"]
 
 
-async def test_a_woken_waiter_that_came_is_not_replaced(bench: Bench, listening: Receivers) -> None:
+async def test_no_other_waiter_is_woken_if_the_woken_waiter_makes_its_call(bench: Bench, listening: Receivers) -> None:
     """The others go on waiting for the next message."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
@@ -155,7 +157,7 @@ async def test_a_woken_waiter_that_came_is_not_replaced(bench: Bench, listening:
     await other.woken(1)
 
 
-async def test_a_woken_waiter_that_has_received_no_longer_delays_the_next_wake(
+async def test_after_a_woken_waiter_has_received_the_next_one_can_be_woken_immediately(
     bench: Bench, listening: Receivers
 ) -> None:
     """The next message wakes the next waiter at once."""
@@ -198,7 +200,7 @@ async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listenin
     await there.woken(1)
 
 
-async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_is_woken_until_its_waiting_time_ends(bench: Bench, listening: Receivers) -> None:
     """A receiver that is remembered is woken until the last moment."""
     receiver = await listening("a")
     await receiver.receive()
@@ -294,7 +296,9 @@ async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listen
     await third.woken(how == "looks and finds something")  # the second one was woken for the message that is there
 
 
-async def test_a_leaving_waiter_wakes_nobody_if_nothing_is_due_soon(bench: Bench, listening: Receivers) -> None:
+async def test_a_leaving_waiter_wakes_no_other_waiter_if_nothing_is_due_soon(
+    bench: Bench, listening: Receivers
+) -> None:
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -304,7 +308,7 @@ async def test_a_leaving_waiter_wakes_nobody_if_nothing_is_due_soon(bench: Bench
     await second.woken(0)
 
 
-async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listening: Receivers) -> None:
+async def test_no_waiter_is_woken_if_another_one_knows_the_due_time(bench: Bench, listening: Receivers) -> None:
     """No other waiter is woken for the due time."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
@@ -316,7 +320,7 @@ async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listen
     await second.woken(0)
 
 
-async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, listening: Receivers) -> None:
     """Any number of dead waiters may be before it."""
     for number in range(100):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
@@ -341,7 +345,9 @@ async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Ben
     await receiver.woken(1)
 
 
-async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_whose_waiting_time_ends_before_the_due_time_is_not_woken(
+    bench: Bench, listening: Receivers
+) -> None:
     """The waiter learns the due time when it comes."""
     receiver = await listening("a")
     await receiver.receive()
@@ -349,7 +355,7 @@ async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench
     await receiver.woken(0)
 
 
-async def test_a_receiver_may_wait_at_both_sides(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_can_wait_at_both_sides_at_the_same_time(bench: Bench, listening: Receivers) -> None:
     """A client has one channel for everything that it waits for in a slot."""
     receiver = await listening("a")
     await receiver.receive()

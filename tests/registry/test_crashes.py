@@ -140,7 +140,7 @@ async def test_an_interrupted_change_is_complete_or_absent_and_can_be_repeated(
         assert versions == {b"%d" % again.version}
 
 
-async def test_an_error_in_mid_operation_says_what_may_be_half_done_and_how_it_is_finished(
+async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to_finish_it(
     transport: Transport,
 ) -> None:
     namespace = await Namespace.open(transport, "ns", 3)

@@ -112,7 +112,9 @@ async def test_an_invalid_namespace_is_not_made(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Transport, namespace: Namespace) -> None:
+async def test_a_queue_is_stored_in_one_partition_chosen_by_its_name(
+    transport: Transport, namespace: Namespace
+) -> None:
     settings = PartitionSettings(lock_duration=5000, duplicate_window=1000, quota=77)
     record = await namespace.create_entity("Billing/Orders", settings, properties={"user_metadata": "ours"})
     place = partition_for_name("billing/orders", 4)
@@ -127,7 +129,7 @@ async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Trans
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport, namespace: Namespace) -> None:
+async def test_a_partitioned_queue_is_stored_in_all_partitions(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     assert (record.partitions, record.partitioned) == ((0, 1, 2, 3), True)
     assert len(await partition_keys_in(transport)) == 16
@@ -349,7 +351,7 @@ async def test_creating_an_entity_makes_a_lost_namespace_again(transport: Transp
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_namespace_that_was_made_with_other_partitions_meanwhile_is_left_alone(
+async def test_a_namespace_made_meanwhile_with_other_partitions_is_not_changed(
     transport: Transport, namespace: Namespace
 ) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
@@ -362,7 +364,9 @@ async def test_a_namespace_that_was_made_with_other_partitions_meanwhile_is_left
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_change_reaches_the_registry_and_every_partition(transport: Transport, namespace: Namespace) -> None:
+async def test_a_change_is_written_to_the_registry_and_to_every_partition(
+    transport: Transport, namespace: Namespace
+) -> None:
     record = await namespace.create_entity("q", SETTINGS, partitioned=True, properties={"a": 1})
     changed = await namespace.update_entity(record, PartitionSettings(quota=3))
     assert (changed.version, changed.settings.quota, changed.properties) == (2, 3, {"a": 1})
@@ -574,7 +578,7 @@ async def test_with_full_memory_creating_fails_and_deleting_works(
 
 
 @in_memory
-async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
+async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) -> None:
     recorder = RecordingTransport(transport)
     namespace = await Namespace.open(recorder, "ns", 2, timeout=5)
     record = await namespace.create_entity("q", SETTINGS, partitioned=True, timeout=5)

@@ -102,7 +102,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 # -- the namespace -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_is_made_once_and_stays_as_it_was_made(transport: Transport) -> None:
+async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) -> None:
     before = await snapshot(transport)
     assert list(keys_of(before, "ns")) == ["{fjl}:namespace"]
     kept = before[NAMESPACE][1]
@@ -120,7 +120,7 @@ async def test_an_exact_partition_count_that_differs_is_refused(transport: Trans
 
 
 @pytest.mark.everywhere("namespaces lie in different slots")
-async def test_namespaces_share_nothing(transport: Transport) -> None:
+async def test_namespaces_share_no_keys(transport: Transport) -> None:
     await registered(transport)
     before = keys_of(await snapshot(transport), "ns")
     await ask(transport, register_namespace("NS", 8, exact=True))
@@ -162,7 +162,7 @@ async def test_a_repeated_creation_gets_the_first_answer(transport: Transport) -
     assert await ask(transport, request) == active
 
 
-async def test_a_name_is_given_once_whatever_its_case(transport: Transport) -> None:
+async def test_a_name_that_differs_only_in_case_from_another_is_taken(transport: Transport) -> None:
     await registered(transport)
     again = REGISTRY.register(replace(ORDERS, name="BILLING/ORDERS"), new_token())
     text = await refused(transport, again, MessagingEntityAlreadyExistsError)
@@ -184,13 +184,13 @@ async def test_ids_count_in_base_36_and_never_repeat(transport: Transport) -> No
     ("last", "next_id"),
     [(36**2 - 2, "zz"), (36**2 - 1, "100"), (36**10 - 1, "10000000000"), (2**53 - 2, "2gosa7pa2gv")],
 )
-async def test_an_id_may_be_long(transport: Transport, last: int, next_id: str) -> None:
+async def test_an_id_can_have_many_digits(transport: Transport, last: int, next_id: str) -> None:
     await transport.command("HSET", NAMESPACE, "last_id", last, key=NAMESPACE)
     assert (await registered(transport)).id == next_id
 
 
 @on_real_servers
-async def test_ids_leap_after_a_change_of_the_server_process(transport: Transport) -> None:
+async def test_ids_jump_after_a_change_of_the_server_process(transport: Transport) -> None:
     assert (await registered(transport)).id == "1"
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     ids = [(await registered(transport, replace(ORDERS, name=name))).id for name in ("a", "b")]
@@ -349,7 +349,7 @@ async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Tr
 
 
 @pytest.mark.parametrize("limit", [0, -1, LONGEST_PAGE + 1, True, 1.0, None])
-def test_a_page_has_a_bound(limit: Any) -> None:
+def test_the_size_of_a_page_is_limited(limit: Any) -> None:
     with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
         REGISTRY.listed("", limit)
 
@@ -376,7 +376,7 @@ async def test_every_call_reports_a_missing_namespace(transport: Transport, requ
 
 
 @about_an_entity
-async def test_a_namespace_remade_with_other_partitions_is_not_the_old_one(
+async def test_a_namespace_made_again_with_other_partitions_refuses_calls_for_the_old_one(
     transport: Transport, request_: Request[Any]
 ) -> None:
     await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
@@ -384,7 +384,7 @@ async def test_a_namespace_remade_with_other_partitions_is_not_the_old_one(
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
-async def test_a_namespace_of_another_layout_is_left_alone(transport: Transport, request_: Request[Any]) -> None:
+async def test_a_namespace_of_another_layout_is_not_changed(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
     text = await refused(transport, request_, DataLayoutError)
     assert text == "Namespace 'ns' has data layout 2: install a release of sbredis that can read it."
@@ -401,7 +401,9 @@ async def test_a_namespace_of_another_layout_is_left_alone(transport: Transport,
     ],
 )
 @pytest.mark.parametrize("place", [1, 2, 3])
-async def test_a_record_of_another_layout_is_left_alone(transport: Transport, place: int, kept: str, form: str) -> None:
+async def test_a_record_of_another_layout_is_not_changed(
+    transport: Transport, place: int, kept: str, form: str
+) -> None:
     await transport.command("HSET", ENTITIES, "q", kept, key=ENTITIES)
     request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[2:4]][place]
     assert request is not None

@@ -171,7 +171,7 @@ async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespac
 
 @in_memory
 @pytest.mark.parametrize("at", [1, 2, 3])
-async def test_a_change_between_two_pages_is_noticed(
+async def test_a_reader_notices_a_change_between_two_pages(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """The reader starts again, but keeps the rules that it has read and that have not changed."""

@@ -166,7 +166,7 @@ def test_script_flags_match_their_use_of_memory() -> None:
 # -- repeated calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_subscription_is_registered_once_however_often_it_is_asked(transport: Transport) -> None:
+async def test_a_repeated_call_registers_a_subscription_only_once(transport: Transport) -> None:
     topic = await with_topic(transport)
     request = REGISTRY.register_subscription(topic, SUB, SECOND, [ANY, SQL])
     record = await ask(transport, request)
@@ -181,7 +181,7 @@ async def test_a_subscription_is_registered_once_however_often_it_is_asked(trans
 
 
 @pytest.mark.parametrize("ending", [False, True])
-async def test_a_change_of_a_subscription_raises_its_topic_once(transport: Transport, *, ending: bool) -> None:
+async def test_a_change_of_a_subscription_raises_its_topic_version_once(transport: Transport, *, ending: bool) -> None:
     topic, record = await with_subscription(transport, ANY)
     assert (topic.version, topic.stamp, record.stamp) == (2, THIRD, THIRD)
     revised = replace(record, state="deleting") if ending else replace(record, version=2)
@@ -195,7 +195,7 @@ async def test_a_change_of_a_subscription_raises_its_topic_once(transport: Trans
     await refused(transport, REGISTRY.revise_subscription(record, FIRST), EntityChangedError)
 
 
-async def test_a_change_that_does_not_affect_rules_leaves_the_topic_version(transport: Transport) -> None:
+async def test_a_change_that_does_not_affect_rules_keeps_the_topic_version(transport: Transport) -> None:
     topic, record = await with_subscription(transport, ANY)
     done = await ask(transport, REGISTRY.revise_subscription(replace(record, version=2), FOURTH))
     assert done.topic == topic
@@ -229,7 +229,7 @@ async def test_a_repeated_change_of_a_rule_gets_the_first_answer(transport: Tran
     assert await snapshot(transport) == before
 
 
-async def test_the_version_told_to_all_partitions_never_goes_back(transport: Transport) -> None:
+async def test_the_version_that_all_partitions_know_never_goes_back(transport: Transport) -> None:
     topic, _ = await with_subscription(transport, ANY)
     assert (await ask(transport, REGISTRY.look("Topic"))).behind
     assert (await ask(transport, REGISTRY.look(SUB.path))).behind
@@ -304,7 +304,7 @@ async def test_every_call_reports_a_missing_namespace(transport: Transport, requ
 
 
 @each
-async def test_a_namespace_of_other_partitions_or_another_layout_is_left_alone(
+async def test_a_namespace_of_other_partitions_or_another_layout_is_not_changed(
     transport: Transport, request_: Request[Any]
 ) -> None:
     await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
@@ -315,7 +315,7 @@ async def test_a_namespace_of_other_partitions_or_another_layout_is_left_alone(
 
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("spoilt", ["topic", "subscription", "count"])
-async def test_records_and_counts_of_another_layout_are_left_alone(
+async def test_records_and_counts_of_another_layout_are_not_changed(
     transport: Transport, place: int, spoilt: str
 ) -> None:
     _, record = await with_subscription(transport, ANY)

@@ -139,7 +139,9 @@ async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_name_is_given_once_whatever_its_case(transport: Transport, namespace: Namespace) -> None:
+async def test_a_rule_name_that_differs_only_in_case_from_another_is_taken(
+    transport: Transport, namespace: Namespace
+) -> None:
     text = "The subscription 'Topic/subscriptions/Sub' already has a rule '\\$DEFAULT'; .* Change it with update_rule"
     again = namespace.create_rule("Topic", "sub", Rule("$DEFAULT", SQL.filter))
     await refused(transport, again, MessagingEntityAlreadyExistsError, text)
@@ -283,7 +285,7 @@ async def test_a_rule_of_an_unknown_form_is_reported(text: bytes) -> None:
         decode_rule(text)
 
 
-async def test_a_rule_of_another_layout_is_left_alone(transport: Transport, namespace: Namespace) -> None:
+async def test_a_rule_of_another_layout_is_not_changed(transport: Transport, namespace: Namespace) -> None:
     await transport.command("HSET", RULES, "topic/subscriptions/sub $default", "2 x", key=RULES)
     for done in (
         namespace.get_rule("Topic", "Sub", "$Default"),

@@ -190,7 +190,7 @@ async def test_an_interrupted_deletion_of_a_topic_is_finished(
 
 @shapes
 @ways("judging", "create", "update", "delete")
-async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_next_caller(
+async def test_the_next_caller_finishes_an_interrupted_change_or_finds_nothing_of_it(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     operation = judging if way == "judging" else RULE_OPERATIONS[way]
@@ -286,7 +286,7 @@ async def test_a_slow_rule_change_applies_to_the_subscription_with_the_name_at_t
 
 @in_memory
 @pytest.mark.parametrize("calls", [6, 1000], ids=["half deleted", "deleted"])
-async def test_a_slow_restore_of_a_deleted_entity_is_undone(transport: Transport, calls: int) -> None:
+async def test_a_slow_restoration_of_a_deleted_entity_is_undone(transport: Transport, calls: int) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     record = await subscribing(others)
@@ -426,7 +426,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(operations_of_several, chances, st.integers(1, 3))
-def test_after_clients_died_in_mid_operation_a_topic_is_whole_or_missing(
+def test_after_clients_end_in_mid_operation_a_topic_is_complete_or_missing(
     operations: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:

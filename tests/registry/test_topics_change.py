@@ -110,7 +110,7 @@ async def test_subscriptions_with_the_filter_that_is_always_true_need_no_sql_fil
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_change_of_a_subscription_raises_its_topic_only_if_it_affects_rules(
+async def test_a_subscription_change_raises_the_topic_version_only_if_it_affects_rules(
     transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)
@@ -153,7 +153,7 @@ async def test_a_lost_partition_is_recreated_and_uses_the_newest_rules(
     require_whole(await kept_of(transport), 4)
 
 
-async def test_a_change_not_passed_on_is_passed_on_by_the_next_caller(
+async def test_the_next_caller_updates_partitions_that_missed_a_change(
     transport: Transport, namespace: Namespace
 ) -> None:
     topic = await make_topic(namespace)
@@ -229,7 +229,7 @@ async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
 
 
 @in_memory
-async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Transport) -> None:
+async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_itself(transport: Transport) -> None:
     """The first step frees the stored messages, and deleting the subscriptions' partitions then costs nothing."""
     namespace = await Namespace.open(transport, "ns", 1)
     topic = await make_topic(namespace)
@@ -362,7 +362,7 @@ async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, na
 
 
 @in_memory
-async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
+async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) -> None:
     recorder = RecordingTransport(transport)
     namespace = await Namespace.open(recorder, "ns", 2, timeout=5)
     await namespace.create_entity("Topic", OF_TOPIC, kind="topic", timeout=5)

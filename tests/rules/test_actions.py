@@ -118,7 +118,7 @@ def test_an_action_changes_system_properties(text: str, changed: dict[str, Any])
     assert copy.user == {"a": 1, "RuleName": "r"}
 
 
-def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
+def test_newid_gives_the_text_of_a_uuid_if_a_property_needs_text() -> None:
     copy = done("SET sys.MessageId = newid(); SET a = newid()", {})
     assert UUID(str(copy.system["messageid"])).version == 4
     assert copy.user is not None

@@ -126,7 +126,7 @@ def test_a_correlation_filter_compares_the_given_properties(
     assert bool(RuleBook([([Rule("r", given)], True)]).judge(MessageView(system, user))) is passes
 
 
-def test_copies_have_the_order_of_the_subscriptions() -> None:
+def test_copies_are_in_the_order_of_the_subscriptions() -> None:
     rules = [sql("indexed", "n = 1", MARK), sql("asked", "n > 0", MARK), Rule("always", action=MARK)]
     rules.append(Rule("looked up", CorrelationFilter(properties={"n": 1}), MARK))
     turned = rules[::-1]
@@ -250,7 +250,7 @@ def seconds(book: RuleBook, facts: MessageView) -> float:
 
 
 @pytest.mark.parametrize("shapes", [1, 2])
-def test_a_message_is_judged_in_a_time_that_does_not_grow_with_the_number_of_rules(shapes: int) -> None:
+def test_the_time_to_judge_a_message_does_not_grow_with_the_number_of_rules(shapes: int) -> None:
     """A lookup among thirty thousand rules takes far less time than evaluating a hundredth of them.
 
     With two shapes every other rule has a property that no other rule has.

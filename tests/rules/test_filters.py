@@ -119,7 +119,7 @@ def test_operators_bind_in_the_documented_order(text: str, result: str) -> None:
     assert answer(text, {"a": 1}) == result
 
 
-def test_names_ignore_case() -> None:
+def test_property_names_are_compared_without_case() -> None:
     assert answer(
         "COLOR = 'red' AND user.Color = 'red' AND [cOLOR] = 'red' AND \"color\" = 'red'", {"Color": "red"}
     ) == ("yes")
@@ -128,12 +128,12 @@ def test_names_ignore_case() -> None:
     assert answer("a = @Limit AND a = @LIMIT", {"a": 1}, limit=1) == "yes"
 
 
-def test_values_respect_case() -> None:
+def test_text_values_are_compared_with_case() -> None:
     assert answer("color = 'RED'", {"color": "red"}) == "no"
     assert answer("color LIKE 'R%'", {"color": "red"}) == "no"
 
 
-def test_the_last_of_names_that_differ_only_in_case_counts() -> None:
+def test_if_property_names_differ_only_in_case_the_last_one_counts() -> None:
     assert answer("color = 'blue'", {"color": "red", "Color": "blue"}) == "yes"
 
 
@@ -179,7 +179,7 @@ def test_system_and_application_properties_are_separate() -> None:
         ("name + '_' + name = 'a_a'", "true"),
     ],
 )
-def test_missing_properties_and_functions(text: str, result: str) -> None:
+def test_properties_and_functions_have_the_documented_results(text: str, result: str) -> None:
     assert truth(text, {"a": 1, "nothing": None, "name": "a"}, system={"label": "x"}) == result
 
 
@@ -233,7 +233,7 @@ def test_missing_properties_and_functions(text: str, result: str) -> None:
         ),
     ],
 )
-def test_arithmetic_and_its_failures(text: str, result: str) -> None:
+def test_expressions_give_the_documented_result_or_failure(text: str, result: str) -> None:
     user = {"a": 1, "flag": True, "huge": 10**400, "exact": Decimal("1.5"), "vast": Decimal("1E+6144")}
     user["boundless"] = Decimal("Infinity")
     given: dict[str, Any] = {

@@ -50,14 +50,14 @@ def test_32_statements_are_accepted_and_one_more_is_refused() -> None:
         ("a = " + "p(" * 33 + "b", 70),
     ],
 )
-def test_too_deep_nesting_is_refused_with_its_place(text: str, column: int) -> None:
+def test_the_error_for_too_deep_nesting_names_the_place(text: str, column: int) -> None:
     with pytest.raises(RuleSyntaxError, match="nested more than 32 deep") as refused:
         check_filter(SqlFilter(text))
     assert refused.value.column == column
 
 
 @pytest.mark.parametrize("start", ["(", "NOT ", "-", "[", "'", "a", "1", "@", "\n", "a = 1 AND ", "é"])
-def test_a_megabyte_is_refused_at_once(start: str) -> None:
+def test_a_text_of_a_megabyte_is_refused_quickly(start: str) -> None:
     text = start * (2**20 // len(start))
     begun = time.thread_time()
     with pytest.raises(ValueError, match="1,024 characters"):
@@ -115,7 +115,7 @@ def test_no_pattern_reads_a_character_twice(text: str, pattern: str) -> None:
     assert watched.looks <= len(text)
 
 
-def test_a_long_pattern_with_any_character_inside_is_followed_step_by_step() -> None:
+def test_a_long_pattern_with_single_character_wildcards_reads_no_character_twice() -> None:
     watched = Watched("a" * 1000)
     watched.looks = 0
     assert answer("a LIKE @pattern", {"a": watched}, pattern="%" + "a_" * 20 + "b%") == "no"
@@ -157,7 +157,7 @@ def test_invalid_parameters_are_refused(parameters: Any, error: type[Exception],
 
 
 @pytest.mark.parametrize("text", ["REMOVE a; SET b = @Hour", "SET user.a = @hour", "SET a = (@hour)"])
-def test_an_application_property_is_not_made_a_duration(text: str) -> None:
+def test_an_action_that_sets_a_property_to_a_duration_is_refused(text: str) -> None:
     """An action that sets a duration would fail on every message."""
     with pytest.raises(
         RuleSyntaxError, match="@hour is a duration, but an application property cannot be one"

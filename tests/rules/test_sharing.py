@@ -50,7 +50,7 @@ class Counted(dict[str, Any]):
         "sys.Label LIKE 'x%z' OR n = {1} OR {0}",
     ],
 )
-def test_a_condition_of_all_filters_is_evaluated_once(form: str) -> None:
+def test_a_condition_that_all_filters_have_is_evaluated_once(form: str) -> None:
     system = Counted(label="xay")
     made = book(*[form.format(LIKE, number) for number in range(-50, 0)])
     made.judge(MessageView(system, {"n": 5}))
@@ -67,7 +67,7 @@ def test_a_repeated_expression_is_evaluated_once_wherever_it_occurs() -> None:
     assert system.asked == 1
 
 
-def test_a_name_may_be_written_in_any_case_and_a_constant_as_a_parameter() -> None:
+def test_expressions_are_shared_across_letter_cases_and_parameters() -> None:
     system = Counted(label="xay")
     made = book("a = 1 OR sys.Label LIKE 'x%y'", "b = 1 OR SYS.SUBJECT like @p", p="x%y")
     assert answers(made, {}, system) == [0, 1]
@@ -116,7 +116,7 @@ def test_a_failing_shared_expression_is_reported_for_each_filter(part: str, why:
     ]
 
 
-def test_a_failing_name_is_reported_as_each_filter_writes_it() -> None:
+def test_a_failure_quotes_the_property_name_as_its_filter_writes_it() -> None:
     assert answers(book("sys.NonSense = 1", "sys.NONSENSE = 1"), {}) == [
         "The filter of rule 'r0' failed: there is no system property NonSense (line 1, column 1).",
         "The filter of rule 'r1' failed: there is no system property NONSENSE (line 1, column 1).",
@@ -173,7 +173,7 @@ def test_a_whole_filter_is_not_shared_with_a_part_of_another() -> None:
     assert answers(book(text, text, f"NOT ({text})", f"NOT ({text})"), {"n": 2}) == []
 
 
-def test_filters_that_the_index_finds_share_too() -> None:
+def test_filters_found_by_the_index_share_expressions_too() -> None:
     system = Counted(label="xay")
     made = book(*[f"k = {number // 10} AND {LIKE}" for number in range(100)])
     assert answers(made, {"k": 3}, system) == list(range(30, 40))
@@ -185,7 +185,7 @@ def test_filters_that_the_index_finds_share_too() -> None:
     assert system.asked == 2
 
 
-def test_threads_do_not_mix_their_messages() -> None:
+def test_threads_that_evaluate_at_the_same_time_get_their_own_results() -> None:
     made = book(*[f"n > {number} AND (m * 2 = 6 OR 6 / m = 1) AND NOT color LIKE '%e%'" for number in range(30)])
     sent = [{"n": n, "m": n % 7, "color": "red" if n % 5 == 0 else "black"} for n in range(30)]
     wanted = [answers(made, user) for user in sent]
@@ -193,7 +193,7 @@ def test_threads_do_not_mix_their_messages() -> None:
         assert list(pool.map(lambda user: answers(made, user), sent * 20)) == wanted * 20
 
 
-def test_filters_that_share_at_every_depth_do_not_exhaust_the_stack() -> None:
+def test_deeply_shared_expressions_do_not_exhaust_the_stack() -> None:
     texts = ["NOT (n = 2 OR " * depth + "n + 1 = 3" + ")" * depth for depth in range(16)]
     texts += ["1 = " + "-(n / " * depth + "m" + ")" * depth for depth in range(16)]
     alone = [bool(answers(book(text), {"n": 1, "m": 0})) for text in texts]

@@ -131,7 +131,7 @@ def test_an_unreadable_stored_rule_is_still_listed() -> None:
         Rule("r", None),  # type: ignore[arg-type]
     ],
 )
-def test_a_rule_that_cannot_be_used_is_not_written(rule: Rule) -> None:
+def test_an_unusable_rule_cannot_be_written(rule: Rule) -> None:
     with pytest.raises((ValueError, TypeError)):
         rule_to_json(rule)
 

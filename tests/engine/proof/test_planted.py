@@ -17,17 +17,17 @@ from tests.offenders import for_each
 # The bugs that are found soonest, each in another mechanism.
 QUICK = (
     "lapses do not count",
-    "expiry of a locked message",
-    "the first lock to end unnoticed",
-    "changed properties weigh nothing",
-    "locks that go by a clock that goes back",
-    "a repetition acts again",
-    "who looks does not wait",
-    "a session with two holders",
-    "a delay lets others overtake",
-    "who waited in a session waits on",
-    "a message that is counted once too little",
-    "what was scheduled is published twice",
+    "the expiry event of a locked message stays",
+    "the end of the first lock goes unnoticed",
+    "the bytes of changed properties do not count",
+    "the lock clock goes back with the server clock",
+    "a repeated send sends again",
+    "a look that finds no message does not wait",
+    "a session has two holders",
+    "a delayed message of a session is overtaken",
+    "a former holder still waits in its session",
+    "a record counts one copy too few",
+    "a scheduled message is published twice",
 )
 
 

@@ -12,6 +12,8 @@ from tests.engine.proof.two_clients import two_clients
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_lock_is_held_twice_and_nothing_settled_is_given_out_again(kind: Kind, shared_server: LocalServer) -> None:
+def test_no_message_is_locked_by_two_clients_or_given_out_after_settlement(
+    kind: Kind, shared_server: LocalServer
+) -> None:
     with host(kind, server=shared_server) as on:
         run_state_machine_as_test(two_clients(on), settings=bounded(3 * EXAMPLES))

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Gives locked messages back. Each message returns to its own place, at once or after a delay, unless the delivery
--- limit or its expiry moves it elsewhere. A delay holds back the whole session of the message, because a session keeps
--- its order. The delivery counts as failed, unless the messages are given back unread.
+-- Releases locked messages, so that they can be received again. Each message returns to its own place, immediately or
+-- after a delay, unless it has reached the delivery limit or has expired. A delay holds back the whole session of the
+-- message, because a session keeps its order. Each delivery counts as failed, unless the client releases the messages
+-- unread.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    counted     1, or 0 if the messages are given back unread
+-- ARGV[7]    counted     1 if the deliveries count as failed, or 0 if the client releases the messages unread
 -- ARGV[8...] groups      token, count, and for each message of the lease its name, its changed properties or nothing,
 --   and a delay in ms
 --

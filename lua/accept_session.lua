@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Locks a session for one lock duration. The caller names a session, which need not have messages. Otherwise the
--- session is taken that has been free, with messages to receive, for the longest time. If there is none, the caller can
--- be registered as a waiter. A repetition returns the session that the token holds.
+-- Locks a session for one lock duration. If the caller names a session, the script locks that session, even if it has
+-- no messages. Otherwise the script chooses among the free sessions that have messages to receive, and locks the one
+-- that has been free for the longest time. If no session is free, the caller can be registered as a waiter. A
+-- repetition returns the session that the token holds.
 --
--- With `take` 0 this is a look: it says whether a session is free, but locks none. In all other respects a look does
--- the same. A look has no place in a lane.
+-- With `take` 0 the call is a look: it reports whether a session is free, but does not lock the session. If no session
+-- is free, a look also registers the caller as a waiter. A look does not use a lane.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -14,9 +15,10 @@
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
 -- ARGV[11]   waiting_for 1 to wait; 0 if the caller does not wait, which also ends an earlier wait
 --
--- Result: { more, the time in ms until something is due if there is no session, or 0, the time in ms until the lock
---   ends, the outcome: taken, found (by a look), locked (by another receiver), lapsing (the lock has ended, but not all
---   held messages are released; the next call continues with that), or none; the name of the session }
+-- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session }. `due` is the time in ms
+--   until something is due if no session was found, or 0. `outcome` is taken, found (by a look), locked (by another
+--   receiver), lapsing (the lock has ended, but some held messages are not released yet; the next call releases more of
+--   them), or none.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions)
 -- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Moves all messages of a session to the dead-letter queue, one share a call: the messages that can be received, the
--- held ones and the deferred ones. Scheduled messages are left, because they have not been enqueued yet.
+-- Moves all messages of a session to the dead-letter queue: the messages that can be received, the held ones and the
+-- deferred ones. Each call moves a limited number of messages. Scheduled messages stay, because they have not been
+-- enqueued yet.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -8,9 +9,9 @@
 -- ARGV[8]    token       of the lock on the session
 -- ARGV[9]    share       the largest number of messages to move
 -- ARGV[10]   changes     changed properties (reason and description), or nothing; they are appended to the changes that
---   a message already has, and the last value of a field counts
+--   a message already has. If a field occurs twice, the last value counts
 --
--- Result: { more, the number of messages that were moved, 1 if there may be others }
+-- Result: { more, the number of messages that were moved, 1 if there may be more to move }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), DUE (something was due first)
 -- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token

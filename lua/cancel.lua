@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Deletes scheduled messages before they are enqueued. If one of them is not scheduled, or no longer, none is deleted.
+-- Deletes scheduled messages before they are enqueued. If one of them is not scheduled, or is no longer scheduled, the
+-- script deletes none of them.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -30,7 +31,7 @@ for i = 1, #members do
   end
 end
 if p.more == 1 then
-  -- A message that is due already counts as no longer scheduled, although this call did not activate it.
+  -- A message whose time has come counts as no longer scheduled, even if this call did not activate it.
   local names = {}
   for i = 1, #members do
     names[i] = due_name('a', members[i])

@@ -3,12 +3,14 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    create      1 if the partition is to be created if it does not exist
--- ARGV[8]    channel     in the partition's slot, on which it announces when something will be due
--- ARGV[9...] settings    their values, in the order of the table SETTINGS, which engine/_settings.py declares
+-- ARGV[7]    create      1 to create the partition if it does not exist
+-- ARGV[8]    channel     the channel in the partition's slot on which the partition announces when something will be
+--   due
+-- ARGV[9...] settings    the values of the settings, in the order of the table SETTINGS, which engine/_settings.py
+--   declares
 --
 -- Result: { the partition's version }
--- Refusals: GONE (the partition does not exist and is not to be created, or another incarnation is here, or it is being
+-- Refusals: GONE (the partition does not exist and `create` is not 1, or it has another incarnation, or it is being
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
 --   DUE (something was due first, under the old settings), BADCALL
 -- @use begin has_overdue never_text refuse refuse_while_due same_slot sentinel settings whole_number

@@ -1,5 +1,5 @@
 #!lua
--- Adds a rule to a subscription, under a name that is not in use there.
+-- Adds a rule to a subscription. No other rule of the subscription may have its name.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
@@ -8,7 +8,7 @@
 -- ARGV[4] incarnation  of the subscription
 -- ARGV[5] stamp        of the topic's record, chosen at random by the caller. If it is one of the record's last few
 --   stamps, or the stamp of the rule, the call is a repetition
--- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in lower case
+-- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 -- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
 -- ARGV[8] description  of the rule
 -- ARGV[9] sql          the largest number of SQL filters of a topic
@@ -16,7 +16,8 @@
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
---   being deleted), EXISTS (it has a rule of this name), QUOTA (the kind that is full, and its limit), BADCALL
+--   being deleted), EXISTS (it has a rule of this name), QUOTA (the topic would have too many filters of a kind; the
+--   kind and its limit), BADCALL
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse server_time tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

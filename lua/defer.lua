@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Defers locked messages. They keep their numbers and are given out by number only. Deferring counts as a failed
--- delivery, so a message at the delivery limit goes to the dead-letter queue instead; the caller is not told. For a
--- dead letter, the count does not change.
+-- Defers locked messages. They keep their numbers, and can then be received by number only. Deferring counts as a
+-- failed delivery, so a message at the delivery limit goes to the dead-letter queue instead. The reply does not report
+-- this. The delivery count of a dead letter does not change.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -31,7 +31,7 @@ for g = 1, #list do
     local e = entry(mine.entries[i])
     e.session = mine.session
     set_changes(p, e, ARGV[mine.at[i] + 1])
-    e.home = 'f' -- it is released like any other message, and returns to its home
+    e.home = 'f' -- `release` puts the message into its home state, which is now deferred
     release(p, mine.names[i], e, true, 0)
   end
   release_from_lease(p, mine, #mine.names)

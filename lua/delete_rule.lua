@@ -8,7 +8,7 @@
 -- ARGV[4] incarnation  of the subscription
 -- ARGV[5] stamp        of the topic's record, chosen at random by the caller. If it is one of the record's last few
 --   stamps, the call is a repetition
--- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in lower case
+-- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the record of the topic
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Deletes a partition. From the first step on, the partition is gone for every other call. If another entity owns the
--- records (the topic of a subscription), each step removes some of this partition's references to them. Otherwise
--- everything is deleted in one step.
+-- Deletes a partition. After the first step, every other call treats the partition as gone. If another entity owns the
+-- records (the topic of a subscription), each step removes some of this partition's references to them. Otherwise one
+-- step deletes everything.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -52,7 +52,7 @@ flush(p)
 if #members == share then
   return { 1 }
 end
-redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0, which Redis 7.0 does not pass on as an integer
+redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0: Redis 7.0 does not pass -0 on as an integer
 redis.call('UNLINK', unpack(KEYS, 28, 30))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

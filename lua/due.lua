@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Does a share of the due work, which is larger than the share that other calls do before their operation. A repetition
--- reads the next due time again.
+-- Does a share of the due work. This share is larger than the one that other calls do before their operation. A
+-- repetition does no work, but reads the next due time again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { more, the time in ms until something is due next, or 0 if nothing will be }
+-- Result: { more, the time in ms until something is due next, or 0 if nothing will be due }
 -- Refusals: call
 -- @use advance answer_repetition begin finish next_due
 local p, refusal = begin(KEYS, ARGV, 'due', 6, false)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Gives a role of a namespace to one client at a time: to its present holder, or to the first client that asks after
--- the holder's time has ended. Each new holder gets a fence above all earlier fences. The fence tells the actions of
--- the new holder from late actions of the holder before.
+-- the holder's time has ended. Each new holder gets a fence above all earlier fences. The fence distinguishes the
+-- actions of the new holder from late actions of an earlier holder.
 --
 -- KEYS[1] roles      hash of the namespace: for each role its holder, the end of the holder's time, and the fence
 -- ARGV[1] role
@@ -18,13 +18,13 @@ end
 local now = tonumber(server_time())
 local before, till, fence = string.match(redis.call('HGET', KEYS[1], role) or '', '^(%w+) (%d+) (%d+)$')
 till, fence = tonumber(till or 0), tonumber(fence or 0)
--- If the clock went back, no holder keeps a role for longer than the maximum.
+-- Even if the clock went back, no holder keeps a role for longer than the maximum.
 local free = before == nil or till <= now or till > now + 3600000
 if before ~= holder and (not free or duration == 0) then
   return { 0, fence, before and math.max(0, till - now) or 0 }
 end
 if before ~= holder or fence == 0 then
-  fence = math.max(fence + 1, now) -- also above fences that a failover may have lost
+  fence = math.max(fence + 1, now) -- the time is also above fences that a failover may have lost
 end
 redis.call('HSET', KEYS[1], role, string.format('%s %.0f %.0f', holder, duration > 0 and now + duration or 0, fence))
 return { duration > 0 and 1 or 0, fence, duration }

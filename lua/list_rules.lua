@@ -5,8 +5,8 @@
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
 -- ARGV[2] topic       the topic's name in lower case
--- ARGV[3] after       a text in the order of places, at which there need not be a rule; the list starts after it
--- ARGV[4] before      another such text; the list ends before it
+-- ARGV[3] after       the place after which the list starts; there need not be a rule at this place
+-- ARGV[4] before      the place before which the list ends; there need not be a rule here either
 -- ARGV[5] limit       the largest number of rules
 --
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more rules; for

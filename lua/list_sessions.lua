@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, lists
--- the sessions whose state was set at that time or later, in the order of these times.
+-- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, the
+-- script lists the sessions whose state was set at that time or later, in the order of the times when it was set.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of sessions
--- ARGV[8]    after       `=` and the session to continue after, or nothing at the beginning; with `since`, the number
---   of sessions with exactly that time that were listed before
--- ARGV[9]    since       the time in ms; or nothing to list by name
+-- ARGV[8]    after       `=` and the session after which the list continues, or nothing at the beginning. With `since`,
+--   the number of sessions that were listed before and whose state was set at exactly that time
+-- ARGV[9]    since       the time in ms, or nothing to list the sessions by name
 --
--- Result: { 1 if something was due first that may change the list, the names, for each the time when its state was set
---   if `since` was given, the place to continue after, or nothing at the end or if `since` was given }
+-- Result: { 1 if work is due that may change the list, the names, the times, the place }. With `since`, `the times` has
+--   for each session the time when its state was set, and the place is empty. Otherwise the place is the `after` of the
+--   next call; it is empty at the end.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
@@ -42,7 +43,8 @@ if since then
   return { more, names, times, '' }
 end
 
--- One step for each session: the first letter in its index says whether the session counts.
+-- Take one step for each session. The letter of its first member in the index tells whether the session belongs in the
+-- list.
 local place, looked, onwards = after and '(' .. after .. '\255\255' or '-', 0, ''
 while #names < wanted and looked < 4 * wanted do
   local first = redis.call('ZRANGE', p.index, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
@@ -51,7 +53,7 @@ while #names < wanted and looked < 4 * wanted do
   end
   local ends = string.find(first, '\255', 1, true)
   local session = string.sub(first, 1, ends - 1)
-  if string.byte(first, ends + 1) <= 107 then -- k: the letters a, h and k count
+  if string.byte(first, ends + 1) <= 107 then -- k: a session with the letter a, h or k belongs in the list
     names[#names + 1] = session
   end
   looked, place, onwards = looked + 1, '(' .. session .. '\255\255', '=' .. session

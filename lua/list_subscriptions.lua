@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- Reads records of a topic's subscriptions in the order of their names, up to the limit and no more than fit into a
--- reply.
+-- Reads records of a topic's subscriptions in the order of their names. It reads up to the limit, and no more than fit
+-- into a reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
 -- ARGV[2] topic       the topic's name in lower case
--- ARGV[3] after       a text in the order of paths in lower case, which need not exist; the list starts after it
--- ARGV[4] before      another such text; the list ends before it
+-- ARGV[3] after       the path in lower case after which the list starts; no subscription need have this path
+-- ARGV[4] before      the path before which the list ends; no subscription need have this path either
 -- ARGV[5] limit       the largest number of records
 --
--- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each
---   subscription its record and the mark of its rules, which is empty if the subscription is being deleted }
+-- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more
+--   subscriptions; for each subscription its record and the mark of its rules, which is empty if the subscription is
+--   being deleted }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
 -- @use open_registry page parse_entity refuse rules_stamp tally whole_number
 local limit = whole_number(ARGV[5], 1, 1000)

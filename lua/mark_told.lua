@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Notes that all partitions of a topic have been told a version of the topic. It also runs when memory is short,
--- because it is a step of deleting.
+-- Notes that all partitions of a topic have been told a version of the topic. The script also runs when memory is
+-- short, because it is a step of a deletion.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows

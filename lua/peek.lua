@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns messages in the order of their numbers, in any of the given states, without changing them. The reply shows
--- the state after all work that is due. The script writes nothing: it only computes up to 500 events, and `more` says
--- whether there are others.
+-- the messages as they will be when all due work is done. The script writes nothing: it only computes the effects of up
+-- to 500 due events. `more` says whether more events are due.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -14,7 +14,7 @@
 --
 -- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
---   state g; asking for l includes it.
+--   state g; the letter l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
 -- @use parse_session read_records record_of refuse scheduled sides whole_number
@@ -42,7 +42,7 @@ if side.prefix == '' then
   bands.l[2] = side.held
 end
 
--- The messages that due events move. `show` below leaves them out at their old places.
+-- These are the messages that due events move. `show` below leaves them out at their old places.
 local o = plan_due(p, 500)
 local deaths = p.dead_seq + o.leap
 for i = 1, #o.dead do

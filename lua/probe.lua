@@ -1,6 +1,6 @@
 #!lua
--- Tests that a caller may do what the broker does: run a script, read the clock, and write under the namespace's
--- prefix. The key expires by itself.
+-- Tests whether the caller is permitted to do what the broker does: run a script, read the clock, and write under the
+-- namespace's prefix. The key expires by itself.
 --
 -- KEYS[1] probe     string, the number of probes; it expires one minute after the last probe
 -- ARGV[1] run_id    of the server process, put in by the transport

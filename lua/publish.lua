@@ -1,29 +1,29 @@
 #!lua
 -- Stores messages of a topic for the subscriptions that they match. A message is stored once, no matter how many copies
 -- of it there are. A message that matches no subscription is not stored, but its number is used up. A message that
--- names a future time waits on the topic. When the time has come, the message is published by its number, with the
--- routes of that moment; if it is no longer there, it counts as dropped. A message with a due time also waits if it was
--- not judged, even if that time has passed.
+-- names a future time waits on the topic. When the time has come, a call publishes the message by its number, with the
+-- routes that are valid then. If the message is no longer there, it counts as dropped. A message with a due time also
+-- waits if the sender has not judged it by the rules, even if the due time has passed.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
--- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and also sessions, turns, states if
---   its incarnation ends in a plus
+-- KEYS[31...] targets    for each subscription its keys state, order, entries, due, waiters; and also sessions, turns,
+--   states if a plus follows its incarnation
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d
---   due time, o number under which it was scheduled, or nothing
+--   due time, o the number under which the message was scheduled; nothing if there are no columns
 -- ARGV[8]    incarnations of the subscriptions, as one text separated by blanks; a plus follows if the subscription
 --   requires sessions
 -- ARGV[9]    fence       of the holder of the routing role, or nothing
 -- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by
---   blanks; it is a dash if the message waits and was not judged. A copy is the place of a subscription, counted from
---   1. `a` and a length follow if its properties are changed, then `t` and a time to live if that differs; `e` and a
---   length follow if the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of
---   all copies, one after the other
+--   blanks; it is a dash if the message waits because it was not judged. A copy is the place of a subscription, counted
+--   from 1. If the copy has changed properties, `a` and their length follow, and then `t` and a time to live if the
+--   copy has another one. If the copy goes to the dead-letter queue because a rule failed, `e` and a length follow. The
+--   column c holds the changes of all copies, one after the other
 --
 -- Result: { more, the first number, the number of dropped messages, the numbers of scheduled messages as runs }
--- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
---   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
---   TARGET (a subscription is not here, or no longer; its place), FENCED (another client has the role now)
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0), QUOTA (the
+--   entity is full; its bytes and its quota), DUE (the entity is full, but something was due first), TARGET (a
+--   subscription does not exist here, or is being deleted; its place), FENCED (another client has the role now)
 -- @use advance announce_due band begin check_messages due_name finish flush index_add index_expiry known_message_ids
 -- @use never record_key answer_repetition number_runs open_targets parse_copies refuse session_at sides
 -- @use update_session_turns wake_waiters whole_number write_many
@@ -122,8 +122,8 @@ for i = 1, incoming.count do
       local named = nth > 0 and string.format('%.0f', number) or ''
       p.bytes = p.bytes + #changes
       if copy.dead or target.index and not session then
-        -- A failover may have lost numbers of dead letters; they must not be given again. This also holds for a
-        -- failover that the subscription has not noticed yet (see apply_due).
+        -- A failover may have lost dead letters that had numbers; these numbers must not be given again. This also
+        -- holds for a failover that the subscription has not noticed yet (see apply_due).
         target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
         target.changed.dead_seq, target.leaps = target.dead_seq, false
         local name = string.format('d%.0f', target.dead_seq)
@@ -136,7 +136,7 @@ for i = 1, incoming.count do
         target.placed[#target.placed + 1] = tonumber(level) * BAND + own
         target.placed[#target.placed + 1] = own
         if till < expires or changes ~= '' or nth > 0 then
-          -- This copy lives shorter than its record says, or it is a further copy for the same subscription.
+          -- This copy expires earlier than its record says, or it is a further copy for the same subscription.
           target.entered[#target.entered + 1] = own
           target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;', level, till, #record, named) .. changes
         end

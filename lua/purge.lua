@@ -7,10 +7,11 @@
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms
 -- ARGV[9]    share       the number of messages to look at
--- ARGV[10]   from        the place where the last call ended, 0 at first
+-- ARGV[10]   from        the place that the last call returned, or 0 for the first call
 -- ARGV[11]   session     `=` and the session whose messages to delete, or nothing for all; no lock on it is needed
 --
--- Result: { more, the number of messages that were deleted, the place to continue at as text, or nothing at the end }
+-- Result: { more, the number of messages that were deleted, the place where the next call continues, as text, or
+--   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (something was due first)
 -- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
 -- @use read_many answer_repetition count_records_that_fit never never_text parse_session read_records record_of

@@ -8,8 +8,8 @@
 --
 -- Result: nothing, or { the record; 1 if some partition of the topic may not have been told the topic's version, 2 if
 --   the topic is being deleted, otherwise 0; the number of subscriptions, of SQL filters and of correlation filters of
---   the topic }. Every filter that is not a correlation filter counts as an SQL filter, also one that is always true or
---   false. Filters of subscriptions that are being deleted are counted.
+--   the topic }. Every filter that is not a correlation filter counts as an SQL filter, even if it is always true or
+--   always false. Filters of subscriptions that are being deleted are counted.
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
 -- @use open_registry parse_entity tally
 local n, refusal = open_registry(KEYS[1], ARGV[1])

@@ -3,7 +3,7 @@
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
--- ARGV[2] place       of the rule: the path of the subscription, a blank, its name in lower case
+-- ARGV[2] place       of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the rule, or nothing
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS

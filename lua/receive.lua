@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received. They are locked under a token for one lock duration, or
--- are deleted at once. Expired messages are not given out. A receiver that is given fewer messages than it waits for is
--- registered as a waiter if no more messages are there. It is then woken when others come, and need not ask a second
--- time to register. A repetition gives out the messages that the token holds. If messages are deleted at once, a
--- repetition gives out none, so each message is given out at most once.
+-- are deleted immediately. Expired messages are not given out. If a receiver gets fewer messages than it waits for,
+-- because there are no more, the script registers the receiver as a waiter. A waiter is woken when messages come, and
+-- needs no second call to register. A repetition gives out the messages that the token holds. In the mode delete, a
+-- repetition gives out no messages, so each message is given out at most once.
 --
--- With `wanted` 0 this is a look: it says whether a message can be received, but gives none out. If there is none, the
--- receiver is registered as after a receive that found none. An expired message that is still stored counts as present.
--- A look has no place in a lane, so a repeated look simply looks again.
+-- With `wanted` 0 the call is a look: it reports whether a message can be received, but gives none out. If no message
+-- can be received, the receiver is registered as a waiter, as after a receive that gave out nothing. A look also counts
+-- an expired message that is still stored. A look does not use a lane, so a repeated look simply looks again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -17,15 +17,15 @@
 -- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
 -- ARGV[11]   token       of the lease, chosen at random by the caller
 -- ARGV[12]   waiter      the channel on which the receiver waits if it gets fewer messages than it wants, or nothing
--- ARGV[13]   waiting_for the number of messages that it waits for, including those that it is given now; 0 if it does
---   not wait, which also ends an earlier wait
+-- ARGV[13]   waiting_for the number of messages that the receiver waits for, including those in this reply. With 0 the
+--   receiver does not wait, and an earlier wait ends
 -- ARGV[14]   session     `=` and the session whose next messages are wanted, or nothing. With a session, the token is
 --   that of its lock
 --
 -- Result: { more, due, lock duration, names, records, extras, waits }. `due` is the time in ms until something is due
 --   if nothing is left, or 0; a look that found a message gives -1. `extras` has, for some messages: index, failures,
 --   reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may
---   leave it out.
+--   leave out `waits`.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
 --   lock on the session)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
@@ -79,7 +79,7 @@ end
 advance(p, 100)
 local waits_at, most = session and SIDES.h or side, wanted
 if waiter ~= '' then
-  -- A client may wait on both sides under one channel.
+  -- A client may wait on both sides under one channel, so only the entry of this side is removed.
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
 end
 if session then
@@ -140,7 +140,8 @@ while n < most and not full do
       expires = string.sub(record, 16, 28)
     end
     if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
-      -- It is not given out, and expires when `advance` reaches it: more work is due than this call has done.
+      -- This message has expired and is not given out. This call has not done all due work; a later `advance` expires
+      -- the message.
       late, spent = late + 1, spent + size
       if late == 100 or spent > 2097152 then
         full = true

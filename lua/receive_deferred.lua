@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. A message of the
--- main side whose time to live has passed is not there: this call expires it, even if the call then gives out nothing.
+-- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. If the time to live
+-- of a message of the main side has passed, the message counts as not there. The call expires it, even if the call then
+-- gives out nothing.
 --
 -- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The others
--- stay deferred and are counted in the result, so that the caller asks for them again. If messages are deleted, the
--- call gives out all of them or none, because the first ones could not be brought back if another one is missing later.
+-- stay deferred and are counted in the result, so that the caller asks for them again. In the mode delete, the call
+-- gives out all of the messages or none, because the first ones could not be brought back if another one is missing
+-- later.
 --
--- A repetition gives out the messages that the token still holds, never more than the first time. If messages were
--- deleted, it gives out none.
+-- A repetition gives out the messages that the token still holds, never more than the first call. In the mode delete, a
+-- repetition gives out none.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -2,15 +2,17 @@
 -- Creates a namespace if it does not exist, and returns its number of partitions and its creation time.
 --
 -- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id
--- KEYS[2] entities       hash: the record of each entity, by its name (a subscription: by its path) in lower case
+-- KEYS[2] entities       hash: from an entity's name (a subscription: its path) in lower case to its record
 -- KEYS[3] names          zset: the names of queues and topics in order, all with score 0
 -- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all with score 0
--- KEYS[5] rules          hash: each rule by its place (the path of its subscription, a blank, its name) in lower case
--- KEYS[6] places         zset: these places in order, all with score 0
--- KEYS[7] tallies        hash: the counts of each topic and subscription that is not being deleted, by name or path
+-- KEYS[5] rules          hash: from a rule's place (its subscription's path, a blank, its name) in lower case to the
+--   rule
+-- KEYS[6] places         zset: the places of rules in order, all with score 0
+-- KEYS[7] tallies        hash: from the name of a topic or the path of a subscription to its counts, while it is not
+--   being deleted
 -- ARGV[1] run_id      of the server process, put in by the transport
 -- ARGV[2] partitions  the number of partitions of a new namespace
--- ARGV[3] exact       1 if an existing namespace must have this number too
+-- ARGV[3] exact       1 if a namespace that already exists must also have this number of partitions
 --
 -- Result: { the number of partitions, the time in ms when the namespace was created }
 -- Refusals: LAYOUT (of another release), PARTITIONS (the namespace has another number), BADCALL

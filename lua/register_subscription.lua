@@ -1,5 +1,5 @@
 #!lua
--- Adds a subscription of a topic to the registry, with its rules. The rules are stored and counted from now on, but no
+-- Adds a subscription of a topic to the registry, with its rules. The rules are stored and counted immediately, but no
 -- message is judged by them before the subscription becomes active.
 --
 -- KEYS[1-7] registry    in the order of register_namespace.lua
@@ -19,8 +19,8 @@
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has a subscription of this name), GONE (there is no such
---   topic, or it has another incarnation, or it is being deleted), QUOTA (the kind that is full, and its limit),
---   BADCALL
+--   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
+--   or too many filters of a kind; `subscriptions` or the kind, and the limit), BADCALL
 -- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text
 -- @use whole_number write_many
 local MOST_RULES = 1000

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Gives a session back: its held messages return to their places, and other receivers can accept the session. No
--- delivery counts as failed.
+-- Releases a session: its held messages return to their places, and other receivers can accept the session. No delivery
+-- counts as failed.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

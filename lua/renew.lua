@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Renews the locks of messages for the full lock duration. If a group names all messages that its lease still holds,
--- that lease is extended. If it names only some of them, these move to a lease under the new token, and the others keep
--- their time. Messages of a session are renewed with the lock on the session, which is extended.
+-- that lease is extended. If it names only some of them, these move to a lease under the new token, and the locks of
+-- the others are not extended. Messages of a session are renewed with the lock on the session, which is extended.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Replaces the record of a queue or topic, if it is still the record that the caller has seen. It also runs when memory
--- is short, because deleting starts with it.
+-- is short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Replaces the record of a subscription, if it is still the record that the caller has seen. If the change affects how
 -- the messages of the topic are judged, the script also raises the version of the topic. It also runs when memory is
--- short, because deleting starts with it.
+-- short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows

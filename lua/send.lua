@@ -6,7 +6,8 @@
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     the fields before each payload: t time to live, l level, i message id, d due time, or nothing
--- ARGV[8...] messages    for each message its columns (empty where it has no value), then its payload
+-- ARGV[8...] messages    for each message its columns (empty if the message has no value for a column), then its
+--   payload
 --
 -- Result: { more, the first number, the number of messages that were dropped }
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Removes an entity from the registry, if its record is still the one that the caller has seen. An entity that is
--- already gone may be removed again. The rules of a subscription are removed first, some with each call.
+-- Removes an entity from the registry, if its record is still the one that the caller has seen. A call for an entity
+-- that is already gone succeeds. The rules of a subscription are removed first, a limited number with each call.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
@@ -9,9 +9,10 @@
 -- ARGV[4] expected     the stamp of the record that the caller has seen
 -- ARGV[5] share        the largest number of rules that one call removes
 --
--- Result: { 1, or 0 if this incarnation was gone; 1 if it is still there because it may have more rules }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller was first; the current version), BADCALL (also for a
---   topic or a subscription that was not marked as being deleted first)
+-- Result: { 1, or 0 if this incarnation was already gone; 1 if the entity is still there because it may have more
+--   rules, otherwise 0 }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller was first; the current version), BADCALL (also if a
+--   topic or a subscription was not first marked as being deleted)
 -- @use open_registry parse_entity parse_token refuse whole_number
 local share = whole_number(ARGV[5], 1, 1000)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not share then

@@ -1,7 +1,7 @@
--- Checks the messages of a call, from the argument `at` on. Each message is its columns and then its payload; `letters`
--- are the columns that are allowed. Returns a table, or nil and a refusal. The table has the places of the parts in the
--- arguments, and `without`: the index (from 0) of the first message that has no session. `sessions` holds the session
--- of each message if sessions matter.
+-- Checks the messages of a call, from the argument `at` on. Each message consists of its columns and then its payload;
+-- `letters` names the columns that are allowed. Returns a table, or nil and a refusal. The table has the places of the
+-- parts in the arguments, and `without`: the index (from 0) of the first message that has no session. `sessions` holds
+-- the session of each message if sessions matter.
 -- @use has_overdue levels never refuse refuse_while_due session_at whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1

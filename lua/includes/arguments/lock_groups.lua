@@ -1,4 +1,4 @@
--- Parses the messages of a settlement: groups of a token, a count, and for each message `columns` arguments, which
+-- Parses the messages of a settlement: each group is a token, a count, and for each message `columns` arguments, which
 -- begin with its name. Returns nil if the arguments are malformed, or hold more messages than a call may carry.
 -- @use parse_token whole_number
 local function lock_groups(argv, at, columns)
@@ -17,7 +17,7 @@ local function lock_groups(argv, at, columns)
       end
       group.members[i] = member
     end
-    -- Check all names at once: remove the well-formed ones, and nothing may be left.
+    -- Check all names together: after the well-formed names are removed, nothing may be left.
     local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '')
     if rest ~= '' or found ~= count then
       return nil

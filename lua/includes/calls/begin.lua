@@ -1,11 +1,11 @@
 -- Opens a call: reads the partition's settings and clocks, and refuses a call that must not run. It writes nothing. It
 -- returns a table that collects the changes of the call; `flush` and `finish` write them. The table also has every
--- setting of the partition, by the name of its field. engine/_state.py lists the fields of `state`; the loader puts
+-- setting of the partition, under the name of its field. engine/_state.py lists the fields of `state`; the loader puts
 -- them into this text at STATE.
 --
--- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED
---   (the call is older than the lane's last one), LANE (the lane is not known here), STALE (the caller's settings are
---   older than the partition's), CONFIG (the caller's settings are newer)
+-- Refusals: GONE (the entity does not exist here, has another incarnation, or is being deleted), LAYOUT (of another
+--   release), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane is not known
+--   here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are newer)
 -- @use never refuse whole_number
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
@@ -73,7 +73,7 @@ local function begin(keys, argv, name, count, variadic)
   end
 
   -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
-  -- goes on from where it was last seen, or from one lock duration before the present time if that is later. So a lock
+  -- continues from its last known time, or from one lock duration before the present time if that is later. So a lock
   -- lasts at most one lock duration longer, whatever the clock of the new server shows.
   local run_id, lock, clk = s[STATE.run_id], tonumber(s[STATE.lock]), tonumber(s[STATE.clk])
   local logical = now + tonumber(s[STATE.offset])

@@ -26,7 +26,7 @@ local function finish(p, result)
   if p.lane ~= '' then
     redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s ', p.number, p.now, p.name) .. result)
     if p.new_lane then
-      -- Delete lanes that were not used for a quarter of an hour, a few at a time, whenever a new lane comes.
+      -- Delete lanes that were not used for a quarter of an hour, a few at a time, whenever a new lane begins.
       local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')
       for i = 1, #some, 2 do
         if tonumber(string.match(some[i + 1], '^%d+ (%d+)')) < p.now - 900000 then

@@ -1,4 +1,4 @@
--- Writes the collected changes. Each list is one command, or several if it is long.
+-- Writes the collected changes. Each list takes one command, or several commands if the list is long.
 -- @use delete_records write_many
 local function flush(p)
   if #p.taken > 0 then

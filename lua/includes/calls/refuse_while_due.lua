@@ -2,11 +2,11 @@
 -- answer. It does a larger share of that work and refuses; the caller makes the same call again. Nothing else has
 -- changed, and the lane does not remember the call.
 --
--- `still` is called if no due work is left, with the number of bytes that are then stored. If it returns true, the
--- answer of the call is certain, and there is no refusal. Without `still`, a call could be put off for ever if
--- something becomes due in every millisecond.
+-- If no due work is left, the function `still` is called with the number of bytes that are stored then. If `still`
+-- returns true, the answer of the call is certain, and the call is not refused. Without `still`, a call could be put
+-- off for ever if something becomes due in every millisecond.
 --
--- Refusals: DUE (something was due first; the same call may be made again at once)
+-- Refusals: DUE (something was due first; the caller may make the same call again immediately)
 -- @use advance finish refuse
 local function refuse_while_due(p, still)
   p.more = 0

@@ -1,4 +1,4 @@
--- Splits a text into words. Results are stored as such texts.
+-- Splits a text into words. The results of calls are stored as texts of words.
 local function split_words(text)
   local list = {}
   for word in string.gmatch(text, '%S+') do

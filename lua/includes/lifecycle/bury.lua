@@ -1,4 +1,4 @@
--- Moves a message to the dead-letter queue of its partition. It gets a number of that queue.
+-- Moves a message to the dead-letter queue of its partition. There it gets a new number.
 -- @use entry_text mark_dead sides
 local function bury(p, member, e, reason)
   p.dead_seq = p.dead_seq + 1

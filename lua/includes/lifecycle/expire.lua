@@ -1,4 +1,5 @@
--- Expires a message of the main side: moves it to the dead-letter queue if the entity is set so, otherwise discards it.
+-- Expires a message of the main side: moves it to the dead-letter queue if the entity keeps expired messages there,
+-- otherwise discards it.
 -- @use bury discard
 local function expire(p, member, e)
   if p.dead then

@@ -10,7 +10,7 @@ local function messages_of_lease(p, token, said)
   if tonumber(till) <= p.logical then
     return {}, {}
   end
-  if string.byte(runs) == 64 then -- @: on a session
+  if string.byte(runs) == 64 then -- @: the lock on a session
     runs = said
   end
   local members = {}

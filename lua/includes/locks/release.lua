@@ -1,6 +1,6 @@
 -- Ends the lock of a message that was not settled for good. The delivery limit, its home, its expiry and the requested
--- delay decide in this order where it goes. With `counted`, the delivery counts as failed. The entry of a session's
--- message names the session, in whose index the message was held.
+-- delay decide in this order where it goes. With `counted`, the delivery counts as failed. If `e.session` names a
+-- session, the message was a held one in the index of that session.
 -- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
 -- @use block_session inside
 local function release(p, member, e, counted, delay)
@@ -17,7 +17,7 @@ local function release(p, member, e, counted, delay)
   elseif fate == 'expired' then
     expire(p, member, e)
   elseif delay > 0 and not e.session then
-    -- A delay lasts no longer than the message lives: it expires when the delay is over.
+    -- A delay ends no later than the message expires: the message then expires when the delay is over.
     p.placed[#p.placed + 1] = side.delayed + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
@@ -26,7 +26,7 @@ local function release(p, member, e, counted, delay)
     p.awaited[#p.awaited + 1] = due_name('d', member)
   else
     if delay > 0 then
-      block_session(p, e.session, math.min(p.now + delay, expires)) -- the later messages of the session wait for it
+      block_session(p, e.session, math.min(p.now + delay, expires)) -- later messages must not overtake this one
     end
     if e.session then
       p.touched[e.session] = 'ready'

@@ -1,5 +1,6 @@
 -- Returns the number of these records, counted from the first, that fit into `room` bytes together; at least one. It
--- reads their sizes only if they might not fit, judged by the largest message that this partition has had.
+-- reads the sizes of the records only if they might not all fit. It knows this from the size of the largest message
+-- that the partition has had.
 -- @use record_key
 local function count_records_that_fit(p, numbers, room)
   local n = #numbers

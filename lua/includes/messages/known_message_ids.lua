@@ -1,5 +1,6 @@
--- Returns which message ids of a call were seen within the window of duplicate detection, by id; nil if duplicates are
--- not detected. Ids outside the window are deleted, at least as quickly as new ids come.
+-- Returns a table from each message id of a call to whether the id was seen within the window of duplicate detection;
+-- nil if duplicates are not detected. Each call also deletes ids outside the window, if there are any: at least as many
+-- as it adds.
 -- @use write_many
 local function known_message_ids(p, argv, incoming)
   if not incoming.id or not p.window then

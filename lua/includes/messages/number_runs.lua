@@ -1,4 +1,5 @@
--- Returns message numbers as runs, in the given order, each with the prefix of their side: 4, 5, 6, 9 is "4-6,9".
+-- Returns message numbers as runs, in the given order: 4, 5, 6, 9 is "4-6,9". Each run begins with `prefix`, the prefix
+-- of the side.
 local function number_runs(prefix, numbers)
   local list, first, last = {}, numbers[1], numbers[1]
   for i = 2, #numbers + 1 do

@@ -1,7 +1,7 @@
 -- Opens a call on the registry of a namespace: refuses a call that must not run, and otherwise returns the fields of
 -- the namespace.
 --
--- Refusals: NAMESPACE (there is none, or no longer), LAYOUT (of another release), PARTITIONS (the caller assumes
+-- Refusals: NAMESPACE (the namespace does not exist), LAYOUT (of another release), PARTITIONS (the caller assumes
 --   another number of partitions; the right one)
 -- @use refuse
 local function open_registry(key, partitions)

@@ -1,4 +1,4 @@
--- Blocks a session until a time: it gives out no messages until then. A block that ends later stays as it is.
+-- Blocks a session: until the given time, it gives out no messages. A block that already lasts longer does not change.
 local function block_session(p, session, till)
   local before = redis.call('HGET', p.states, '~' .. session)
   if before and tonumber(before) >= till then

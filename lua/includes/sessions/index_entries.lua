@@ -1,5 +1,5 @@
--- Returns index members of one session under one letter, in order, from a number on: at most `most`, after the first
--- `skip`.
+-- Returns the index members of one session under one letter, in order, beginning at a message number. It leaves out the
+-- first `skip` members and returns at most `most`.
 -- @use index_text
 local function index_entries(p, session, letter, from, skip, most)
   local place = session .. '\255'

@@ -1,2 +1,2 @@
--- The largest number of messages of a session that its holder may have locked at once.
+-- The largest number of messages of a session that its holder may have locked at the same time.
 local MOST_HELD = 1000

@@ -1,6 +1,6 @@
 -- Returns the session of a message, or nil. The sender's part of the message begins at `at` with a byte for the
--- version. The session comes first, if there is one: tag 2, then its length with seven bits a byte. Scripts read
--- nothing else of it.
+-- version. The session comes first, if there is one: tag 2, then its length with seven bits a byte. Scripts read no
+-- other part of the sender's data.
 local function session_at(text, at)
   local _, tag, length, more = string.byte(text, at, at + 3)
   if tag ~= 2 then

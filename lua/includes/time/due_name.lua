@@ -1,6 +1,6 @@
 -- Returns the name of a message's event in `due`: a letter for what happens, then the message's number in twelve
--- hexadecimal digits. A `d` precedes the number on the dead-letter side. So events of one instant are ordered by
--- letter, and then by number.
+-- hexadecimal digits. A `d` precedes the number on the dead-letter side. The order of these names is the order of
+-- events of one instant: by letter, and then by number.
 --
 --   a a scheduled message is activated   b the block of a session ends (the session's name follows)   d a delay is over
 --   e an active message expires

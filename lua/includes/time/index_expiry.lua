@@ -1,6 +1,6 @@
--- Makes sure that a new message's expiry is noticed. Most messages need no index: as long as each expires no earlier
--- than all before it, the first of them is the next to expire, and `head`, a lower bound of that time, is enough. Only
--- a message that expires earlier than one before it is indexed.
+-- Makes sure that a new message's expiry is noticed. Most messages need no index. If each message expires no earlier
+-- than all messages before it, the first message is the next to expire. The field `head`, a lower bound of the time
+-- when it expires, is then enough. A message is indexed only if it expires earlier than a message before it.
 -- @use due_name never
 local function index_expiry(p, number, expires)
   if expires > NEVER then

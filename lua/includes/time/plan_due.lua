@@ -1,8 +1,9 @@
--- Computes what has become due in the partition since the last call, without writing anything. The due events are taken
--- in the order of their times, at most `share` of them, and until 2 MB of records are read. They are: locks that have
--- ended, scheduled messages, blocked sessions, delays, and expiry. Events of one instant come in this order, and then
--- by token, number or name. Each event happens as of its own time, and new events that it makes due are taken in the
--- same pass. `apply_due` writes the result; `count` and `peek` only show it.
+-- Computes what has become due in the partition since the last call, without writing anything. It handles the due
+-- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records. The kinds
+-- of events are: a lock ends, a scheduled message is activated, the block of a session ends, a delay ends, a message
+-- expires. Events of one instant are handled in this order of kinds, and within a kind in the order of tokens, numbers
+-- or names. Each event has its effect as of its own time. If it makes another event due, the same pass handles that
+-- event too. `apply_due` writes the result; `count` and `peek` only show it.
 --
 -- An event other than a lock has a name in `due`. Messages whose expiry is not indexed (see index_expiry) are found at
 -- the beginning of each level of priority.
@@ -12,15 +13,15 @@
 --              event, or L), its new state (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and
 --              session. A message that was scheduled has a new number and `name`, and its `head` and stored `record`.
 --              `indexed` says whether its expiry is indexed. `index` is the name of its event in `due`, if it had one
---   by         the same by member
---   dead       those of them that are dead letters now, in the order of their deaths
---   activated  those that were scheduled, in order
+--   by         a table from the member of each moved message to the same entry
+--   dead       the moved messages that are dead letters now, in the order in which they became dead letters
+--   activated  the moved messages that were scheduled, in order
 --   leases     token, and the rest of the lease as text, or nothing if it has ended
 --   unlocked   sessions whose locks have ended, and the tokens of these locks
 --   unblocked  sessions whose block has ended
---   turns      the sessions that have changed, by name: what they do, and since when
+--   turns      a table from the name of each changed session to what the session does, and since when
 --   horizon, head, seq: of the partition afterwards; seq only if something was activated
---   leap       how far the numbers jump ahead first after a failover, which may have lost messages that had numbers
+--   leap       how far the numbers jump ahead after a failover, which may have lost messages that had numbers
 --   more       1 if due work was left over, else 0
 -- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key
 -- @use state_after_lock record_session side_of turns
@@ -71,7 +72,7 @@ local function plan_due(p, share, turning)
     end
   end
 
-  -- -- what becomes of a message --------------------------------------------------------------------------------------
+  -- -- changes of a message ----------------------------------------------------------------------------------------
 
   local function touch(member, was, e)
     local side, number = side_of(member)
@@ -190,7 +191,7 @@ local function plan_due(p, share, turning)
     return nil
   end
 
-  -- An active message expires, as of `at`. `record` is given if it was read already.
+  -- Expire an active message as of the time `at`. `record` is its record, if it was already read.
   local function expire_active(member, e, record, at)
     local stored = e and e.record ~= '' and e.record or member
     if p.index and not record then
@@ -303,9 +304,9 @@ local function plan_due(p, share, turning)
   end
 
   while true do
-    -- Find the earliest of all events; `kind` is its source. At one instant, only expiries come from several sources;
-    -- `number` is that of the expiring message, and -1 for other events. Texts are not compared, because their order
-    -- depends on the locale of the server.
+    -- Find the earliest of all events; `kind` is its source. At one instant, only expiries come from several sources.
+    -- So `number` is the number of the expiring message, and -1 for other events. Texts are not compared, because their
+    -- order depends on the locale of the server.
     local kind, time, number, expiring
     if locks[at_lock] then
       kind, time, number = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), -1
@@ -378,7 +379,7 @@ local function plan_due(p, share, turning)
     share = share - spent
   end
 
-  -- A lower bound of the time when a message that is in no index expires.
+  -- A lower bound of the next expiry among the messages that are in no index.
   if o.more == 0 and #levels > 0 then
     o.head = NEVER
     for i = 1, #levels do

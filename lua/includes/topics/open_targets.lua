@@ -1,10 +1,10 @@
 -- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or a refusal. TARGET is a
 -- list in engine/_state.py.
 --
--- Refusals: TARGET (a subscription is not here, or no longer; its place), BADCALL
+-- Refusals: TARGET (a subscription does not exist here, or is being deleted; its place), BADCALL
 -- @use refuse split_words
 local function open_targets(p, keys, incarnations)
-  -- Publishing never takes anything away: all these lists share one empty table.
+  -- Publishing only adds to a subscription. So all lists of things to remove share the empty table `none`.
   local names, list, at, none = split_words(incarnations), {}, 31, {}
   for i = 1, #names do
     local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')

@@ -1,6 +1,6 @@
 -- Returns three things: the copies of each message of a call, in the order of their subscriptions; how many numbers
 -- each message takes; and the sum of these. Further copies for the same subscription have numbers of their own. A
--- message that names a due time may be unjudged; it has false in place of copies. Returns nil if the routes are
+-- message that names a due time may be unjudged: it then has false in place of copies. Returns nil if the routes are
 -- malformed, or if several messages have more copies than a call may carry.
 -- @use never split_words whole_number
 local function parse_copies(argv, incoming, targets)

@@ -1,5 +1,5 @@
--- Writes the record of a topic with the next version and a new stamp, and the counts of the topic. The same script
--- changes how the topic's messages are judged. Returns the record.
+-- Writes the record of a topic with the next version and a new stamp, and the counts of the topic. The calling script
+-- also makes the change that affects how the topic's messages are judged. Returns the record.
 -- @use add_stamp tally_text
 local function raise_topic_version(keys, s, stamp)
   local topic = s.topic

@@ -1,9 +1,9 @@
--- Tells the clients that maintain the namespace when something will be due in a partition, by its plain clock, not the
--- logical one. All partitions of a slot publish on one channel. A partition publishes only if something is due sooner
--- than it last announced, or if the announced time has passed. So an idle partition never publishes, and a busy one
--- publishes about once a lock duration. If the announced time has passed and work is still due, the partition publishes
--- nothing, because a client that heard of that time is coming. A topic publishes nothing here: its scheduled messages
--- are handled in another way.
+-- Tells the clients that maintain the namespace when something will be due in a partition. This time is given by the
+-- plain clock of the partition, not by its logical clock. All partitions of a slot publish on one channel. A partition
+-- publishes only if something is due sooner than it last announced, or if the announced time has passed. So an idle
+-- partition never publishes, and a busy one publishes about once a lock duration. If the announced time has passed and
+-- work is still due, the partition publishes nothing, because a client that received that announcement is about to
+-- visit it. A topic publishes nothing here: its scheduled messages are handled in another way.
 -- @use never
 local function announce_due(p)
   local first, lock = p.next_due, p.next_lock

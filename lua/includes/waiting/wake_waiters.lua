@@ -1,13 +1,14 @@
--- Wakes as many waiting receivers as there is work for, in the order in which they came. Wakes one more if something
--- will be due before it would look again by itself. If the entity requires sessions, the work is the free sessions.
+-- Wakes as many waiting receivers as there is work for, in the order in which they came. Wakes one more receiver if
+-- something will be due before that receiver would look again by itself. If the entity requires sessions, the work is
+-- the free sessions.
 --
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
 -- end of its wait (in 10 ms) * 128 + the number of messages that it wants. A woken receiver moves to the room eight
--- higher, where its score has the time of its waking. If it has not come within a second, the next call removes it and
--- wakes the next receiver.
+-- higher, where its score has the time of its waking. If a woken receiver has not called within a second, the next call
+-- removes it and wakes the next receiver.
 --
--- A receiver that leaves may have been the only one that knew when something will be due. So one of the others is woken
--- to learn it, unless this call has just told another receiver.
+-- A receiver that leaves may have been the only one that knew when something will be due. So another receiver is woken
+-- to learn that time, unless this call has just told it to a receiver.
 -- @use band
 -- @use next_due sides turns inside
 local function wake_waiters(p)
@@ -63,7 +64,7 @@ local function wake_waiters(p)
     if p.locks then
       due = next_due(p)
       due = due > 0 and p.now + due or math.huge
-    else -- a subscription that is published to: nothing is due before this
+    else -- the call publishes to this subscription, in which nothing is due before this time
       due = math.min(p.head, p.next_due, p.next_lock - p.offset)
     end
     p.sooner = math.min(p.sooner, due)

@@ -1,4 +1,4 @@
-"""The servers for the tests of this folder, and a data folder in which no process may be left running."""
+"""The servers for the tests of this folder, and a data folder in which a test must leave no process running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def binary(request: pytest.FixtureRequest) -> ServerBinary:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The path of a data folder that does not exist yet. At the end, no process may be left running in it."""
+    """The path of a data folder that does not exist yet. A test fails if it leaves a process running in it."""
     path = tmp_path / "data"
     yield path
     wait_until(lambda: not processes_in(path), what="a process was left behind")

@@ -1,4 +1,4 @@
-"""Processes for the tests of this folder: they start owners and clients of servers, and kill them."""
+"""Processes for the tests of this folder: they start servers as owners or clients, and tests kill them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _processes_in(folder: Path) -> Iterator[tuple[int, str]]:
                 if (entry / "cwd").readlink() == folder:
                     yield int(entry.name), (entry / "comm").read_text().strip()
             except OSError:
-                continue  # the process has ended, or belongs to another user
+                continue  # this process has ended, or belongs to another user
 
 
 class Script:
-    """A Python process that runs some code and prints one JSON object a line (``say``)."""
+    """A Python process that runs some code and prints one JSON object a line, by calling ``say``."""
 
     def __init__(self, code: str, *arguments: str) -> None:
         prelude = (
@@ -74,7 +74,7 @@ class Script:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # so that a signal to its group reaches it and the processes that it started
+            start_new_session=True,  # so that a signal to its group reaches it and the processes that it starts
         )
 
     @property
@@ -90,7 +90,7 @@ class Script:
         return said
 
     def hear_all(self) -> list[dict[str, Any]]:
-        """Return all objects that the process prints until it ends, without an unfinished line of a killed process."""
+        """Return all objects that the process prints until it ends, without the unfinished line of a killed process."""
         assert self.process.stdout is not None
         lines = self.process.stdout.readlines()
         self.process.wait()

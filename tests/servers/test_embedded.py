@@ -1,4 +1,4 @@
-"""One server on a folder, shared by the processes of a machine: it is started, left, killed, and found again."""
+"""One server on a folder that several processes share: they start, leave, kill, and find it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Acquire = Callable[..., EmbeddedLease]
 
 @pytest.fixture
 def take(folder: Path) -> Iterator[Acquire]:
-    """Return a function that takes leases of the folder; they are released at the end."""
+    """Return a function that acquires a lease of the folder. At the end the fixture releases all of these leases."""
     leases: list[EmbeddedLease] = []
 
     def take(**options: object) -> EmbeddedLease:
@@ -49,7 +49,7 @@ def server_of(folder: Path) -> int:
 
 
 def watch(holds: Callable[[], object]) -> None:
-    """Check that a condition holds for longer than a supervisor would take to change it."""
+    """Check that a condition holds for longer than a supervisor needs to change it."""
     until = time.monotonic() + 5 * LINGER
     while time.monotonic() < until:
         assert holds()
@@ -59,10 +59,10 @@ def gone(folder: Path) -> None:
     wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
-def test_the_first_client_starts_the_server_and_the_last_ends_it(folder: Path, take: Acquire) -> None:
+def test_the_first_client_starts_the_server_and_the_last_client_ends_it(folder: Path, take: Acquire) -> None:
     first = take()
     pid = server_of(folder)
-    second = take()  # in the same process
+    second = take()  # a lease in the same process
     assert say(first, "PING") == say(second, "PING") == "PONG"
     assert server_of(folder) == pid
     first.release()
@@ -72,7 +72,7 @@ def test_the_first_client_starts_the_server_and_the_last_ends_it(folder: Path, t
     gone(folder)
 
 
-def test_written_data_is_there_the_next_time(folder: Path, binary: ServerBinary) -> None:
+def test_written_data_is_there_when_the_server_starts_again(folder: Path, binary: ServerBinary) -> None:
     with acquire(folder, binary=binary, linger=0) as lease:
         say(lease, "SET", "k", "v")
     gone(folder)
@@ -131,7 +131,7 @@ def test_a_killed_server_is_started_again_with_its_data(folder: Path, take: Acqu
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_supervisor_takes_the_server_with_it(folder: Path, take: Acquire, number: signal.Signals) -> None:
+def test_the_server_ends_when_its_supervisor_is_killed(folder: Path, take: Acquire, number: signal.Signals) -> None:
     lease = take()
     say(lease, "SET", "k", "v")
     pid = server_of(folder)
@@ -142,17 +142,19 @@ def test_a_killed_supervisor_takes_the_server_with_it(folder: Path, take: Acquir
     assert say(lease, "GET", "k") == "v"
 
 
-def test_a_new_client_copes_with_a_supervisor_that_was_just_killed(folder: Path, take: Acquire) -> None:
+def test_a_new_client_gets_a_server_although_the_supervisor_was_just_killed(folder: Path, take: Acquire) -> None:
     say(take(), "SET", "k", "v")
     os.kill(parent_of(server_of(folder)), signal.SIGKILL)
     assert say(take(), "GET", "k") == "v"
     assert len(servers_in(folder)) == 1
 
 
-def test_a_server_that_outlives_its_supervisor_is_asked_to_end(
+def test_a_new_client_ends_a_server_that_outlived_its_supervisor(
     folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor starts it without the death signal, so it misses the supervisor's end, as outside Linux."""
+    """The supervisor starts the server without the death signal. So the server outlives its supervisor, as outside
+    Linux.
+    """
     monkeypatch.setattr("sbredis.servers._starting._ORPHAN_GRACE", 0.1)
     monkeypatch.setattr(
         "sbredis.servers._starting.python_command",
@@ -172,7 +174,7 @@ def test_a_server_that_outlives_its_supervisor_is_asked_to_end(
     assert not is_running(orphan)
 
 
-def test_a_removed_socket_is_healed(folder: Path, take: Acquire) -> None:
+def test_a_removed_socket_is_replaced(folder: Path, take: Acquire) -> None:
     lease = take()
     say(lease, "SET", "k", "v")
     watch(lambda: say(lease, "PING") == "PONG")
@@ -182,7 +184,7 @@ def test_a_removed_socket_is_healed(folder: Path, take: Acquire) -> None:
     assert len(servers_in(folder)) == 1
 
 
-def test_removing_the_folder_ends_the_server_and_reaches_its_clients(folder: Path, take: Acquire) -> None:
+def test_removing_the_folder_ends_the_server_and_clients_get_an_error(folder: Path, take: Acquire) -> None:
     lease = take()
     pid = server_of(folder)
     watch(lambda: say(lease, "PING") == "PONG")
@@ -190,10 +192,10 @@ def test_removing_the_folder_ends_the_server_and_reaches_its_clients(folder: Pat
     wait_until(lambda: not is_running(pid))
     with pytest.raises(ServerUnsuitableError, match="removed or replaced"):
         lease.ensure_running()
-    assert say(take(), "PING") == "PONG"  # a new server, in a new folder
+    assert say(take(), "PING") == "PONG"  # a new client gets a new server in a new folder
 
 
-def test_files_left_by_dead_processes_do_no_harm(folder: Path, take: Acquire) -> None:
+def test_files_left_by_dead_processes_have_no_effect(folder: Path, take: Acquire) -> None:
     folder.mkdir()
     for name in ("owner.lock", "clients.lock", "server.lock", "supervisor.lock"):
         (folder / name).write_text("1")
@@ -202,7 +204,7 @@ def test_files_left_by_dead_processes_do_no_harm(folder: Path, take: Acquire) ->
     assert say(take(), "PING") == "PONG"
 
 
-def test_a_path_too_long_for_a_socket_works(tmp_path: Path) -> None:
+def test_a_folder_whose_path_is_too_long_for_a_socket_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     with acquire(deep, linger=0) as lease, acquire(deep) as other:
         assert len(lease.socket_path) < 100
@@ -233,7 +235,7 @@ def test_a_folder_with_a_strange_name_works(tmp_path: Path) -> None:
     gone(folder)
 
 
-def test_fsync_is_raised_on_demand_and_never_lowered(folder: Path, take: Acquire) -> None:
+def test_fsync_is_made_stricter_on_demand_and_never_relaxed(folder: Path, take: Acquire) -> None:
     modest = take()
     assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "everysec"]
     careful = take(fsync="always")
@@ -246,7 +248,7 @@ def test_fsync_is_raised_on_demand_and_never_lowered(folder: Path, take: Acquire
     assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
 
 
-def test_a_tail_that_was_cut_off_is_left_out(folder: Path, take: Acquire) -> None:
+def test_a_truncated_last_entry_of_the_data_is_left_out(folder: Path, take: Acquire) -> None:
     lease = take()
     say(lease, "SET", "whole", "1")
     say(lease, "SET", "cut", "1")
@@ -258,7 +260,7 @@ def test_a_tail_that_was_cut_off_is_left_out(folder: Path, take: Acquire) -> Non
     assert (say(lease, "GET", "whole"), say(lease, "GET", "cut")) == ("1", None)
 
 
-def test_garbage_in_the_data_is_refused_with_the_words_of_the_server(folder: Path, take: Acquire) -> None:
+def test_the_error_for_invalid_data_quotes_the_server(folder: Path, take: Acquire) -> None:
     lease = take()
     for number in range(100):
         say(lease, "SET", number, "v" * 100)
@@ -280,7 +282,7 @@ def increment(folder: Path) -> Path:
     return path
 
 
-def test_a_folder_of_something_else_is_refused(folder: Path) -> None:
+def test_a_folder_with_other_contents_is_refused(folder: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("")
     with pytest.raises(ServerUnsuitableError, match=r"thesis\.txt"):
@@ -288,7 +290,7 @@ def test_a_folder_of_something_else_is_refused(folder: Path) -> None:
     assert [entry.name for entry in folder.iterdir()] == ["thesis.txt"]
 
 
-def test_a_file_is_no_folder(folder: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(folder: Path) -> None:
     folder.write_text("")
     for path in (folder, folder / "below"):
         with pytest.raises(ServerUnsuitableError, match="is a file"):
@@ -314,7 +316,7 @@ for path in sys.argv[1:]:
             assert "Permission denied" in client.hear()["error"]
 
 
-def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_server_program_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "valkey-server"
     broken.write_bytes(b"\x7fELF")
     broken.chmod(0o755)
@@ -322,7 +324,7 @@ def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) ->
         acquire(folder, binary=str(broken))
 
 
-def test_a_server_that_answers_too_late_is_a_transient_error(folder: Path, take: Acquire) -> None:
+def test_a_server_that_answers_too_late_causes_a_transient_error(folder: Path, take: Acquire) -> None:
     lease = take()
     patient = lease._starter
     pid = server_of(folder)
@@ -339,7 +341,7 @@ def test_a_server_that_answers_too_late_is_a_transient_error(folder: Path, take:
     assert server_of(folder) == pid
 
 
-def test_a_released_lease_reports_its_release(folder: Path, take: Acquire) -> None:
+def test_a_released_lease_says_that_it_was_released(folder: Path, take: Acquire) -> None:
     lease = take()
     lease.release()
     with pytest.raises(ServiceBusConnectionError, match="released") as caught:
@@ -348,7 +350,7 @@ def test_a_released_lease_reports_its_release(folder: Path, take: Acquire) -> No
     gone(folder)
 
 
-def test_a_forked_child_holds_the_share_of_its_parent(folder: Path) -> None:
+def test_a_forked_child_keeps_the_lease_of_its_parent(folder: Path) -> None:
     code = """
 import os
 from sbredis.servers import acquire

@@ -1,4 +1,4 @@
-"""Many processes open one folder at once, and many of them are killed: there is one server, and no data is lost."""
+"""Many processes open one folder at once, and many of them are killed: one server runs, and no data is lost."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Watch:
 
 @pytest.mark.parametrize("server_is_killed", [False, True], ids=["clients killed", "clients and server killed"])
 def test_a_crowd_of_processes_shares_one_server_and_loses_nothing(folder: Path, server_is_killed: bool) -> None:
-    """A third of the processes is killed in the middle of its work.
+    """A third of the processes are killed in the middle of their work.
 
-    The last round begins while the server may be ending.
+    The last round begins while the server may be about to end.
     """
     acknowledged: set[str] = set()
     with Watch(folder) as watch:

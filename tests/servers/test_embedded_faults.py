@@ -31,7 +31,7 @@ def gone(folder: Path) -> None:
 
 
 def dying(tmp_path: Path, times: int, how: str) -> ServerBinary:
-    """Make a server program that dies in this way a number of times at its start, and then works as a server."""
+    """Make a server program that dies in this way at its first ``times`` starts, and then works as a server."""
     real = find_server(None).path
     lives = tmp_path / "lives"
     program = tmp_path / "dying-server"
@@ -50,14 +50,14 @@ exec '{real}' "$@"
 @pytest.mark.parametrize(
     "how", ["kill -9 $$", "kill -9 $PPID; kill -9 $$"], ids=["the server", "the supervisor and the server"]
 )
-def test_a_server_that_is_killed_while_it_starts_is_started_again(folder: Path, tmp_path: Path, how: str) -> None:
+def test_a_server_that_is_killed_while_it_starts_is_started_once_more(folder: Path, tmp_path: Path, how: str) -> None:
     with acquire(folder, binary=dying(tmp_path, 3, how), linger=0, timeout=60) as lease:
         assert ask(lease.socket_path, "PING") == "PONG"
     assert len((tmp_path / "lives").read_text().splitlines()) == 4
     gone(folder)
 
 
-def test_a_server_that_is_killed_repeatedly_is_a_transient_error(folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_killed_at_every_start_causes_a_transient_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ServiceBusConnectionError, match=r"was killed each time it was started|did not answer within"
     ) as raised:
@@ -67,7 +67,7 @@ def test_a_server_that_is_killed_repeatedly_is_a_transient_error(folder: Path, t
     gone(folder)
 
 
-def test_a_server_that_ends_by_itself_is_not_started_again(folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_exits_by_itself_is_not_started_again(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ServerUnsuitableError, match="no such luck") as raised:
         acquire(folder, binary=dying(tmp_path, 10_000, "echo no such luck; exit 3"), timeout=60)
     assert not raised.value.is_transient
@@ -80,7 +80,7 @@ def test_a_server_that_ends_by_itself_is_not_started_again(folder: Path, tmp_pat
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk with little room."""
+    """A disk with little space."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if os.geteuid() != 0:
@@ -96,7 +96,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Fill a disk completely; return the file that takes the space."""
+    """Fill a disk completely; return the file that uses the space."""
     filler = disk / "filler"
     with filler.open("ab", buffering=0) as file, suppress(OSError):
         while True:
@@ -106,14 +106,14 @@ def fill(disk: Path) -> Path:
 
 
 async def send_until_refused(sender: ServiceBusSender) -> None:
-    """Send messages until one is refused: the last page of the server's file may still have room for some."""
+    """Send messages until one is refused. The first may succeed, because the last page of the file may have space."""
     for _ in range(100):
         await sender.send_messages(ServiceBusMessage("x" * 4000), timeout=10)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-async def test_a_disk_that_is_full_is_named_as_the_reason_until_there_is_room(small: Path, fsync: str) -> None:
+async def test_the_error_names_the_full_disk_until_there_is_space(small: Path, fsync: str) -> None:
     url = f"embedded://{small}/data?fsync={fsync}"
     async with ServiceBusClient(url, connect_timeout=60) as client:
         sender = client.get_queue_sender("q", create_if_missing=True)
@@ -130,7 +130,7 @@ async def test_a_disk_that_is_full_is_named_as_the_reason_until_there_is_room(sm
 
 
 @pytest.mark.anyio
-async def test_a_server_is_not_started_on_a_full_disk_and_the_error_says_so(small: Path) -> None:
+async def test_a_server_is_not_started_on_a_full_disk_and_the_error_gives_this_reason(small: Path) -> None:
     (small / "data").mkdir(mode=0o700)
     filler = fill(small)
     client = ServiceBusClient(f"embedded://{small}/data", connect_timeout=5)
@@ -168,7 +168,7 @@ def test_zeros_at_the_end_of_the_data_are_removed(folder: Path, zeros: int, capl
     assert file.read_bytes().startswith(whole)
 
 
-def test_zeros_after_a_truncated_entry_are_removed_with_it(folder: Path) -> None:
+def test_zeros_after_a_truncated_entry_are_removed_together_with_the_entry(folder: Path) -> None:
     """The entry is cut off within a value, which would otherwise be read as a value of zeros."""
     file = written(folder)
     whole = file.read_bytes()
@@ -178,7 +178,7 @@ def test_zeros_after_a_truncated_entry_are_removed_with_it(folder: Path) -> None
     gone(folder)
 
 
-def test_zeros_elsewhere_stay_and_the_error_names_the_repair_command(folder: Path) -> None:
+def test_zeros_elsewhere_are_kept_and_the_error_names_the_repair_command(folder: Path) -> None:
     file = written(folder)
     whole = file.read_bytes()
     damaged = whole[:200] + bytes(100) + whole[300:]
@@ -198,14 +198,14 @@ def test_an_intact_file_is_not_changed(folder: Path) -> None:
     assert (file.stat().st_mtime_ns, file.read_bytes()) == before
 
 
-def test_without_data_there_is_nothing_to_repair(tmp_path: Path) -> None:
+def test_without_data_no_file_is_repaired(tmp_path: Path) -> None:
     assert take_zeros_away(tmp_path) == 0
     (tmp_path / "appendonlydir").mkdir()
     (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("file ../other seq 1 type i\nnonsense\n")
     assert take_zeros_away(tmp_path) == 0
 
 
-def test_a_file_of_nothing_but_zeros_becomes_empty(folder: Path) -> None:
+def test_a_file_that_contains_only_zeros_becomes_empty(folder: Path) -> None:
     file = written(folder)
     file.write_bytes(bytes(150_000))
     with acquire(folder, linger=0) as lease:

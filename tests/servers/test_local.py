@@ -1,4 +1,4 @@
-"""A separate server for tests: it is started, killed, paused, and started again."""
+"""A separate server for tests: a test starts, kills, pauses and restarts it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_local_server_answers_on_a_unix_socket(binary: ServerBinary) -> None:
         assert server.ask("PING") == "PONG"
 
 
-def test_a_restarted_server_has_its_port_and_persisted_data(binary: ServerBinary) -> None:
+def test_a_restarted_server_has_the_same_port_and_the_persisted_data(binary: ServerBinary) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         server.ask("SET", "k", "v")
         port, pid = server.port, server.pid
@@ -49,14 +49,14 @@ def test_restart_shuts_a_running_server_down_cleanly() -> None:
         assert not is_running(pid)
 
 
-def test_a_local_server_persists_only_on_request() -> None:
+def test_a_local_server_persists_data_only_on_request() -> None:
     with LocalServer() as server:
         server.ask("SET", "k", "v")
         server.restart()
         assert server.ask("GET", "k") is None
 
 
-def test_its_own_directory_is_removed_and_a_given_one_is_not(tmp_path: Path) -> None:
+def test_a_directory_made_by_the_server_is_removed_and_a_given_one_is_kept(tmp_path: Path) -> None:
     with LocalServer() as server:
         own = server.directory
         assert own.is_dir()
@@ -68,7 +68,7 @@ def test_its_own_directory_is_removed_and_a_given_one_is_not(tmp_path: Path) -> 
         assert server.ask("GET", "k") == "v"
 
 
-def test_a_paused_server_is_alive_and_silent_until_it_is_resumed() -> None:
+def test_a_paused_server_stays_alive_but_does_not_answer_until_it_is_resumed() -> None:
     with LocalServer() as server:
         server.pause()
         assert server.is_alive()
@@ -78,7 +78,7 @@ def test_a_paused_server_is_alive_and_silent_until_it_is_resumed() -> None:
         assert server.ask("PING") == "PONG"
 
 
-def test_a_key_of_the_configuration_can_be_given_several_times() -> None:
+def test_a_configuration_key_can_be_given_several_times() -> None:
     users = ["one on nopass ~* +@all", "two on nopass ~* +@all"]
     with LocalServer(config={"user": users, "MAXCLIENTS": "50"}) as server:
         assert server.ask("ACL", "USERS") == ["default", "one", "two"]
@@ -90,7 +90,7 @@ def test_a_password_of_the_configuration_is_used() -> None:
         assert server.ask("PING") == "PONG"
 
 
-def test_a_server_that_refuses_clients_counts_as_started() -> None:
+def test_a_server_that_refuses_clients_still_counts_as_started() -> None:
     with LocalServer(config={"user": "default off"}) as server, pytest.raises(ScriptRefusedError, match="NOAUTH"):
         server.ask("PING")
 
@@ -100,7 +100,7 @@ def test_the_error_quotes_a_server_that_refuses_its_configuration() -> None:
         LocalServer(config={"no-such-key": "1"}).start()
 
 
-def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_another_program_has_taken_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], free_port()])
         monkeypatch.setattr(_local, "free_port", lambda: next(ports))
@@ -108,7 +108,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyP
             assert server.port != taken.getsockname()[1]
 
 
-def test_another_server_at_the_port_is_not_mistaken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_at_the_port_is_not_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalServer() as other:
         ports = iter([other.port, free_port()])
         monkeypatch.setattr(_local, "free_port", lambda: next(ports))
@@ -116,7 +116,7 @@ def test_another_server_at_the_port_is_not_mistaken_for_it(monkeypatch: pytest.M
             assert server.port != other.port
 
 
-def test_stopping_an_unstarted_server_does_nothing() -> None:
+def test_stopping_a_server_that_was_not_started_has_no_effect() -> None:
     server = LocalServer()
     server.stop()
     server.kill()
@@ -125,6 +125,6 @@ def test_stopping_an_unstarted_server_does_nothing() -> None:
         _ = server.pid
 
 
-def test_free_ports_are_never_given_twice() -> None:
+def test_no_free_port_is_returned_twice() -> None:
     ports = [free_port() for _ in range(200)]
     assert len(set(ports)) == len(ports)

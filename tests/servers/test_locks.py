@@ -1,4 +1,4 @@
-"""Locks on files: their holders, their waiters, and the length of a wait."""
+"""Locks on files: who holds them, who waits for them, and for how long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 
-def test_a_lock_has_one_holder_at_a_time_unless_it_is_shared(tmp_path: Path) -> None:
+def test_an_exclusive_lock_has_one_holder_and_a_shared_lock_may_have_several(tmp_path: Path) -> None:
     one, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert one.take()
     assert not other.take()
@@ -28,7 +28,7 @@ def test_a_lock_has_one_holder_at_a_time_unless_it_is_shared(tmp_path: Path) -> 
         lock.close()
 
 
-def test_a_waiter_gets_the_lock_when_it_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_gets_the_lock_when_its_holder_releases_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     holder, waiting = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert holder.take()
     tried: list[int] = []

@@ -1,4 +1,4 @@
-"""A master, its replicas and their sentinels: a killed master is replaced."""
+"""A master, its replicas and their sentinels: the sentinels replace a killed master."""
 
 from __future__ import annotations
 

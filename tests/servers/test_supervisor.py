@@ -1,4 +1,4 @@
-"""No server outlives its owner, however the owner ends."""
+"""No server outlives its owner, in whatever way the owner ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ say(pids=[one.pid, two.pid], port=one.port, supervisor=supervisor().pid, directo
 
 
 class Owner:
-    """A process that has two servers, seen from another process."""
+    """A process that owns two servers; the test observes it from another process."""
 
     def __init__(self, process: Script) -> None:
         said = process.hear()
@@ -42,21 +42,21 @@ class Owner:
         return self.servers_are_gone() and not is_running(self.supervisor) and not self.directory.exists()
 
 
-def test_a_killed_owner_takes_its_servers_with_it() -> None:
+def test_the_servers_of_a_killed_owner_end() -> None:
     with script(OWNER + "time.sleep(600)") as process:
         owner = Owner(process)
         process.kill(signal.SIGKILL)
         wait_until(owner.left_nothing)
 
 
-def test_a_terminated_owner_takes_its_servers_with_it() -> None:
+def test_the_servers_of_a_terminated_owner_end() -> None:
     with script(OWNER + "time.sleep(600)") as process:
         owner = Owner(process)
         process.kill(signal.SIGTERM)
         wait_until(owner.left_nothing)
 
 
-def test_a_paused_server_is_ended_too() -> None:
+def test_a_paused_server_ends_with_its_owner_too() -> None:
     with script(OWNER + "one.pause(); say(paused=True); time.sleep(600)") as process:
         owner = Owner(process)
         process.hear()
@@ -65,23 +65,23 @@ def test_a_paused_server_is_ended_too() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
-def test_a_killed_supervisor_takes_its_servers_with_it() -> None:
+def test_the_servers_of_a_killed_supervisor_end() -> None:
     with script(OWNER + "time.sleep(600)") as process:
         owner = Owner(process)
         os.kill(owner.supervisor, signal.SIGKILL)
         wait_until(owner.servers_are_gone)
-        process.kill(signal.SIGINT)  # its owner cleans up after the supervisor
+        process.kill(signal.SIGINT)  # the owner cleans up after its killed supervisor
         wait_until(owner.left_nothing)
 
 
-def test_an_owner_that_ends_leaves_nothing_behind() -> None:
+def test_an_owner_that_exits_leaves_nothing_behind() -> None:
     with script(OWNER) as process:
         owner = Owner(process)
         process.process.wait(30)
         assert owner.left_nothing()
 
 
-def test_an_owner_that_fails_leaves_nothing_behind() -> None:
+def test_an_owner_that_exits_with_an_error_leaves_nothing_behind() -> None:
     with script(OWNER + "with LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)") as process:
         owner = Owner(process)
         third = process.hear()["third"]
@@ -90,8 +90,8 @@ def test_an_owner_that_fails_leaves_nothing_behind() -> None:
         assert not is_running(third)
 
 
-def test_ctrl_c_reaches_the_owner_only() -> None:
-    """The owner can close in order while its servers still run."""
+def test_ctrl_c_reaches_only_the_owner() -> None:
+    """So the owner can close its clients properly while its servers still run."""
     code = "try:\n    say(waiting=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    say(pong=one.ask('PING'))"
     with script(OWNER + code) as process:
         owner = Owner(process)
@@ -123,8 +123,8 @@ def test_a_forked_child_that_ends_leaves_the_servers_of_its_parent() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
-def test_after_its_supervisor_was_killed_an_owner_can_start_servers_again() -> None:
-    """The test runs in a separate process: the supervisor of this process has the servers of all other tests."""
+def test_an_owner_can_start_servers_again_after_its_supervisor_was_killed() -> None:
+    """The test uses a separate process, because the supervisor of this process has the servers of all other tests."""
     code = """
 import os, signal, time
 os.kill(supervisor().pid, signal.SIGKILL)
@@ -137,12 +137,12 @@ say(pong=one.ask("PING"))
         assert process.hear() == {"pong": "PONG"}
 
 
-def test_a_failed_start_is_reported() -> None:
+def test_a_server_that_fails_to_start_is_reported() -> None:
     with pytest.raises(Exception, match="cannot be started"):
         supervisor().start(["/nonexistent/server"], Path("/"), supervisor().directory / "log")
 
 
-def test_a_signal_to_an_ended_server_reaches_no_process() -> None:
+def test_a_signal_to_a_server_that_has_ended_is_not_sent_to_any_process() -> None:
     with LocalServer() as server:
         server.kill()
         server.kill(signal.SIGTERM)

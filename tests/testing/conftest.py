@@ -1,6 +1,7 @@
-"""The fixtures of sbredis, also for an environment older than the entry point through which pytest finds them.
+"""The fixtures of sbredis, also for an environment that was installed before pytest could find them by their entry
+point.
 
-In this folder they have short names as well.
+This folder also gives them short names.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ __all__ = ["bus", "sbredis_bus", "sbredis_sync_bus", "sync_bus"]
 
 @pytest.fixture
 def bus(sbredis_bus: Bus) -> Bus:
-    """The bus of sbredis."""
+    """The asynchronous bus of sbredis."""
     return sbredis_bus
 
 
 @pytest.fixture
 def sync_bus(sbredis_sync_bus: SyncBus) -> SyncBus:
-    """The bus for tests without an event loop."""
+    """The bus of sbredis for tests without an event loop."""
     return sbredis_sync_bus

@@ -1,4 +1,4 @@
-"""Tests of the helpers of a bus, which list sent and stored messages, and of its end."""
+"""Tests of the bus itself: its helpers list the messages that were sent and stored, and it can be closed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ async def test_all_sent_messages_are_recorded_in_order(bus: Bus, partitioned: bo
     assert bodies(await bus.sent("orders")) == [b"one", b"two", b"three", b"four", b"five", b"six"]
 
 
-async def test_a_sent_message_is_recorded_whatever_happened_to_it(bus: Bus, receiver: ServiceBusReceiver) -> None:
+async def test_a_message_is_recorded_as_sent_whatever_happens_to_it_later(
+    bus: Bus, receiver: ServiceBusReceiver
+) -> None:
     await send(bus, "one", "two")
     for message in await receiver.receive_messages(2):
         await receiver.complete_message(message)
@@ -87,7 +89,7 @@ async def test_a_sent_message_is_recorded_whatever_happened_to_it(bus: Bus, rece
     assert bodies(await bus.sent("orders")) == [b"one", b"two"]
 
 
-async def test_a_sent_message_is_recorded_as_it_was_when_sent(bus: Bus) -> None:
+async def test_a_message_is_recorded_with_its_values_at_the_time_of_sending(bus: Bus) -> None:
     await bus.create_queue("orders")
     message = ServiceBusMessage("one", message_id="id", application_properties={"size": 1}, subject="before")
     async with bus.client.get_queue_sender("orders") as sender:
@@ -132,8 +134,8 @@ async def test_the_case_of_a_queue_name_does_not_matter(bus: Bus) -> None:
         Bus.purge,
     ],
 )
-async def test_a_missing_queue_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
-    """A test with the typo ``assert not await bus.sent("ordres")`` must not pass."""
+async def test_a_misspelt_queue_name_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
+    """Otherwise a test with the typo ``assert not await bus.sent("ordres")`` would pass."""
     with pytest.raises(MessagingEntityNotFoundError, match="ordres"):
         await look(bus, "ordres")
 
@@ -181,15 +183,17 @@ async def test_listing_messages_changes_nothing(bus: Bus, receiver: ServiceBusRe
     await receiver.complete_message(message)
 
 
-async def test_a_list_of_messages_spans_several_peeks(bus: Bus) -> None:
+async def test_a_list_longer_than_one_peek_is_complete(bus: Bus) -> None:
     await bus.create_queue("orders", enable_partitioning=True)
     async with bus.client.get_queue_sender("orders") as sender:
         assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(2500)) == 2500
     assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
 
 
-async def test_a_message_received_by_number_is_locked_and_pending(bus: Bus, receiver: ServiceBusReceiver) -> None:
-    """When the receiver gives it back, it is deferred again."""
+async def test_a_deferred_message_that_was_received_by_number_is_locked_and_pending(
+    bus: Bus, receiver: ServiceBusReceiver
+) -> None:
+    """When the receiver releases the message, it is deferred again."""
     await send(bus, "1", "2")
     for message in await receiver.receive_messages(2):
         await receiver.defer_message(message)
@@ -283,7 +287,7 @@ async def test_a_closed_bus_leaves_nothing_behind() -> None:
         await bus.sent("orders")
 
 
-def test_a_bus_that_was_used_in_a_loop_that_has_ended_is_discarded() -> None:
+def test_a_bus_used_in_an_event_loop_that_has_ended_can_be_discarded() -> None:
     bus = Bus()
 
     async def use() -> None:
@@ -295,7 +299,7 @@ def test_a_bus_that_was_used_in_a_loop_that_has_ended_is_discarded() -> None:
     assert bus._name not in _memory._SERVERS
 
 
-def test_a_bus_is_discarded_from_outside_a_running_loop() -> None:
+def test_a_bus_can_be_discarded_outside_a_running_event_loop() -> None:
     bus = Bus()
     loop = asyncio.new_event_loop()
 
@@ -324,7 +328,7 @@ def test_a_bus_works_across_several_event_loops() -> None:
     bus.discard()
 
 
-def test_a_bus_that_was_never_used_is_discarded() -> None:
+def test_a_bus_that_was_never_used_can_be_discarded() -> None:
     bus = Bus()
     bus.discard()
     assert bus._name not in _test_hooks._hooks
@@ -400,7 +404,7 @@ def test_a_bus_closed_without_an_event_loop_leaves_nothing_behind() -> None:
         _ = bus.client
 
 
-def test_a_bus_without_an_event_loop_may_go_unused() -> None:
+def test_a_bus_without_an_event_loop_can_be_closed_unused() -> None:
     with SyncBus() as bus:
         pass
     assert "closed" in repr(bus)

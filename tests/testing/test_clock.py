@@ -15,7 +15,7 @@ BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 SOON = timedelta(seconds=30)
 
 
-def test_the_clock_starts_now_and_runs() -> None:
+def test_the_clock_starts_at_the_current_time_and_runs() -> None:
     clock = TestClock()
     first = clock.now
     assert abs(first - datetime.now(UTC)) < SOON
@@ -53,7 +53,7 @@ def test_long_times_can_be_given_in_days_and_hours() -> None:
     assert clock.advance(days=1, hours=2) - BEGIN >= timedelta(hours=26)
 
 
-def test_the_clock_can_be_moved_to_a_time_of_any_zone() -> None:
+def test_the_clock_can_be_moved_to_a_time_in_any_time_zone() -> None:
     clock = TestClock(BEGIN)
     when = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     assert timedelta() <= clock.move_to(when) - when < SOON
@@ -83,7 +83,7 @@ def test_an_impossible_move_is_refused_and_changes_nothing(move: Any, error: typ
 
 
 def test_the_clock_returns_whole_milliseconds_after_a_move() -> None:
-    """The result would be one less if the clock counted in fractions."""
+    """If the clock counted in fractions, the result would be one millisecond less."""
     clock = TestClock(BEGIN)
     for minutes in range(1, 500):
         when = BEGIN + timedelta(minutes=minutes, milliseconds=minutes)
@@ -92,7 +92,7 @@ def test_the_clock_returns_whole_milliseconds_after_a_move() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_watcher_is_called_in_its_own_event_loop() -> None:
+async def test_a_clock_watcher_is_called_in_its_own_event_loop() -> None:
     clock = TestClock()
     called: list[int] = []
     here = asyncio.Event()
@@ -114,7 +114,7 @@ async def test_a_watcher_is_called_in_its_own_event_loop() -> None:
     assert len(called) == 2
 
 
-def test_a_watcher_whose_event_loop_has_ended_is_forgotten() -> None:
+def test_a_clock_watcher_is_forgotten_when_its_event_loop_ends() -> None:
     clock = TestClock()
 
     async def watch() -> None:
@@ -125,5 +125,5 @@ def test_a_watcher_whose_event_loop_has_ended_is_forgotten() -> None:
     assert clock._clock._watchers == {}
 
 
-def test_the_clock_shows_its_time() -> None:
+def test_the_repr_of_the_clock_shows_its_time() -> None:
     assert repr(TestClock(BEGIN)).startswith("<TestClock 2030-01-01T00:00:")

@@ -1,4 +1,4 @@
-"""Tests that run a user's test file with pytest in a separate process."""
+"""Tests that run a test file, as a user would write it, with pytest in a separate process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_with_loops_of_its_own(sbredis_bus):
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """Run pytest in a folder, with every warning as an error, and return its output."""
+    """Run pytest in a folder with warnings as errors, and return its output."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -89,19 +89,19 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 def test_the_name_of_every_fixture_begins_with_sbredis() -> None:
-    """pytest loads the fixtures in every run, also for projects that have their own."""
+    """pytest loads the fixtures in every run, even if a project has fixtures of its own."""
     names = [name for name, value in vars(_fixtures).items() if "fixture" in type(value).__name__.lower()]
     assert names == _fixtures.__all__
     assert [name for name in names if not name.startswith("sbredis_")] == []
 
 
 @pytest.mark.parametrize("how", ["by name", "in a conftest", "by both names"])
-def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how: str) -> None:
+def test_the_fixtures_are_found_by_entry_point_option_or_conftest(tmp_path: Path, how: str) -> None:
     (tmp_path / "test_asynchronous.py").write_text(ASYNCHRONOUS, "utf-8")
     (tmp_path / "test_synchronous.py").write_text(SYNCHRONOUS, "utf-8")
     if how != "by name":
         (tmp_path / "conftest.py").write_text('pytest_plugins = ["sbredis.testing"]\n', "utf-8")
-    # The option loads the plugin like the entry point does, which an environment older than it does not have.
+    # An environment older than the entry point does not have it. There the option loads the plugin in the same way.
     named = () if how == "in a conftest" else ("-p", "sbredis.testing._plugin")
     said = run(tmp_path, *named, "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "5 passed" in said, said
@@ -119,7 +119,7 @@ def test_a_failing_test_shows_only_its_own_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
-def test_without_the_extra_the_error_names_it(tmp_path: Path, missing: str) -> None:
+def test_the_error_names_the_extra_that_is_not_installed(tmp_path: Path, missing: str) -> None:
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n", "utf-8")
     (tmp_path / "test_it.py").write_text("def test_it(sbredis_bus):\n    pass\n", "utf-8")
     said = run(tmp_path, "-p", "sbredis.testing", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")

@@ -1,4 +1,4 @@
-"""Tests of sessions on a bus: their locks, and the receivers that wait for them, use its clock."""
+"""Tests of sessions on a bus: session locks, and receivers that wait for sessions, use the clock of the bus."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_session_messages_are_listed_like_others(bus: Bus, partitioned: bo
 
 @pytest.mark.both_shapes
 @pytest.mark.parametrize("wanted", ["ann", NEXT_AVAILABLE_SESSION])
-async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wanted: Any, partitioned: bool) -> None:
+async def test_a_session_lock_lapses_when_the_clock_is_moved(bus: Bus, wanted: Any, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one", "two")
     first = bus.client.get_queue_receiver("orders", session_id="ann")
@@ -75,7 +75,7 @@ async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wa
 
 
 @pytest.mark.both_shapes
-async def test_a_waiter_for_a_session_gets_one_whose_lock_lapsed(bus: Bus, partitioned: bool) -> None:
+async def test_a_waiting_receiver_gets_a_session_whose_lock_lapsed(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one")
     first = bus.client.get_queue_receiver("orders", session_id="ann")
@@ -88,7 +88,7 @@ async def test_a_waiter_for_a_session_gets_one_whose_lock_lapsed(bus: Bus, parti
         assert session_of(await waiting).session_id == "ann"
 
 
-async def test_a_session_with_a_due_message_is_found(bus: Bus) -> None:
+async def test_a_session_is_found_when_its_scheduled_message_is_due(bus: Bus) -> None:
     await bus.create_queue("orders", requires_session=True)
     async with bus.client.get_queue_sender("orders") as sender:
         message = ServiceBusMessage("later", session_id="ann")
@@ -120,8 +120,8 @@ async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(b
         assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
 
 
-async def test_sessions_of_a_subscription(bus: Bus) -> None:
-    """A message without a session is not lost in such a subscription."""
+async def test_a_subscription_with_sessions_works_on_a_bus(bus: Bus) -> None:
+    """In such a subscription a message without a session is not lost."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "turns", requires_session=True)
     async with bus.client.get_topic_sender("news") as sender:

@@ -1,4 +1,4 @@
-"""Tests of moving the clock: due events happen, and receivers notice them, at once and without waiting."""
+"""Tests of moving the clock: due events happen and receivers notice them immediately, without waiting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 QUICK = 50.0
-"""A busy machine may take this long. The times that pass on the bus are longer, so no call can have waited for them."""
+"""A busy machine may take this long. The clock of the bus is moved by longer times, so no call can have waited for
+them.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def _no_time_passes() -> Iterator[None]:
 
 
 async def underway(bus: Bus, waiting: Awaitable[T], queue: str = "orders", receivers: int = 1) -> asyncio.Future[T]:
-    """Start to receive, and return when the partitions know of one more waiting receiver."""
+    """Start to receive, and return when the partitions count one more waiting receiver."""
     task = asyncio.ensure_future(waiting)
     await wait_for_waiters(bus.client, queue, receivers)
     assert not task.done()
@@ -70,10 +72,12 @@ async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> 
     assert await bus.messages("orders") == []
 
 
-async def test_a_receiver_overtaken_by_the_clock_keeps_waiting(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is moved while a call is under way, so that the lock in its reply has ended.
+async def test_a_receiver_keeps_waiting_if_the_clock_overtakes_its_call(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test moves the clock while a call is under way. So the lock in the reply has already ended.
 
-    Such a reply brings no message, and does not show that there is none.
+    The reply brings no message, but it does not mean that the queue is empty.
     """
     await bus.create_queue("orders")
     await send(bus, "one")
@@ -96,7 +100,7 @@ async def test_a_receiver_overtaken_by_the_clock_keeps_waiting(bus: Bus, monkeyp
     assert (message.body, message.delivery_count) == (b"one", 2)
 
 
-async def test_a_schedule_falls_due(bus: Bus) -> None:
+async def test_a_scheduled_message_is_delivered_when_it_is_due(bus: Bus) -> None:
     await bus.create_queue("orders")
     when = bus.clock.now + timedelta(hours=3)
     async with bus.client.get_queue_sender("orders") as sender:
@@ -112,10 +116,10 @@ async def test_a_schedule_falls_due(bus: Bus) -> None:
     assert await bus.scheduled("orders") == []
 
 
-async def test_a_schedule_computed_from_the_clock_of_the_code_falls_due(bus: Bus) -> None:
-    """The code computes the time a little after the bus began.
+async def test_a_message_scheduled_by_the_clock_of_the_code_is_delivered_when_due(bus: Bus) -> None:
+    """The code computes the due time a little later than the start of the bus.
 
-    A clock that stood still would not reach it by the same step.
+    If the clock did not run, the same step would not reach this time.
     """
     await bus.create_queue("orders")
     began = bus.clock.now
@@ -127,7 +131,7 @@ async def test_a_schedule_computed_from_the_clock_of_the_code_falls_due(bus: Bus
     assert bodies(await bus.active("orders")) == [b"later"]
 
 
-async def test_a_delay_ends(bus: Bus) -> None:
+async def test_a_delayed_message_is_delivered_when_its_delay_ends(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
     receiver = bus.client.get_queue_receiver("orders")
@@ -167,7 +171,7 @@ async def test_messages_expire_without_any_receiver(bus: Bus) -> None:
     assert len(await bus.sent("gone")) == 300
 
 
-async def test_the_last_delivery_that_lapses_dead_letters_the_message(bus: Bus) -> None:
+async def test_a_message_is_dead_lettered_when_its_last_delivery_lapses(bus: Bus) -> None:
     await bus.create_queue("orders", max_delivery_count=3)
     await send(bus, "one")
     async with bus.client.get_queue_receiver("orders") as receiver:
@@ -180,7 +184,7 @@ async def test_the_last_delivery_that_lapses_dead_letters_the_message(bus: Bus) 
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
 
 
-async def test_duplicates_are_known_for_their_window(bus: Bus) -> None:
+async def test_duplicates_are_detected_within_their_window(bus: Bus) -> None:
     await bus.create_queue("orders", requires_duplicate_detection=True)
     async with bus.client.get_queue_sender("orders") as sender:
         for minutes in (5, 6, 1):
@@ -191,7 +195,7 @@ async def test_duplicates_are_known_for_their_window(bus: Bus) -> None:
 
 
 @pytest.mark.both_shapes
-async def test_waiting_receivers_of_every_client_notice_the_clock(bus: Bus, partitioned: bool) -> None:
+async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with ServiceBusClient(bus.url) as other:
         receivers = [client.get_queue_receiver("orders") for client in (bus.client, other)]
@@ -207,7 +211,7 @@ async def test_waiting_receivers_of_every_client_notice_the_clock(bus: Bus, part
         assert sorted(got) == [b"one", b"two"]
 
 
-async def test_a_prefetched_message_with_a_lapsed_lock_is_not_given_out(bus: Bus) -> None:
+async def test_a_prefetched_message_is_not_returned_after_its_lock_lapsed(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, *(str(number) for number in range(10)))
     async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
@@ -223,7 +227,7 @@ async def test_a_prefetched_message_with_a_lapsed_lock_is_not_given_out(bus: Bus
     assert await bus.messages("orders") == []
 
 
-async def test_a_prefetched_message_that_waited_too_long_is_returned_uncounted(bus: Bus) -> None:
+async def test_a_prefetched_message_that_waited_too_long_is_returned_without_raising_its_count(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one", "two")
     async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
@@ -253,8 +257,8 @@ async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(b
     assert await bus.messages("orders") == []
 
 
-async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_reports_it(bus: Bus) -> None:
-    """The effect is the same as if the process had been stopped for that time."""
+async def test_a_clock_step_longer_than_a_lock_loses_it_and_the_renewer_reports_the_loss(bus: Bus) -> None:
+    """The effect is the same as if the process had been stopped for this time."""
     await bus.create_queue("orders")
     await send(bus, "one", "two")
     told: list[Exception | None] = []
@@ -269,7 +273,7 @@ async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_reports_it(bus
         assert bodies(await receiver.receive_messages(2)) == [b"one", b"two"]
 
 
-async def test_the_renewer_ends_after_the_duration_it_was_given(bus: Bus) -> None:
+async def test_the_renewer_stops_after_the_given_duration(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
     async with AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
@@ -281,7 +285,7 @@ async def test_the_renewer_ends_after_the_duration_it_was_given(bus: Bus) -> Non
         await receiver.complete_message(message)
 
 
-async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
+async def test_a_closed_renewer_is_no_longer_woken(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
     receiver = bus.client.get_queue_receiver("orders")
@@ -296,9 +300,9 @@ async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
 
 
 async def test_expired_messages_are_dead_lettered_without_any_call(bus: Bus) -> None:
-    """Every client of a bus triggers due events.
+    """Every client of a bus lets due events happen.
 
-    The test reads the keys, because a call would trigger these events itself.
+    The test reads the keys directly, because a call would itself let these events happen.
     """
     await bus.create_queue(
         "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True

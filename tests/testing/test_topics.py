@@ -1,4 +1,4 @@
-"""Tests of topics and subscriptions on a bus: messages by entity, their outcomes, and scheduled messages."""
+"""Tests of topics and subscriptions on a bus: their messages, what happens to them, and scheduled messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_topic_delivers_messages_to_its_subscriptions(bus: Bus, partitio
     assert (await bus.counts("news", "all")).active_message_count == 2
 
 
-async def test_rules_are_given_in_several_ways(bus: Bus) -> None:
+async def test_rules_can_be_given_in_several_forms(bus: Bus) -> None:
     await bus.create_topic("news")
     made = RuleProperties("made", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
     await bus.create_subscription("news", "listed", rules=[made])
@@ -104,7 +104,7 @@ async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:
     assert len(await bus.messages("news", "other")) == len(await bus.sent("news")) == 4
 
 
-async def test_a_failed_rule_is_reported(bus: Bus) -> None:
+async def test_a_rule_that_fails_on_a_message_is_reported(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "some", rules={"odd": "total / count > 5"})
     await send(bus, "one", application_properties={"total": 7, "count": 0})
@@ -117,8 +117,8 @@ async def test_a_failed_rule_is_reported(bus: Bus) -> None:
     "look",
     [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge],
 )
-async def test_a_missing_entity_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
-    """A test with the typo ``assert not await bus.active("news", "al")`` must not pass."""
+async def test_a_misspelt_subscription_name_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
+    """Otherwise a test with the typo ``assert not await bus.active("news", "al")`` would pass."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     with pytest.raises(MessagingEntityNotFoundError, match="al"):
@@ -144,7 +144,7 @@ async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> Non
 
 @pytest.mark.both_shapes
 async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, partitioned: bool) -> None:
-    """The helpers report it as active at once, with or without a waiting receiver."""
+    """When the time is reached, the helpers list it as active at once, with or without a waiting receiver."""
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all")
     await bus.create_subscription("news", "none", rules=[])
@@ -160,7 +160,7 @@ async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, parti
     assert len(await bus.sent("news")) == 3
 
 
-async def test_the_rules_at_the_due_time_decide(bus: Bus) -> None:
+async def test_the_rules_that_exist_at_the_due_time_decide(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "some", rules=[])
     await schedule(bus, "one", hours=3)
@@ -169,8 +169,8 @@ async def test_the_rules_at_the_due_time_decide(bus: Bus) -> None:
     assert bodies(await bus.active("news", "some")) == [b"one"]
 
 
-async def test_a_waiting_receiver_gets_a_message_of_any_client(bus: Bus) -> None:
-    """The receiver gets the message even if the sending client is closed by then."""
+async def test_a_waiting_receiver_gets_a_scheduled_message_of_any_client(bus: Bus) -> None:
+    """The receiver gets the message even if the client that scheduled it is closed by then."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     receiver = bus.client.get_subscription_receiver("news", "all")
@@ -184,7 +184,7 @@ async def test_a_waiting_receiver_gets_a_message_of_any_client(bus: Bus) -> None
         assert bodies(await waiting) == [b"later"]
 
 
-async def test_every_client_of_a_bus_publishes_and_each_message_comes_once(bus: Bus) -> None:
+async def test_many_clients_publish_scheduled_messages_and_each_arrives_once(bus: Bus) -> None:
     await bus.create_topic("news", enable_partitioning=True)
     await bus.create_subscription("news", "all")
     clients = [ServiceBusClient(bus.url) for _ in range(4)]
@@ -207,7 +207,7 @@ async def _published(bus: Bus, count: int) -> bool:
     return len(await bus.active("news", "all")) == count
 
 
-async def test_a_message_scheduled_on_a_disabled_topic_waits(bus: Bus) -> None:
+async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_topic_is_enabled(bus: Bus) -> None:
     await bus.create_topic("news", status=EntityStatus.ACTIVE)
     await bus.create_subscription("news", "all")
     await schedule(bus, "one", hours=1)

@@ -1,4 +1,4 @@
-"""Tests of clients that code under test makes from the URL of a bus: they use its clock, in every thread."""
+"""Tests of clients that code under test makes from the URL of a bus: they use the clock of the bus in every thread."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> N
 
 
 async def test_many_threads_share_one_bus(bus: Bus) -> None:
-    """Each thread has its own client, sender and receiver, while the clock is moved. Every message is received once."""
+    """Each thread has its own client, sender and receiver. While the clock is moved, every message is received once."""
     await bus.create_queue("orders", lock_duration=timedelta(minutes=5), enable_partitioning=True)
     threads, each = 4, 50
     got: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Waiting until receivers wait, on a bus whose clock the test is about to move."""
+"""Functions that return when receivers wait, on a bus whose clock the test will move next."""
 
 from __future__ import annotations
 

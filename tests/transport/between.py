@@ -12,7 +12,7 @@ from sbredis.servers import LocalServer
 
 
 class Between:
-    """Carries bytes both ways until one side ends, or :meth:`carry` returns."""
+    """Carries bytes in both directions until one side ends, or :meth:`carry` returns."""
 
     def __init__(self, server: LocalServer) -> None:
         self._server = server
@@ -21,9 +21,10 @@ class Between:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Self]:
-        """Listen on a separate port; at the end all connections of clients are closed."""
+        """Listen on a port of its own; at the end close all connections of clients."""
         door = socket.socket()
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # its buffer would look like progress
+        # small, because data in a large buffer would look like progress
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         door.bind(("127.0.0.1", 0))
         listener = await asyncio.start_server(self._accept, sock=door)
         self.port = door.getsockname()[1]
@@ -34,7 +35,7 @@ class Between:
             await asyncio.gather(*self._serving)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
-        """Carry one way: requests to the server, or its answers back."""
+        """Carry bytes in one direction: requests to the server, or answers back to the client."""
         raise NotImplementedError
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

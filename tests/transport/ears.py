@@ -6,7 +6,7 @@ __all__ = ["Ear"]
 
 
 class Ear:
-    """Records messages, and counts gaps."""
+    """Records messages, and counts the gaps of which it is notified."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []

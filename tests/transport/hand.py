@@ -1,4 +1,4 @@
-"""A stream that is driven by hand, and a wire over it."""
+"""A stream that a test drives step by step, and a wire over it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HandStream(Stream):
         await self._ready.wait()
 
     def reply(self, *replies: Any) -> None:
-        """Deliver replies of the server, in one piece."""
+        """Deliver these replies of the server in one piece."""
         self._on_replies(list(replies))
 
     def pause(self) -> None:
@@ -73,7 +73,9 @@ class HandStream(Stream):
 
     @property
     def said(self) -> list[bytes]:
-        """Return the distinguishing word of each command written so far: its last argument, or its name."""
+        """Return the word that identifies each command written so far: its last argument, or its name if it has no
+        argument.
+        """
         return [words[-1] if words[0] == b"EVALSHA" else words[0] for words in self.commands]
 
 
@@ -81,7 +83,7 @@ class HandStream(Stream):
 async def running(
     limits: WireLimits | None = None, on_suspect: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[Wire, HandStream]]:
-    """Run a wire for the length of the block. Unless the limits say otherwise, the connection never counts as quiet."""
+    """Run a wire during the block. Unless the limits say otherwise, its connection never counts as quiet."""
     stream = HandStream()
     limits = limits or WireLimits()
     if limits.quiet_after == WireLimits().quiet_after:

@@ -1,4 +1,4 @@
-"""Fake servers that answer with the replies of a test."""
+"""Fake servers that answer with the replies that a test gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sbredis.transport._resp import ProtocolError, PythonParser
 __all__ = ["answering", "never_answering", "old_server"]
 
 Answer = Callable[[list[bytes]], bytes]
-"""A function from the words of a command to its reply; an empty result sends no reply."""
+"""A function from the words of a command to its reply. If the reply is empty, the server sends nothing."""
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ def never_answering(_: list[bytes]) -> bytes:
 
 
 def old_server(words: list[bytes]) -> bytes:
-    """Return the replies of a Redis 6.2."""
+    """Return the replies of a Redis 6.2 to the questions of the client."""
     match [word.upper() for word in words[:2]]:
         case [b"HELLO", *_]:
             return b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n"

@@ -1,4 +1,4 @@
-"""Connection strings: which are valid, why others are refused, and that no text shows a password."""
+"""Connection strings: which of them are valid, why the others are refused, and that no text shows a password."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "target"), GOOD.items())
-def test_a_good_connection_string_is_understood(text: str, target: Target) -> None:
+def test_a_valid_connection_string_is_parsed(text: str, target: Target) -> None:
     assert parse_target(text) == target
 
 
@@ -210,7 +210,7 @@ def texts_about(text: str) -> list[str]:
 
 
 VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)] for line in [text, *texts_about(text)])
-"""Words that these texts contain in any case."""
+"""Words that these texts always contain."""
 
 
 @given(password=st.text(min_size=4, max_size=30), frame=st.sampled_from(FRAMES), is_encoded=st.booleans())

@@ -1,4 +1,4 @@
-"""Calling scripts over memory, one server, and a cluster: the replies, and the known outcome if there is no reply."""
+"""Calls of scripts in memory, on one server and on a cluster: their replies, and the outcome if there is no reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 READ = Script("read", "return redis.call('GET', KEYS[1])")
 BUSY = Script(
     "busy",
-    # Valkey's TIME does not advance within a script, and Redis 7.0 has no os.clock.
+    # Valkey's TIME does not advance within a script, so the script uses os.clock if it exists. Redis 7.0 lacks it.
     """
     local now = function() local time = redis.call('TIME'); return time[1] + time[2] / 1e6 end
     pcall(function() now = os.clock end)
@@ -46,7 +46,7 @@ on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
     ],
     ids=["plain", "empty", "binary", "large", "text", "number"],
 )
-async def test_keys_and_arguments_arrive_as_they_were_given(url: str, key: bytes, argument: bytes | str | int) -> None:
+async def test_keys_and_arguments_arrive_unchanged(url: str, key: bytes, argument: bytes | str | int) -> None:
     expected = argument if isinstance(argument, bytes) else str(argument).encode()
     async with await open_transport(url, scripts=[ECHO]) as transport:
         assert await transport.call(ECHO, [key], [argument]) == [key, expected, 1, 1]
@@ -64,7 +64,7 @@ async def test_keys_and_arguments_arrive_as_they_were_given(url: str, key: bytes
         ("return redis.status_reply('FINE')", b"FINE"),
     ],
 )
-async def test_replies_come_back_as_bytes_numbers_and_lists(url: str, source: str, reply: Any) -> None:
+async def test_replies_are_returned_as_bytes_numbers_and_lists(url: str, source: str, reply: Any) -> None:
     script = Script("reply", source)
     async with await open_transport(url) as transport:
         assert await transport.call(script, [b"k"]) == reply
@@ -75,13 +75,13 @@ async def test_a_script_without_keys_runs_on_any_server(url: str) -> None:
         assert await transport.call(Script("add", "return ARGV[1] + ARGV[2]"), [], [1, 2]) == 3
 
 
-async def test_the_first_line_of_a_script_is_sent_only_to_servers_that_support_it(url: str) -> None:
+async def test_the_shebang_line_of_a_script_is_sent_only_to_servers_that_support_it(url: str) -> None:
     script = Script("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
     async with await open_transport(url, scripts=[script]) as transport:
         assert await transport.call(script, [b"k"]) == 1
 
 
-async def test_a_refusing_script_changes_nothing_and_gives_the_reason(url: str) -> None:
+async def test_a_script_that_refuses_a_call_changes_nothing_and_gives_the_reason(url: str) -> None:
     refuse = Script(
         "refuse", "if true then return redis.error_reply('LOCKLOST 7 of 9') end redis.call('SET', KEYS[1], 1)"
     )
@@ -94,8 +94,8 @@ async def test_a_refusing_script_changes_nothing_and_gives_the_reason(url: str) 
 
 
 @on_real_servers
-async def test_the_outcome_of_a_script_that_breaks_in_the_middle_is_unknown(url: str) -> None:
-    """The earlier writes of the script stay: there is no rollback."""
+async def test_the_outcome_of_a_script_that_fails_after_a_write_is_unknown(url: str) -> None:
+    """The earlier writes of the script stay, because a script has no rollback."""
     half = Script("half", "redis.call('SET', KEYS[1], 'half'); redis.call('LPUSH', KEYS[1], 1)")
     async with await open_transport(url) as transport:
         with pytest.raises(ServiceBusError, match=r"script half broke off.*WRONGTYPE") as caught:
@@ -125,8 +125,8 @@ async def test_each_of_500_concurrent_calls_gets_its_own_reply(url: str) -> None
         assert all(await asyncio.gather(*(ask(number) for number in range(500))))
 
 
-async def test_scripts_that_the_server_has_forgotten_are_loaded_again_under_way(url: str) -> None:
-    """No call is lost or executed twice, whether it was made before, during or after the flush of the scripts."""
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again_during_calls(url: str) -> None:
+    """A call before, during or after the flush of the scripts is neither lost nor executed twice."""
     async with await open_transport(url, scripts=[COUNT]) as transport:
 
         async def forget() -> None:
@@ -141,13 +141,13 @@ async def test_scripts_that_the_server_has_forgotten_are_loaded_again_under_way(
         assert counts == [b"30"] * 10
 
 
-async def test_a_script_that_was_not_announced_is_loaded_when_it_is_called(url: str) -> None:
+async def test_a_script_that_was_not_given_at_the_opening_is_loaded_when_it_is_called(url: str) -> None:
     async with await open_transport(url) as transport:
         assert await transport.call(COUNT, [b"k"], [5]) == 5
 
 
-async def test_a_script_that_is_not_lua_is_reported_in_the_words_of_the_server(server: LocalServer) -> None:
-    """The error is not that of a user without the right to load scripts."""
+async def test_the_error_for_a_script_that_is_not_lua_quotes_the_server(server: LocalServer) -> None:
+    """The error is not the one for a user without the right to load scripts."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ScriptRefusedError, match="compiling") as caught:
             await transport.call(Script("broken", "#!lua\nreturn return"), (b"key",))
@@ -173,7 +173,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others(url: str) -> None:
 
 
 @on_real_servers
-async def test_a_script_gets_the_run_id_of_the_process_that_runs_it(url: str) -> None:
+async def test_a_script_gets_the_run_id_of_the_server_process_that_runs_it(url: str) -> None:
     async with await open_transport(url, scripts=[ABOUT_ITSELF]) as transport:
         for number in range(10):
             key = b"k%d" % number
@@ -187,7 +187,7 @@ async def test_a_script_gets_the_run_id_of_the_process_that_runs_it(url: str) ->
 
 
 @pytest.mark.parametrize("target", ["memory"], indirect=True)
-async def test_in_memory_the_run_id_is_a_question_mark(url: str) -> None:
+async def test_the_run_id_of_an_in_memory_server_is_a_question_mark(url: str) -> None:
     script = Script("run_id", "return ARGV[1]", takes_run_id=True)
     async with await open_transport(url) as transport:
         assert await transport.call(script, [b"k"]) == b"?"
@@ -202,7 +202,7 @@ async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcom
     async with await open_transport(url, scripts=[BUSY], limits=WireLimits(give_up_after=60)) as transport:
         before = transport.servers
         seconds, outcome = 0.05, None
-        while outcome is not Outcome.UNKNOWN:  # otherwise there was no time to send it
+        while outcome is not Outcome.UNKNOWN:  # with another outcome there was no time to send the call
             with pytest.raises(OperationTimeoutError, match="script busy did not end in time") as caught:
                 await transport.call(BUSY, [b"k"], [str(4 * seconds)], timeout=seconds)
             assert caught.value.is_transient
@@ -221,7 +221,7 @@ async def test_a_call_without_any_time_is_never_sent(url: str, timeout: float) -
         assert await transport.call(READ, [b"k"]) is None
 
 
-async def test_a_call_may_wait_for_ever(url: str) -> None:
+async def test_a_call_may_wait_without_a_time_limit(url: str) -> None:
     async with await open_transport(url, scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1], timeout=float("inf")) == 1
 
@@ -246,10 +246,12 @@ async def test_keys_of_several_slots_in_one_call_are_refused_by_the_cluster(url:
             await transport.call(ECHO, [b"a", b"b"], [1])
 
 
-# -- a transport as text -----------------------------------------------------------------------------------------------
+# -- the repr of a transport -------------------------------------------------------------------------------------------
 
 
-async def test_a_transport_names_its_servers(transport_and_servers: tuple[Transport, list[LocalServer]]) -> None:
+async def test_the_repr_of_a_transport_names_its_servers(
+    transport_and_servers: tuple[Transport, list[LocalServer]],
+) -> None:
     transport, servers = transport_and_servers
     assert {str(endpoint) for endpoint in transport.masters} == {f"127.0.0.1:{server.port}" for server in servers}
     assert {facts.endpoint for facts in transport.servers} == set(transport.masters)

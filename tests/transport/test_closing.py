@@ -1,4 +1,4 @@
-"""The end of a transport: its callers get a result, and it leaves nothing behind."""
+"""Closing a transport: its callers get a result, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a trans
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PATIENT = WireLimits(give_up_after=3600)
-"""Closing does not wait until the client gives up a silent server."""
+"""With these limits the client does not give up a silent server, so closing must not wait for that."""
 
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:
-    """A server that may be stopped and killed."""
+    """A server that a test may stop and kill."""
     with LocalServer(binary=binary) as server:
         yield server
 
@@ -56,10 +56,11 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
         assert end.outcome is Outcome.UNKNOWN
 
 
-async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_server: LocalServer) -> None:
+async def test_calls_that_wait_for_a_server_to_return_end_as_never_sent(own_server: LocalServer) -> None:
     transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.kill()
-    await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)  # the loss is detected
+    # these calls make the client notice the loss
+    await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)
     calls = under_way(transport)
     await turns(10)
     with anyio.fail_after(40):
@@ -69,14 +70,14 @@ async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_s
         assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
 
 
-async def test_calls_that_wait_to_be_repeated_end_with_what_is_known_of_the_first_attempt(
+async def test_calls_that_wait_to_be_repeated_end_with_the_outcome_of_the_first_attempt(
     own_server: LocalServer,
 ) -> None:
     transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.pause()
     calls = under_way(transport, repeatable=True)
     await turns(10)
-    own_server.kill()  # the calls were sent, got no answer, and now wait for a server
+    own_server.kill()  # the calls were sent and got no answer; now they wait for a server
     await turns(50)
     with anyio.fail_after(40):
         await transport.aclose()
@@ -105,7 +106,9 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
         assert {end.outcome for end in await results_of(queued)} <= {Outcome.UNKNOWN, Outcome.NEVER_SENT}
 
 
-async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: LocalServer) -> None:
+async def test_a_subscription_that_waits_for_its_confirmation_ends_when_the_transport_closes(
+    own_server: LocalServer,
+) -> None:
     transport = await open_transport(own_server.url, limits=PATIENT)
     own_server.pause()
     waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))
@@ -136,7 +139,7 @@ async def test_a_closed_transport_refuses_calls(url: str) -> None:
         assert caught.value.outcome in (None, Outcome.NEVER_SENT)
 
 
-async def test_closing_a_subscription_after_its_transport_does_nothing(url: str) -> None:
+async def test_closing_a_subscription_after_its_transport_has_no_effect(url: str) -> None:
     transport = await open_transport(url)
     subscription = await transport.subscribe(b"c", Ear())
     await transport.aclose()
@@ -160,26 +163,26 @@ async def test_a_closed_transport_leaves_nothing_behind(url: str) -> None:
     assert [str(warning.message) for warning in caught] == []
 
 
-async def test_a_transport_that_did_not_open_leaves_nothing_behind(unused_tcp_url: str) -> None:
+async def test_a_transport_that_failed_to_open_leaves_nothing_behind(unused_tcp_url: str) -> None:
     before = asyncio.all_tasks()
     with pytest.raises(ServiceBusConnectionError):
         await open_transport(unused_tcp_url, connect_timeout=0.1)
     assert asyncio.all_tasks() == before
 
 
-async def test_concurrent_closes_both_wait_until_it_is_closed(url: str) -> None:
+async def test_all_concurrent_closes_wait_until_the_transport_is_closed(url: str) -> None:
     transport = await open_transport(url)
     await asyncio.gather(transport.aclose(), transport.aclose())
     assert transport.servers == ()
 
 
-def test_without_asyncio_opening_fails_at_once() -> None:
-    """trio, for example, drives coroutines without a loop of asyncio."""
+def test_opening_without_asyncio_fails_immediately() -> None:
+    """For example, trio drives coroutines without an event loop of asyncio."""
     with pytest.raises(RuntimeError, match=r"runs on asyncio.*trio is not supported"):
         open_transport("memory://x").send(None)
 
 
 @pytest.fixture
 def unused_tcp_url() -> str:
-    """An address where nothing listens."""
+    """An address at which no server listens."""
     return "redis://127.0.0.1:1"

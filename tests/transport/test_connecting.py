@@ -1,4 +1,4 @@
-"""Opening a transport: the errors for a server that cannot be reached, or whose configuration is unsuitable."""
+"""Opening a transport: the errors if a server cannot be reached or its configuration is unsuitable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:
-    """A server for one test, which is unsuitable because it evicts keys."""
+    """A server for one test that is unsuitable because it evicts keys."""
     with LocalServer(binary=binary, config={"maxmemory-policy": "allkeys-lru"}) as server:
         yield server
 
@@ -38,7 +38,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
-async def test_a_port_without_a_listener_is_named_with_the_time_spent(scheme: str) -> None:
+async def test_the_error_names_a_port_without_a_listener_and_the_time_spent(scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{free_port()}" + ("/m" if scheme == "redis+sentinel" else "")
     error = await given_time(
         lambda seconds: open_transport(url, connect_timeout=seconds), r"refused.* \d+ attempts in \d+\.\d s"
@@ -58,18 +58,18 @@ async def test_the_error_names_a_server_that_never_answers_and_the_time_waited(s
     assert (type(caught.value), caught.value.is_transient) == (ServiceBusConnectionError, True)
 
 
-async def test_an_unknown_host_is_named() -> None:
+async def test_the_error_names_an_unknown_host() -> None:
     with pytest.raises(ServiceBusConnectionError, match=r"no-such-host\.invalid:6379"):
         await open_transport("redis://no-such-host.invalid", connect_timeout=0.3)
 
 
-async def test_a_missing_socket_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_missing_socket(tmp_path: Path) -> None:
     url, expected = f"unix://{tmp_path}/none.sock", r"unix:/.*/none\.sock cannot be reached: no such file"
     error = await given_time(lambda seconds: open_transport(url, connect_timeout=seconds), expected)
     assert isinstance(error, ServiceBusConnectionError)
 
 
-async def test_a_server_that_comes_up_within_the_time_to_connect_is_waited_for(binary: str | None) -> None:
+async def test_the_client_waits_for_a_server_that_starts_within_the_time_to_connect(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         server.kill()
         opening = asyncio.create_task(open_transport(server.url, scripts=[COUNT], connect_timeout=20))
@@ -79,7 +79,7 @@ async def test_a_server_that_comes_up_within_the_time_to_connect_is_waited_for(b
             assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
-async def test_a_server_with_another_protocol_is_refused() -> None:
+async def test_a_server_that_speaks_another_protocol_is_refused() -> None:
     async with answering(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         with pytest.raises(ServiceBusConnectionError, match=address):
             await open_transport(f"redis://{address}", connect_timeout=0.3)
@@ -88,13 +88,15 @@ async def test_a_server_with_another_protocol_is_refused() -> None:
 # -- unsuitable servers ------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_evicts_is_refused(own_server: LocalServer) -> None:
+async def test_a_server_that_evicts_keys_is_refused(own_server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match="Set maxmemory-policy noeviction") as caught:
         await open_transport(own_server.url)
     assert not caught.value.is_transient
 
 
-async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | None, server: LocalServer) -> None:
+async def test_the_client_waits_for_a_replica_and_then_names_its_master(
+    binary: str | None, server: LocalServer
+) -> None:
     config = {"replicaof": f"127.0.0.1 {server.port}"}
     expected = f"read-only replica of 127.0.0.1:{server.port}"
     with LocalServer(binary=binary, config=config) as replica:
@@ -103,18 +105,18 @@ async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | N
         assert (error.is_transient, error.outcome) == (True, Outcome.NEVER_SENT)
 
 
-async def test_a_promoted_replica_is_used(binary: str | None, server: LocalServer) -> None:
-    """The address follows the master."""
+async def test_a_replica_that_is_promoted_meanwhile_is_used(binary: str | None, server: LocalServer) -> None:
+    """The replica becomes a master while the client waits."""
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {server.port}"}) as replica:
         opening = asyncio.create_task(open_transport(replica.url, scripts=[COUNT], connect_timeout=60))
-        await eventually(lambda: _connections(replica) > 1)  # the client has tried at least once
+        await eventually(lambda: _connections(replica) > 1)  # by now the client has tried at least once
         await anyio.to_thread.run_sync(lambda: replica.ask("REPLICAOF", "NO", "ONE"))
         async with await opening as transport:
             assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
 def _connections(server: LocalServer) -> int:
-    """Return the number of connections that the server accepted before this question."""
+    """Return the number of connections that the server accepted before this call."""
     info = server.ask("INFO", "stats")
     assert isinstance(info, str)
     return int(next(line for line in info.splitlines() if "total_connections_received" in line).split(":")[1]) - 1
@@ -136,7 +138,7 @@ async def test_replicated_durability_without_replicas_is_refused_at_once(server:
         await open_transport(server.url + "?durability=replicated")
 
 
-async def test_a_missing_promised_replica_is_reported_at_once(server: LocalServer) -> None:
+async def test_a_missing_replica_that_the_url_promises_is_reported_immediately(server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"has no replica connected.*replicas=2"):
         await open_transport(server.url + "?durability=replicated&replicas=2")
 
@@ -212,7 +214,7 @@ async def test_a_unix_socket_can_be_used(binary: str | None) -> None:
             assert str(transport.masters[0]) == f"unix:{server.address}"
 
 
-async def test_the_log_states_what_an_acknowledgement_promises(
+async def test_the_log_says_what_an_acknowledgement_promises(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "sbredis"):
@@ -222,8 +224,8 @@ async def test_the_log_states_what_an_acknowledgement_promises(
     assert "writes no append-only file" in caplog.text
 
 
-async def test_a_lost_server_that_comes_back_serves_calls_again(binary: str | None) -> None:
-    """While the server is lost, each call reports that within its own time."""
+async def test_a_lost_server_that_returns_serves_calls_again(binary: str | None) -> None:
+    """While the server is away, each call fails with this reason within its own timeout."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
             server.kill()

@@ -1,4 +1,4 @@
-"""The users who may connect, and users with few rights: no text shows a password, one warning, working calls."""
+"""Users with a password, and users with few rights: no text shows a password, there is one warning, and calls work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def guarded(binary: str | None) -> Iterator[LocalServer]:
 
 @pytest.fixture
 def address(guarded: LocalServer) -> str:
-    """Host and port of the guarded server, empty and without scripts."""
+    """The host and port of this server, which is empty and has no scripts."""
     guarded.ask("FLUSHALL")
     guarded.ask("SCRIPT", "FLUSH")
     return f"127.0.0.1:{guarded.port}"
@@ -71,7 +71,7 @@ async def test_wrong_and_missing_passwords_are_reported_without_the_password(
 
 
 class Vault(CredentialProvider):
-    """Provides credentials, and counts the requests."""
+    """Provides credentials, and counts how often it was asked."""
 
     def __init__(self, *answers: tuple[str, str] | Exception) -> None:
         self.answers = list(answers)
@@ -114,10 +114,10 @@ async def test_a_failing_credential_provider_is_reported_with_its_error(address:
     assert error.is_transient
 
 
-async def test_a_credential_provider_that_fails_for_a_while_does_not_end_the_transport(
+async def test_a_temporary_failure_of_a_credential_provider_does_not_end_the_transport(
     guarded: LocalServer, address: str
 ) -> None:
-    """Neither calls nor subscriptions end."""
+    """Neither calls nor subscriptions end because of it."""
     good, bad = ("app", PASSWORD), KeyError("the vault is sealed")
     vault = Vault(good, good, bad, bad, bad, bad, good)
     async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
@@ -135,7 +135,7 @@ async def test_a_credential_provider_that_fails_for_a_while_does_not_end_the_tra
 async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
     guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server has the scripts already. Facts that the user cannot read are unknown, which is no refusal."""
+    """The server has the scripts already. The user cannot read some facts about the server; the client accepts this."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
@@ -161,7 +161,7 @@ async def test_a_user_who_may_load_scripts_loads_them(address: str) -> None:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
-async def test_readable_facts_cause_no_warning(
+async def test_there_is_no_warning_if_the_user_can_read_all_facts(
     guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
@@ -180,7 +180,7 @@ async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: st
 
 
 async def test_a_user_with_rights_to_single_scripts_can_connect(guarded: LocalServer, address: str) -> None:
-    """SECURITY.md advises these rights: `+evalsha|<sha>`, with the scripts loaded by another user."""
+    """SECURITY.md recommends these rights: `+evalsha|<sha>` for each script, while another user loads the scripts."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     permitted = ("+hello", "+auth", "+info", "+config|get", "+incrby", f"+evalsha|{COUNT.sha}")
     guarded.ask("ACL", "SETUSER", "certain", "on", ">pw", "~*", "-@all", *permitted)
@@ -205,7 +205,7 @@ async def test_a_right_that_is_missing_inside_a_script_leaves_the_outcome_unknow
         assert getattr(caught.value, "outcome", None) is Outcome.UNKNOWN
 
 
-async def test_in_a_cluster_each_server_has_one_warning_and_the_map_needs_cluster_slots_only(
+async def test_in_a_cluster_there_is_one_warning_a_server_and_the_map_needs_only_cluster_slots(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     rights = ("on", ">pw", "~*", "+evalsha", "+incrby", "+cluster|slots", "+script|load")

@@ -1,4 +1,6 @@
-"""``durability=replicated``: an acknowledged write is on every replica of the shard; the wait stalls no other call."""
+"""``durability=replicated``: an acknowledged write is on every replica of the shard; the wait for it delays no other
+call.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def waits(server: LocalServer) -> int:
 
 
 async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
-    """The replica has the write at the moment when the call returns."""
+    """The replica has the write when the call returns."""
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         for number in range(1, 20):
@@ -52,7 +54,7 @@ async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, 
 
 
 async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Calls that are sent together are confirmed together."""
+    """Calls that are sent together are confirmed by the same WAIT."""
     master, _ = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         before = waits(master)
@@ -61,8 +63,8 @@ async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer])
         assert waits(master) - before <= 6
 
 
-async def test_a_refusal_does_not_wait_and_affects_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Every call of a flush has its own result."""
+async def test_a_refused_call_does_not_wait_and_affects_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
+    """Each of the calls that are sent together has its own result."""
     refuse = Script("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
     master, _ = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND, refuse]) as transport:
@@ -72,10 +74,10 @@ async def test_a_refusal_does_not_wait_and_affects_no_other_call(pair: tuple[Loc
         assert await good == 1
 
 
-async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Calls that need no confirmation go on.
+async def test_a_stalled_replica_delays_only_the_calls_that_wait_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
+    """Calls that need no confirmation continue.
 
-    The call that needs one ends as unknown, since the master has executed it.
+    A call that needs a confirmation ends with an unknown outcome, because the master has executed it.
     """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
@@ -96,8 +98,8 @@ async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[
         assert replica.ask("LLEN", "list") == 3
 
 
-async def test_a_call_waits_for_every_replica_even_if_it_is_down(pair: tuple[LocalServer, LocalServer]) -> None:
-    """A shard that should have two replicas and has one confirms no call: the other may be the next master."""
+async def test_a_call_waits_for_every_replica_even_for_one_that_is_down(pair: tuple[LocalServer, LocalServer]) -> None:
+    """If a shard should have two replicas and has one, it confirms no call: the missing one may be the next master."""
     master, _ = pair
     url = f"{master.url}?durability=replicated&replicas=2"
     async with await open_transport(url, scripts=[APPEND]) as transport:
@@ -109,9 +111,9 @@ async def test_a_call_waits_for_every_replica_even_if_it_is_down(pair: tuple[Loc
 
 
 async def test_a_lost_replica_is_a_transient_error(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Without its replica the server refuses each call that must be confirmed, and says why.
+    """Without its replica the server refuses each call that needs a confirmation, and the error says why.
 
-    With the replica back it accepts them again.
+    When the replica is back, the server accepts such calls again.
     """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
@@ -137,8 +139,8 @@ async def test_a_missing_right_to_wait_is_reported(pair: tuple[LocalServer, Loca
         assert caught.value.outcome is Outcome.UNKNOWN
 
 
-async def test_an_unreadable_replica_count_is_reported(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Waiting for fewer than all replicas would break the promise."""
+async def test_a_replica_count_that_the_user_may_not_read_is_reported(pair: tuple[LocalServer, LocalServer]) -> None:
+    """If the client waited for fewer than all replicas, it would break the promise."""
     master, _ = pair
     master.ask("ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
     url = f"redis://blind:secret@{master.host}:{master.port}?durability=replicated"

@@ -1,4 +1,6 @@
-"""``embedded://`` through the transport: the server starts when needed, restarts after a kill, and ends in the end."""
+"""``embedded://`` through the transport: the server starts on demand, restarts after a kill, and ends when it is
+unused.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def is_gone(pid: int) -> bool:
 
 
 async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path) -> None:
-    """The new server has the stored data, and calls under way only take longer."""
+    """The new server has the stored data. Calls under way take longer but do not fail."""
     async with await open_transport(f"embedded://{tmp_path}/bus?fsync=always", scripts=[ADD]) as transport:
         for number in range(3):
             os.kill(await process_id(transport), signal.SIGKILL)
@@ -48,8 +50,8 @@ async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path
             assert max(await asyncio.gather(*calls)) == 50 * (number + 1)
 
 
-async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
-    """The listener gets a notice of the gap."""
+async def test_subscriptions_are_made_again_on_the_restarted_server(tmp_path: Path) -> None:
+    """The listener is notified of the gap."""
 
     class Heard:
         gaps = 0
@@ -66,8 +68,8 @@ async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
         await eventually(lambda: heard.gaps)
 
 
-async def test_closing_releases_the_server(tmp_path: Path) -> None:
-    """No other client needs the server, so it ends a moment later."""
+async def test_closing_the_transport_releases_the_server(tmp_path: Path) -> None:
+    """No other client uses the server, so it ends soon afterwards."""
     async with await open_transport(f"embedded://{tmp_path}/bus") as transport:
         pid = await process_id(transport)
     await eventually(lambda: is_gone(pid))
@@ -75,7 +77,7 @@ async def test_closing_releases_the_server(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", range(1, 5))
 async def test_a_cancelled_closing_releases_the_server_too(tmp_path: Path, steps: int) -> None:
-    """The closing task may be cancelled at any of its awaits."""
+    """The test cancels the closing task at each of its awaits."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
     closing = asyncio.create_task(transport.aclose())
@@ -87,13 +89,13 @@ async def test_a_cancelled_closing_releases_the_server_too(tmp_path: Path, steps
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.05, 0.1, 0.2])
-async def test_a_cancelled_opening_releases_the_server(tmp_path: Path, after: float) -> None:
-    """The cancellation may come while the server is started, connected to, or asked."""
+async def test_a_cancelled_opening_releases_the_server_too(tmp_path: Path, after: float) -> None:
+    """The cancellation may come while the client starts the server, connects to it, or queries it."""
     opening = asyncio.create_task(open_transport(f"embedded://{tmp_path}/bus"))
     await asyncio.wait((opening,), timeout=after)
     opening.cancel()
     (opened,) = await asyncio.gather(opening, return_exceptions=True)
-    if isinstance(opened, Transport):  # the opening ended before the cancellation
+    if isinstance(opened, Transport):  # the opening ended before it could be cancelled
         await opened.aclose()
     lock = tmp_path / "bus" / "server.lock"
     await eventually(lambda: not lock.exists() or not holders_of(lock))
@@ -106,7 +108,7 @@ def holders_of(path: Path) -> list[str]:
 
 
 async def test_a_stopped_server_does_not_delay_closing(tmp_path: Path) -> None:
-    """A stopped server does not delay an opening beyond its time either."""
+    """A stopped server does not delay an opening beyond its timeout either."""
     transport = await open_transport(f"embedded://{tmp_path}/bus")
     pid = await process_id(transport)
     os.kill(pid, signal.SIGSTOP)
@@ -122,8 +124,10 @@ async def test_a_stopped_server_does_not_delay_closing(tmp_path: Path) -> None:
     await eventually(lambda: is_gone(pid))
 
 
-async def test_an_idle_connection_is_used_now_and_then(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thus no device on the path forgets the connection, and a dead one is found before a call needs it."""
+async def test_the_client_uses_an_idle_connection_from_time_to_time(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then no network device forgets the connection, and the client finds a dead connection before a call needs it."""
     monkeypatch.setattr("sbredis.transport._wire._IDLE", 0.05)
 
     def pings() -> int:

@@ -1,7 +1,7 @@
 """Faults in a cluster under 200 callers: every call ends, none is executed twice, none raises a foreign exception.
 
-Each fault happens twice: once under calls that must not be repeated (an error says whether the call ran), and once
-under calls that their script recognises (callers see only a pause).
+Each fault happens twice. First the calls must not be repeated, and an error says whether the call ran. Then their
+script recognises repeated calls, and callers see only a pause.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Choose asyncio without its debug mode, which would slow 200 callers down too much."""
+    """Choose asyncio without its debug mode, because 200 callers would be too slow with it."""
     return "asyncio"
 
 
 SILENT_FAULTS = (fail_over_by_hand, migrate_key_by_key, migrate_atomically)
-"""During these faults the servers answer every call, if only with a redirection, so no outcome needs to be unknown."""
+"""During these faults the servers answer every call, at least with a redirection. So no outcome may be unknown."""
 
 
 @asynccontextmanager
 async def under(
     cluster: LocalCluster, *, repeatable: bool, query: str = ""
 ) -> AsyncIterator[tuple[Pressure, Transport]]:
-    """Run 200 callers until they are warmed up; yield them and their transport."""
+    """Run 200 callers until they are warmed up; yield the callers and their transport."""
     script = COUNT_ONCE if repeatable else COUNT
     async with await open_transport(cluster.url + query, scripts=[script]) as transport:
 
@@ -65,7 +65,7 @@ async def report_of(cluster: LocalCluster, fault: Fault, *, repeatable: bool) ->
 
 
 async def finished(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
-    """Let the calls flow once more, let every call end, and count."""
+    """Let the callers make more calls, wait until every call has ended, and count."""
     await pressure.flows()
     report = pressure.report
     await pressure.__aexit__()
@@ -80,7 +80,9 @@ async def finished(pressure: Pressure, transport: Transport) -> tuple[Report, di
 async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
-    """A success was executed once, a refused or never sent call was not, and an unknown one at most once."""
+    """A call that succeeded ran once, a call that was refused or never sent did not run, and an unknown call ran at
+    most once.
+    """
     report, counts = await report_of(replicated_cluster, fault, repeatable=False)
     assert len(report.succeeded) + len(report.failed) == report.started
     assert report.foreign == []
@@ -94,7 +96,7 @@ async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-async def test_a_call_that_its_script_recognises_only_takes_longer(
+async def test_a_call_whose_script_recognises_repetitions_only_takes_longer(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """No caller sees an error, and no operation is executed twice."""
@@ -107,7 +109,9 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
 
 
 async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_cluster: LocalCluster) -> None:
-    """With ``durability=replicated`` a kill loses no acknowledged write; without a replica the shard accepts none."""
+    """With ``durability=replicated`` no acknowledged write is lost by a kill. A shard without its replica accepts no
+    write.
+    """
     cluster = replicated_cluster
     async with under(cluster, repeatable=True, query="?durability=replicated") as (pressure, transport):
         master = cluster.master_of(SLOT)

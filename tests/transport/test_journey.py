@@ -1,4 +1,4 @@
-"""A call over several attempts: the known outcome at the end, for every sequence of results."""
+"""The journey of a call over several attempts: its final outcome for every sequence of results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def said(reply: str) -> Failure:
 
 
 class Servers:
-    """Both router and node: gives one answer after the other, and records each request."""
+    """Acts as router and as node: it returns the given answers one after the other, and records each request."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -79,14 +79,14 @@ async def travel(
     return await journey.finish(first)
 
 
-async def test_a_call_known_not_to_have_run_is_tried_until_it_is_answered() -> None:
+async def test_a_call_that_certainly_did_not_run_is_repeated_until_it_is_answered() -> None:
     servers = Servers(said("LOADING x"), said("CLUSTERDOWN x"), said("TRYAGAIN x"), b"ok")
     assert await travel(servers) == b"ok"
     assert servers.asked == [(HERE, False)] * 4
     assert servers.troubles == 3
 
 
-async def test_the_first_attempt_may_have_been_made_before() -> None:
+async def test_a_journey_may_begin_with_the_result_of_an_earlier_attempt() -> None:
     servers = Servers(b"ok")
     assert await travel(servers, first=said("LOADING x")) == b"ok"
     assert len(servers.asked) == 1
@@ -98,7 +98,7 @@ async def test_redirections_are_followed_and_only_ask_sends_asking() -> None:
     assert servers.asked == [(HERE, False), (THERE, False), (THERE, True), (HERE, False)]
 
 
-async def test_a_redirection_without_a_host_reports_trouble_and_tries_again() -> None:
+async def test_a_redirection_without_a_host_reports_trouble_and_is_tried_again() -> None:
     servers = Servers(said("MOVED 0 ?:1"), b"ok")
     assert await travel(servers) == b"ok"
     assert servers.asked == [(HERE, False), (HERE, False)]
@@ -107,7 +107,9 @@ async def test_a_redirection_without_a_host_reports_trouble_and_tries_again() ->
 
 @pytest.mark.parametrize("last", ["OOM x", "NOPERM x", "NOSCRIPT x", "NOAUTH x", "LOADING x"])
 async def test_a_call_that_may_have_run_stays_unknown_after_later_attempts(last: str) -> None:
-    """The outcome is unknown even if the last attempt was refused: the first may have changed something."""
+    """The outcome is unknown even if the last attempt was refused, because the first attempt may have changed
+    something.
+    """
     with pytest.raises(ServiceBusError) as caught:
         await travel(Servers(LOST, *[said(last)] * 50), repeatable=True, seconds=0.05)
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -120,7 +122,7 @@ async def test_a_call_that_must_not_be_repeated_is_never_repeated() -> None:
     assert (caught.value.outcome, len(servers.asked)) == (Outcome.UNKNOWN, 1)
 
 
-async def test_a_closed_transport_ends_the_journey_with_what_is_known() -> None:
+async def test_closing_the_transport_ends_the_journey_with_the_known_outcome() -> None:
     servers = Servers("close")
     with pytest.raises(ServiceBusConnectionError, match=r"was not answered.*the transport was closed") as caught:
         await travel(servers, repeatable=True)
@@ -134,7 +136,7 @@ async def test_the_deadline_ends_the_journey_with_the_last_failure() -> None:
 
 
 @pytest.mark.parametrize("repeatable", [False, True])
-async def test_an_attempt_cut_short_by_the_deadline_does_not_hide_an_earlier_answer(
+async def test_a_last_attempt_cut_short_by_the_deadline_does_not_hide_the_earlier_answer(
     repeatable: bool,
 ) -> None:
     unwritten = Failure(FailureKind.TIMED_OUT, "it could not be written", "", Outcome.NEVER_SENT, HERE)
@@ -143,7 +145,7 @@ async def test_an_attempt_cut_short_by_the_deadline_does_not_hide_an_earlier_ans
     assert caught.value.outcome is Outcome.NEVER_SENT
 
 
-async def test_an_attempt_that_may_have_run_is_reported_whatever_was_answered_before() -> None:
+async def test_an_attempt_that_may_have_run_is_reported_whatever_earlier_answers_were() -> None:
     unanswered = Failure(FailureKind.TIMED_OUT, "no answer came", "", Outcome.UNKNOWN, HERE)
     with pytest.raises(OperationTimeoutError, match="no answer came") as caught:
         await travel(Servers(said("CLUSTERDOWN x"), unanswered))

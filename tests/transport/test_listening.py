@@ -1,4 +1,4 @@
-"""A subscription follows its slot: after a move or a lost master it is made again, and the listener is notified."""
+"""A subscription follows its slot: after a move or a lost master the client renews it and notifies the listener."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Heard:
 
 
 async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
-    """Publish until a listener is there, and check that the message arrives."""
+    """Publish repeatedly until a listener is subscribed, and then wait until the message arrives there."""
 
     async def reached() -> bool:
         return bool(await transport.call(PUBLISH, (CHANNEL,), (text,)))
@@ -49,7 +49,7 @@ async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
 async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
     """The slot moves there and back.
 
-    The listener gets notice of both gaps, and each message that is published after them.
+    The listener is notified of both gaps, and gets each message that is published after them.
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -65,7 +65,7 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
 
 
 async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
-    """The master is killed, and the client subscribes at its replica as soon as that has taken over."""
+    """The master is killed. The client subscribes at its replica as soon as the replica has taken over."""
     heard = Heard()
     async with await open_transport(replicated_cluster.url, scripts=[PUBLISH]) as transport:
         await transport.subscribe(CHANNEL, heard)
@@ -76,7 +76,7 @@ async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluste
 
 
 async def test_an_unconfirmed_subscription_ends_at_its_deadline(cluster: LocalCluster) -> None:
-    """A stopped node confirms nothing. The caller gets an error, and nothing is left behind."""
+    """A stopped node sends no confirmation. The caller gets an error, and no subscription is left behind."""
     master = cluster.master_of(SLOT)
     async with await open_transport(cluster.url) as transport:
         master.pause()

@@ -1,4 +1,4 @@
-"""The servers behind ``memory://``: the parts that they share, and when they are forgotten."""
+"""The servers of ``memory://``: what they share, and when they are forgotten."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.anyio
 COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
-async def test_in_memory_servers_share_only_the_sources_of_scripts() -> None:
-    """Thus a process with thousands of in-memory servers, such as a test run, holds each script once."""
+async def test_in_memory_servers_share_only_the_source_texts_of_scripts() -> None:
+    """So a process with thousands of in-memory servers, such as a test run, stores each script only once."""
     async with await open_transport("memory://one", scripts=[COUNT]) as one:
         assert await one.call(COUNT, (b"a",)) == 1
         async with await open_transport("memory://two") as two:
@@ -24,8 +24,8 @@ async def test_in_memory_servers_share_only_the_sources_of_scripts() -> None:
     assert first is second
 
 
-async def test_a_server_lives_until_it_is_forgotten() -> None:
-    """The next client finds the data of the server, like those of a real server."""
+async def test_an_in_memory_server_lives_until_it_is_forgotten() -> None:
+    """The next client finds the data of the server, as it would on a real server."""
     for expected in (1, 2):
         async with await open_transport("memory://kept") as transport:
             assert await transport.call(COUNT, (b"a",)) == expected

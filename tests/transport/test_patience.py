@@ -1,4 +1,4 @@
-"""How long an opening keeps trying, as a table."""
+"""Tests of the table that says how long an opening retries after each kind of failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def patience(kind: Kind) -> Patience:
     return Patience(STARTED, SOON - STARTED, LAST, kind)
 
 
-def test_every_kind_of_failure_is_classified() -> None:
+def test_every_kind_of_failure_is_in_the_table() -> None:
     assert {kind for kind in FailureKind if not passes(kind)} == LASTING
     assert LASTING | NOT_YET | SILENT | {FailureKind.READ_ONLY} == set(FailureKind)
 
@@ -54,9 +54,9 @@ def test_the_client_waits_for_a_server_that_is_not_ready_until_the_deadline(kind
         ("unix", 1, SOON),
         ("cluster", None, SOON),  # no node answers, so the address may be wrong
         ("sentinel", None, SOON),
-        ("cluster", 1, LAST),  # another node has named this server
+        ("cluster", 1, LAST),  # another node has named this server, so the address is right
         ("sentinel", 1, LAST),
-        ("cluster", 3, SOON),  # the client then opens without it
+        ("cluster", 3, SOON),  # the client then opens without this server
     ],
 )
 def test_the_client_waits_for_a_silent_server_that_other_nodes_know(

@@ -1,4 +1,4 @@
-"""Promises in rare situations: a reloaded script, a replica that came or went, a deadline, a slow network."""
+"""Promises in rare situations: a reloaded script, a replica that was added or removed, a deadline, a slow network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 REPLICATED = "?durability=replicated"
 
 
-async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_cluster: LocalCluster) -> None:
-    """The first write of the script comes after the loading, and so after the WAIT that was sent with the call."""
+async def test_a_call_whose_script_had_to_be_loaded_again_is_confirmed_too(replicated_cluster: LocalCluster) -> None:
+    """The script writes only after it was loaded again, so after the WAIT that was sent with the call."""
     master = replicated_cluster.master_of(SLOT)
     (replica,) = replicated_cluster.replicas_of(master)
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
@@ -39,7 +39,7 @@ async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_
 
 
 async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicated_cluster: LocalCluster) -> None:
-    """A durable call follows ASK like any other call."""
+    """A durable call follows an ASK redirection like any other call."""
     cluster = replicated_cluster
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -50,8 +50,8 @@ async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicate
         assert cluster.replicas_of(away)[0].ask("DBSIZE") == 1
 
 
-async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: LocalCluster) -> None:
-    """A replica that was removed for good is no longer waited for once the cluster has forgotten it."""
+async def test_the_client_also_waits_for_a_replica_that_was_added_later(replicated_cluster: LocalCluster) -> None:
+    """The client no longer waits for a replica that was removed, once the cluster has forgotten this replica."""
     cluster = replicated_cluster
     master = cluster.master_of(SLOT)
     donor = next(other for other in cluster.masters if other is not master)
@@ -79,8 +79,8 @@ async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: Local
         await eventually(is_confirmed)
 
 
-async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer) -> None:
-    """The wait for room counts once, not twice."""
+async def test_the_wait_for_room_counts_towards_the_deadline_of_the_call(server: LocalServer) -> None:
+    """The call ends after its timeout, not after twice that time."""
     limits = WireLimits(calls=1, bytes=100, give_up_after=60)
     async with await open_transport(server.url, scripts=[COUNT], limits=limits) as transport:
         server.pause()
@@ -90,7 +90,7 @@ async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer)
             started = time.monotonic()
             with pytest.raises(ServiceBusError) as caught:
                 await transport.call(COUNT, (KEY,), timeout=6)
-            # Twice the time would be 12 s. The machine may be slow, but not by that much.
+            # Twice the timeout would be 12 s. Even a slow machine does not turn 6 s into 12 s.
             assert time.monotonic() - started < 11.9
             assert caught.value.outcome is Outcome.NEVER_SENT
         finally:
@@ -98,8 +98,8 @@ async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer)
         assert await first == 1
 
 
-async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalCluster) -> None:
-    """The calls exceed one flush, and none is refused."""
+async def test_many_durable_calls_wait_in_line(replicated_cluster: LocalCluster) -> None:
+    """The calls exceed what one flush can carry, and none of them is refused."""
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
         assert sorted(counts) == list(range(1, 6001))
@@ -119,7 +119,7 @@ async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", b"multi", "Select", "CLIENT", "MONITOR"])
 async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalServer, command: str | bytes) -> None:
-    """A command like SELECT would change the connection for all callers."""
+    """A command like SELECT is refused, because it would change the connection for all callers."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ValueError, match="all callers share"):
             await transport.command(command, "x")
@@ -127,7 +127,7 @@ async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalSer
 
 
 async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None) -> None:
-    """A restart may bring another configuration, so the client checks each new connection like the first."""
+    """A restarted server may have another configuration, so the client checks each new connection like the first."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, (KEY,)) == 1
@@ -138,7 +138,7 @@ async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None
 
 
 class Trickle(Between):
-    """Passes a limited number of bytes at a time, once a test makes it slow."""
+    """Once a test makes it slow, passes only a limited number of bytes at a time."""
 
     slow = False
 
@@ -150,8 +150,8 @@ class Trickle(Between):
             await writer.drain()
 
 
-async def test_a_slow_network_is_not_taken_for_a_silent_server(server: LocalServer) -> None:
-    """As long as the network accepts data, the client waits, whatever the limit of silence."""
+async def test_a_slow_network_is_not_mistaken_for_a_silent_server(server: LocalServer) -> None:
+    """As long as the network accepts data, the client waits, even longer than the limits for a silent server."""
     limits = WireLimits(suspect_after=0.5, give_up_after=5)
     async with (
         Trickle(server).listening() as network,

@@ -1,4 +1,4 @@
-"""Single redirections: a migration that halts in the middle, and a connection that is cut after a call."""
+"""Single redirections: a migration that stops halfway, and a connection that is cut after a call."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def tryagains(node: ClusterNode) -> int:
 
 
 async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: LocalCluster) -> None:
-    """Keys that moved and new keys are requested at the target, with ASKING; keys that stayed, at the source.
+    """Calls with keys that moved or are new go to the target, with ASKING. Calls with keys that stayed go to the
+    source.
 
-    Calls with keys that are split between the two wait, and are served as soon as the migration goes on.
+    A call with keys on both servers waits, and is served when the migration continues.
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -55,7 +56,8 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
         waiting = asyncio.create_task(transport.call(WRITE_TWO, (gone, stayed), ("whole",), timeout=60))
         await eventually(lambda: tryagains(home) > refusals)
         assert not waiting.done()
-        # The remaining key moves as well. The target then has all keys, although no node has been told yet.
+        # The remaining key moves as well. Then the target has all keys, although no node knows yet that it owns the
+        # slot.
         home.ask("MIGRATE", away.host, away.port, stayed.decode(), 0, 5000)
         assert await waiting == b"OK"
         for node in (away, home):
@@ -65,10 +67,10 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
     cluster.migrate_slot_classic(SLOT, home)
 
 
-async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> None:
+async def test_a_script_is_loaded_at_the_target_of_asking(cluster: LocalCluster) -> None:
     """The target of a move may not have the script.
 
-    The client loads it there, and the loading does not use up ASKING.
+    The client loads the script there, and the loading does not use up ASKING.
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -82,8 +84,8 @@ async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> N
         node.ask("CLUSTER", "SETSLOT", SLOT, "STABLE")
 
 
-async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalCluster) -> None:
-    """500 calls meet a slot that has moved: each is redirected, and the client asks for the map once or twice."""
+async def test_a_storm_of_redirections_causes_one_request_for_the_slot_map(cluster: LocalCluster) -> None:
+    """500 calls use a slot that has moved. Each call is redirected, and the client requests the map once or twice."""
 
     def questions() -> int:
         said = [str(node.ask("INFO", "commandstats")) for node in cluster.nodes]
@@ -103,7 +105,7 @@ async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalClust
 
 
 class Cutter(Between):
-    """Drops an answer of the server and then cuts the connection, when a test asks for it."""
+    """On request of a test, drops an answer of the server and then cuts the connection."""
 
     cut_next_answer = False
     cuts = 0
@@ -117,11 +119,11 @@ class Cutter(Between):
             writer.write(data)
 
 
-async def test_a_call_whose_answer_is_lost_is_unknown_or_repeated(server: LocalServer) -> None:
+async def test_a_call_whose_answer_is_lost_ends_as_unknown_or_is_repeated(server: LocalServer) -> None:
     """The script has run, and the connection is cut before its answer arrives.
 
-    A call that must not be repeated reports an unknown outcome. A call that its script recognises is repeated and
-    counted once. A script that breaks the promise of its caller shows that the count can go wrong.
+    If a call must not be repeated, its outcome is unknown. If its script recognises repetitions, the call is repeated
+    and counted once. If a caller wrongly declares that its script recognises them, the call is counted twice.
     """
     key = b"cut"
     async with Cutter(server).listening() as cutter:

@@ -1,4 +1,4 @@
-"""Error replies and losses: the meaning of each for a call, and the error that its caller gets."""
+"""Error replies and lost connections: what each means for a call, and which error the caller gets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Kind = FailureKind
 SCRIPT = " script: 6e811d0f0172f03edd82cf73ef5284baccd936b9, on @user_script:1."
 SCRIPT_OF_VALKEY = " script: on @user_script:1."
 
-# Each reply of a server, its kind of failure, the known outcome of the call, and whether the transport tries again.
+# Each reply of a server with its kind of failure, the known outcome of the call, and whether the transport tries again.
 REPLIES = [
     ("MOVED 3999 127.0.0.1:6381", Kind.MOVED, NEVER, True),
     ("ASK 3999 127.0.0.1:6381", Kind.ASK, NEVER, True),
@@ -112,24 +112,25 @@ def test_a_failure_ends_in_an_error_of_its_class(
     raised = failure.error(call())
     assert type(raised) is error
     assert (raised.is_transient, raised.outcome) == (transient, outcome)
-    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT  # that error says what to permit
+    # the error for a missing script says which right to grant instead
+    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT
     assert raised.tracking_id in str(raised)
     assert failure.may_repeat(call()) is again
     assert failure.may_repeat(call(repeatable=True)) is again_if_recognised
 
 
-def test_every_kind_of_failure_is_in_the_table() -> None:
+def test_every_kind_of_failure_is_in_the_tables() -> None:
     assert {row[0] for row in ENDS} == set(Kind)
     assert {row[1] for row in REPLIES} <= set(Kind)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.REFUSED])
-def test_an_earlier_attempt_that_may_have_run_is_not_undone_by_a_later_failure(kind: Kind) -> None:
+def test_an_outcome_stays_unknown_after_an_earlier_attempt_that_may_have_run(kind: Kind) -> None:
     assert Failure(kind, "d", "C", NEVER, HERE).error(call(), maybe_ran=True).outcome is UNKNOWN
 
 
-def test_a_refusing_script_decides_the_outcome() -> None:
-    """The script recognises a repetition: after a first attempt that ran, it would have sent that attempt's reply."""
+def test_a_refusal_by_the_script_decides_the_outcome() -> None:
+    """The script recognises repetitions. If the first attempt had run, the script would have repeated its reply."""
     raised = Failure(Kind.REFUSED, "7", "LOCKLOST", REFUSED, HERE).error(call(), maybe_ran=True)
     assert isinstance(raised, ScriptRefusedError)
     assert (raised.reply_code, raised.detail, raised.outcome) == ("LOCKLOST", "7", REFUSED)
@@ -145,5 +146,5 @@ def test_the_error_gives_the_number_of_attempts_and_their_time(kind: Kind) -> No
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_an_error_of_connecting_mentions_no_call(kind: Kind) -> None:
+def test_an_error_while_connecting_mentions_no_call(kind: Kind) -> None:
     assert "None" not in str(Failure(kind, "d", "C", endpoint=HERE).error())

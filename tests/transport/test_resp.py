@@ -1,4 +1,4 @@
-"""The parser in Python reads the same replies as hiredis, however the network splits them."""
+"""The Python parser reads the same replies as hiredis, wherever the network splits them."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ REPLIES: st.SearchStrategy[Encoded] = st.recursive(
 PUSHES: st.SearchStrategy[Encoded] = (
     st.lists(REPLIES, max_size=3).map(aggregate(b">")).map(lambda push: (push[0], DROPPED))
 )
-"""Messages that a server pushes: they answer no call, and must not be taken for a reply."""
+"""Messages that a server pushes. They answer no call, so the parser must not return them as a reply."""
 
 
 def comparable(value: Any) -> Any:
-    """Return a value for comparison: errors are equal if their texts are, and true is not 1."""
+    """Return a value for comparison: errors are equal if their texts are equal, and True differs from 1."""
     if isinstance(value, ReplyError):
         return "error", value.code, value.detail
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def test_the_parser_agrees_with_hiredis_for_any_split(replies: list[Encoded], cu
 
 
 @given(st.lists(REPLIES, max_size=3))
-def test_the_parser_reads_byte_by_byte(replies: list[Encoded]) -> None:
+def test_the_parser_reads_replies_that_arrive_byte_by_byte(replies: list[Encoded]) -> None:
     data = b"".join(encoded for encoded, _ in replies)
     assert read(PythonParser().feed, data, list(range(len(data)))) == [comparable(value) for _, value in replies]
 
@@ -168,7 +168,9 @@ def test_any_bytes_become_replies_or_a_protocol_error(
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Return the number of Python lines that some work executes, which does not depend on the machine's load."""
+    """Return the number of Python lines that some work executes. This number does not depend on the load of the
+    machine.
+    """
     count = 0
 
     def tick(*_: object) -> Any:
@@ -186,7 +188,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("count", [100, 1000])
-def test_a_long_string_in_many_pieces_is_put_together_once(count: int) -> None:
+def test_the_pieces_of_a_long_string_are_joined_only_once(count: int) -> None:
     """The work for each piece stays the same, however many pieces came before it."""
     parser = PythonParser()
     piece = b"x" * 1000
@@ -200,7 +202,7 @@ def test_a_long_string_in_many_pieces_is_put_together_once(count: int) -> None:
     assert parser.feed(b"\r\n") == [[b"x" * count * 1000]]
 
 
-def test_a_long_list_in_many_pieces_is_not_read_twice() -> None:
+def test_a_long_list_in_many_pieces_is_parsed_only_once() -> None:
     parser = PythonParser()
     parser.feed(b"*10000\r\n")
     first = steps(lambda: parser.feed(b":1\r\n:2\r\n"))

@@ -1,4 +1,4 @@
-"""Scripts and calls: a call is packed once, and may be sent many times, byte for byte."""
+"""Scripts and calls: a call is packed once, and the same bytes may be sent many times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def packed_by_redis_py(*arguments: bytes | str | int) -> bytes:
 
 
 @given(st.lists(ARGUMENT, max_size=12).map(lambda arguments: ["SET", *arguments]))  # redis-py splits the name at blanks
-def test_a_command_is_packed_as_redis_py_packs_it(arguments: list[bytes | str | int]) -> None:
+def test_a_command_is_packed_in_the_same_way_as_by_redis_py(arguments: list[bytes | str | int]) -> None:
     assert pack(arguments) == packed_by_redis_py(*arguments)
 
 
@@ -44,7 +44,7 @@ class Number(enum.IntEnum):
 
 
 class OwnBytes(bytes):
-    """A subclass of bytes, as some libraries use it."""
+    """A subclass of bytes, like those that some libraries use."""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_ambiguous_argument_type_is_refused(argument: Any) -> None:
 # -- scripts -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_script_is_known_by_the_hash_of_its_source() -> None:
+def test_a_script_is_identified_by_the_hash_of_its_source() -> None:
     script = Script("s", "return 'ä'")
     assert script.sha == sha1("return 'ä'".encode(), usedforsecurity=False).hexdigest()
     assert repr(script) == f"Script('s', {script.sha[:8]})"
@@ -89,7 +89,7 @@ def test_a_script_is_known_by_the_hash_of_its_source() -> None:
         ("", ""),
     ],
 )
-def test_without_its_first_line_a_script_keeps_its_line_numbers(source: str, stripped: str) -> None:
+def test_a_script_without_its_first_line_keeps_its_line_numbers(source: str, stripped: str) -> None:
     script = Script("s", source, takes_run_id=True).without_shebang()
     assert (script.source, script.name, script.takes_run_id) == (stripped, "s", True)
     assert script.sha == sha1(stripped.encode(), usedforsecurity=False).hexdigest()
@@ -129,10 +129,10 @@ def test_a_payload_is_frozen_when_the_call_is_made() -> None:
     arguments.clear()
     buffer[:] = b"x"
     assert call.payload(RUN_ID) == before
-    assert call.payload(b"?") != before  # except for the server that it is sent to
+    assert call.payload(b"?") != before  # only the run id of the server differs
 
 
-def test_a_command_shows_its_name_and_never_its_arguments() -> None:
+def test_the_repr_of_a_command_shows_its_name_and_never_its_arguments() -> None:
     command = Command(b"AUTH", b"secret")
     assert command.payload(RUN_ID) == packed_by_redis_py("AUTH", "secret")
     assert str(command) == "command AUTH"

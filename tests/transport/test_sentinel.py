@@ -1,4 +1,4 @@
-"""Sentinel: the client finds the master, follows it, and connects to no other server."""
+"""Sentinel: the client finds the master, follows it in a failover, and connects to no other server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_sentinel_addressed_as_a_server_is_refused_with_the_right_scheme
     assert "EVALSHA" not in str(caught.value)
 
 
-async def test_a_master_unknown_to_every_sentinel_is_reported(watched: LocalSentinel) -> None:
+async def test_the_error_names_a_master_that_no_sentinel_knows(watched: LocalSentinel) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"named the master 'other': .*knows no such master"):
         await open_transport(url_of(watched).replace("/mymaster", "/other"))
 
@@ -50,8 +50,8 @@ async def test_a_wrong_password_of_the_master_is_reported(watched: LocalSentinel
     assert "hunter2" not in str(caught.value)
 
 
-async def test_the_password_of_the_sentinels_is_used_for_them_only(watched: LocalSentinel) -> None:
-    """A wrong password of the sentinels is reported as such; the right one lets the client connect to both."""
+async def test_the_password_of_the_sentinels_is_sent_to_no_other_server(watched: LocalSentinel) -> None:
+    """A wrong password of the sentinels is reported as such. With the right one the client connects to both."""
     for sentinel in watched.sentinels:
         sentinel.ask("ACL", "SETUSER", "asker", "on", ">pw", "+@all")
     async with await open_transport(url_of(watched) + "?sentinel_username=asker&sentinel_password=pw") as transport:
@@ -62,7 +62,7 @@ async def test_the_password_of_the_sentinels_is_used_for_them_only(watched: Loca
 
 
 async def test_calls_follow_the_master_through_a_failover(watched: LocalSentinel) -> None:
-    """A sentinel is down as well, and no call is executed twice."""
+    """One sentinel is down as well, and no call is executed twice."""
     first = watched.master
     watched.sentinels[0].kill()
     async with await open_transport(url_of(watched), scripts=[COUNT_ONCE]) as transport:

@@ -1,4 +1,4 @@
-"""The facts that servers report, and whether sbredis can run on them."""
+"""The facts that servers report, and whether sbredis can run on such servers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_answers_of_a_server_are_parsed(info: str | None, facts: ServerFacts
     assert str(facts) == name
 
 
-def test_a_value_may_hold_colons_and_a_line_may_be_none() -> None:
+def test_a_reported_value_may_contain_colons_and_a_line_may_have_no_value() -> None:
     assert parse_info("# Title\na:b:c\n\nnonsense\nempty:\n") == {"a": "b:c", "empty": ""}
 
 
@@ -149,7 +149,7 @@ def test_a_problem_of_a_server_is_reported_with_its_remedy(
         ("slave", "cluster", None),
     ],
 )
-def test_a_replica_is_refused_where_writes_are_not_redirected(
+def test_a_replica_is_refused_if_its_writes_are_not_redirected(
     role: str | None, kind: Kind, expected: str | None
 ) -> None:
     said = not_writable(replace(GOOD, role=role, master="m:1"), kind)
@@ -167,7 +167,7 @@ def test_a_replica_is_refused_where_writes_are_not_redirected(
         (ReplicaCount(1, 0), "standalone", "has no replica connected.*replicas=1", False),
         (ReplicaCount(1, 0), "unix", "has no replica connected.*replicas=1", False),
         (ReplicaCount(1, None), "standalone", None, False),
-        (ReplicaCount(1, 0), "cluster", None, False),  # the replica is down, or about to connect
+        (ReplicaCount(1, 0), "cluster", None, False),  # the replica is down, or has not connected yet
         (ReplicaCount(1, 0, steady=False), "sentinel", None, False),
         (ReplicaCount(0, 0), "cluster", "has no replica, so nothing can confirm", False),
         (ReplicaCount(0, 0, steady=False), "cluster", "has no replica at the moment", True),
@@ -188,7 +188,7 @@ def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reaso
     ("append_only", "replicated", "loses"),
     [(False, False, True), (False, True, False), (True, False, False), (None, False, False)],
 )
-def test_a_server_can_lose_data_that_is_in_no_file_and_on_no_replica(
+def test_a_server_without_a_file_or_replica_can_lose_acknowledged_data(
     append_only: bool | None, replicated: bool, loses: bool
 ) -> None:
     assert can_lose_acknowledged(replace(GOOD, append_only=append_only), replicated=replicated) is loses
@@ -196,7 +196,7 @@ def test_a_server_can_lose_data_that_is_in_no_file_and_on_no_replica(
 
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix", "embedded", "memory"])
 @pytest.mark.parametrize("durability", ["master", "replicated", "fsync"])
-def test_a_server_with_unknown_facts_is_never_refused(kind: Kind, durability: Durability) -> None:
+def test_a_server_whose_facts_are_unknown_is_never_refused(kind: Kind, durability: Durability) -> None:
     assert problems(ServerFacts(HERE), kind, durability) == []
 
 
@@ -239,7 +239,7 @@ def test_there_is_no_warning_if_all_facts_could_be_read() -> None:
         ({"append_only": False}, "replicated", True, ["since its last snapshot", "failover to any replica"]),
     ],
 )
-def test_the_log_states_what_an_acknowledgement_promises(
+def test_the_log_says_what_an_acknowledgement_promises(
     changes: dict[str, Any], durability: Durability, replicated: bool, words: list[str]
 ) -> None:
     note = durability_note(replace(GOOD, **changes), durability, replicated=replicated)

@@ -1,4 +1,4 @@
-"""Slots, the slot map, and the replies of clusters of several kinds and ages about themselves."""
+"""Slots, the slot map, and the replies that clusters of several kinds and versions give about themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEYS = st.lists(st.one_of(st.sampled_from([b"{", b"}", b"{}"]), st.binary(max_si
 @example(b"{a")
 @example(b"{{a}}")
 @example(b"{\xff\x00}x")
-def test_a_key_has_the_slot_that_redis_py_gives_it(key: bytes) -> None:
+def test_keys_have_the_same_slot_as_in_redis_py(key: bytes) -> None:
     assert key_slot(key) == key_slot_of_redis_py(key)
 
 
@@ -50,7 +50,7 @@ def test_an_empty_map_has_no_masters() -> None:
     assert SlotMap().masters == frozenset()
 
 
-def test_one_server_has_every_slot() -> None:
+def test_a_single_server_owns_every_slot() -> None:
     assert set(SlotMap.whole(A).owners) == {A}
 
 
@@ -79,7 +79,7 @@ NODE_ID = b"e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca"
         ([b"?", 7000, NODE_ID], None),
     ],
 )
-def test_the_master_of_a_range_is_the_first_of_its_nodes(node: list[Any], endpoint: Endpoint | None) -> None:
+def test_the_first_node_of_a_range_is_its_master(node: list[Any], endpoint: Endpoint | None) -> None:
     replica = [b"10.0.0.9", 7009, NODE_ID]
     slots = parse_cluster_slots([[0, 5460, node, replica]], ASKED)
     assert (slots.owners[0], slots.owners[5460], slots.owners[5461]) == (endpoint, endpoint, None)
@@ -121,7 +121,7 @@ def test_a_redirection_names_slot_and_server(detail: str, redirection: tuple[int
 
 
 @pytest.mark.parametrize("detail", ["", "x h:1", "1", "1 h", "1 h:", "1 h:x", "16384 h:1", "-1 h:1", "1 ?:7000"])
-def test_a_redirection_without_a_server_is_an_error(detail: str) -> None:
+def test_a_redirection_that_names_no_server_is_an_error(detail: str) -> None:
     with pytest.raises(ValueError, match=r"slot|unpack|int|address"):
         parse_redirection(detail, ASKED)
 
@@ -164,8 +164,10 @@ vars currentEpoch 3 lastVoteEpoch 0
     ],
     ids=["redis 7.0", "redis 8.2", "valkey 9", "own address unknown", "ipv6", "nonsense", "unknown", "nothing"],
 )
-def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, int]) -> None:
-    """A master with a host name is found under both of its names, since the slot map has one of them."""
+def test_replicas_are_counted_whether_they_are_up_or_down(text: str, counts: dict[Endpoint, int]) -> None:
+    """A master with a host name is found by its host name and by its address, because the slot map has only one of
+    them.
+    """
     assert replica_counts(text, ASKED) == counts
 
 

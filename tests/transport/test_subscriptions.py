@@ -19,7 +19,7 @@ on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indir
 
 
 async def publish(transport: Transport, channel: bytes, payload: bytes) -> int:
-    """Publish in the slot of the channel; return the number of connections that received it."""
+    """Publish in the slot of the channel; return the number of receiving connections."""
     return int(await transport.command("SPUBLISH", channel, payload, key=channel))
 
 
@@ -34,7 +34,7 @@ async def test_published_messages_arrive_in_order(url: str) -> None:
         assert ear.gaps == 0
 
 
-async def test_each_channel_reaches_its_own_listeners(url: str) -> None:
+async def test_each_listener_gets_only_the_messages_of_its_channel(url: str) -> None:
     """Over a cluster the channels of one transport lie on several servers."""
     ears = [Ear() for _ in range(12)]
     async with await open_transport(url) as transport:
@@ -45,7 +45,7 @@ async def test_each_channel_reaches_its_own_listeners(url: str) -> None:
         assert [ear.heard for ear in ears] == [[b"%d" % number] for number in range(12)]
 
 
-async def test_each_listener_hears_a_channel_until_it_closes_its_own_subscription(url: str) -> None:
+async def test_each_listener_hears_a_channel_until_its_own_subscription_is_closed(url: str) -> None:
     first, second = Ear(), Ear()
     async with await open_transport(url) as transport:
         subscription = await transport.subscribe(b"c", first)
@@ -61,7 +61,7 @@ async def test_each_listener_hears_a_channel_until_it_closes_its_own_subscriptio
 
 
 @on_real_servers
-async def test_the_last_listener_that_stops_ends_the_subscription_at_the_server(url: str) -> None:
+async def test_closing_the_last_subscription_of_a_channel_ends_it_on_the_server(url: str) -> None:
     async with await open_transport(url) as transport:
         subscriptions = [await transport.subscribe(name, Ear()) for name in (b"{c}1", b"{c}2")]
         assert await publish(transport, b"{c}1", b"") == 1
@@ -77,7 +77,7 @@ async def has_no_listener(transport: Transport, channel: bytes) -> bool:
     return await publish(transport, channel, b"") == 0
 
 
-async def test_a_listener_that_starts_again_hears_again(url: str) -> None:
+async def test_a_listener_that_subscribes_again_gets_messages_again(url: str) -> None:
     ear = Ear()
     async with await open_transport(url) as transport:
         for number in range(3):
@@ -88,8 +88,10 @@ async def test_a_listener_that_starts_again_hears_again(url: str) -> None:
         assert ear.heard == [b"0", b"1", b"2"]
 
 
-async def test_stopping_and_listening_again_immediately_is_no_gap(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client did not reconnect, so only messages without a listener were missed."""
+async def test_subscribing_again_immediately_after_closing_causes_no_gap(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client did not reconnect, so it missed no message while a listener was subscribed."""
     monkeypatch.setattr(_listening, "_RESEND_AFTER", 0.0)
     ear = Ear()
     async with await open_transport(url) as transport:
@@ -99,12 +101,12 @@ async def test_stopping_and_listening_again_immediately_is_no_gap(url: str, monk
         await transport.subscribe(b"{c}", ear)
         await publish(transport, b"{c}", b"x")
         await eventually(lambda: ear.heard)
-        await transport.subscribe(b"{c}third", Ear())  # the server has answered all earlier requests
+        await transport.subscribe(b"{c}third", Ear())  # the server has answered all earlier requests by now
         assert ear.gaps == 0
 
 
 @on_real_servers
-async def test_a_lost_connection_is_made_again_and_the_listener_learns_of_the_gap(
+async def test_after_a_lost_connection_the_listener_is_subscribed_again_and_notified_of_the_gap(
     url: str, request: pytest.FixtureRequest
 ) -> None:
     target = request.getfixturevalue("target")
@@ -139,7 +141,7 @@ async def test_a_listener_that_raises_does_not_affect_others(url: str, caplog: p
     assert "a defect of a listener" in caplog.text
 
 
-async def test_a_listener_may_stop_listening_while_it_is_called(url: str) -> None:
+async def test_a_listener_may_close_its_subscription_while_it_is_called(url: str) -> None:
     class Once(Ear):
         def message(self, payload: bytes) -> None:
             super().message(payload)
@@ -160,13 +162,13 @@ async def test_a_listener_may_stop_listening_while_it_is_called(url: str) -> Non
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:
-    """A server that a test may stop, and that lets one user listen to one channel only."""
+    """A server that a test may stop, with a user who may listen to one channel only."""
     config = {"user": "deaf on nopass ~* +@all resetchannels &open"}
     with LocalServer(binary=binary, config=config) as server:
         yield server
 
 
-async def test_a_channel_that_the_user_may_not_hear_is_refused(own_server: LocalServer) -> None:
+async def test_a_subscription_without_the_right_to_the_channel_is_refused(own_server: LocalServer) -> None:
     url = own_server.url.replace("redis://", "redis://deaf:x@")
     async with await open_transport(url) as transport:
         ear = Ear()
@@ -178,7 +180,7 @@ async def test_a_channel_that_the_user_may_not_hear_is_refused(own_server: Local
         assert ear.gaps == 0
 
 
-async def test_a_subscription_not_confirmed_in_time_is_not_made(own_server: LocalServer) -> None:
+async def test_a_subscription_that_is_not_confirmed_in_time_fails(own_server: LocalServer) -> None:
     async with await open_transport(own_server.url) as transport:
         own_server.pause()
         with pytest.raises(OperationTimeoutError, match="'c' was not confirmed within") as caught:
@@ -188,7 +190,9 @@ async def test_a_subscription_not_confirmed_in_time_is_not_made(own_server: Loca
         await eventually(lambda: has_no_listener(transport, b"c"))
 
 
-async def test_a_caller_cancelled_before_the_confirmation_leaves_no_subscription(own_server: LocalServer) -> None:
+async def test_a_caller_that_is_cancelled_before_the_confirmation_leaves_no_subscription(
+    own_server: LocalServer,
+) -> None:
     async with await open_transport(own_server.url) as transport:
         own_server.pause()
         waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))

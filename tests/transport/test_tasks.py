@@ -1,4 +1,4 @@
-"""Groups of tasks that can be cancelled, work that is not cut off, and work in threads."""
+"""Groups of tasks that are cancelled together, work that is never cut off, and work in threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Work:
         self.said: list[str] = []
 
     async def waits(self) -> None:
-        """Wait until it is cancelled."""
+        """Wait until the task is cancelled."""
         self.said.append("begun")
         try:
             await asyncio.get_running_loop().create_future()
@@ -32,7 +32,7 @@ class Work:
         raise ZeroDivisionError
 
 
-async def test_a_cancelled_scope_ends_all_its_tasks_and_leaves_its_block_alone() -> None:
+async def test_a_cancelled_scope_ends_its_tasks_and_does_not_cancel_its_block() -> None:
     work = Work()
     async with TaskScope() as tasks:
         tasks.start(work.waits())
@@ -44,8 +44,8 @@ async def test_a_cancelled_scope_ends_all_its_tasks_and_leaves_its_block_alone()
     assert sorted(work.said) == ["begun", "block", "cleaned up", "goes on"]
 
 
-async def test_a_task_that_has_just_been_started_cleans_up_as_well() -> None:
-    """Callers that wait for the final step of the task are not left waiting."""
+async def test_a_task_that_is_cancelled_right_after_its_start_cleans_up_too() -> None:
+    """Otherwise callers that wait for this cleanup would wait for ever."""
     work = Work()
     async with TaskScope() as tasks:
         tasks.start(work.waits())
@@ -54,7 +54,7 @@ async def test_a_task_that_has_just_been_started_cleans_up_as_well() -> None:
     assert work.said == ["begun", "begun", "cleaned up", "cleaned up"]
 
 
-async def test_no_task_starts_in_an_ended_scope() -> None:
+async def test_a_scope_that_has_ended_starts_no_task() -> None:
     work = Work()
     async with TaskScope() as tasks:
         pass
@@ -63,7 +63,7 @@ async def test_no_task_starts_in_an_ended_scope() -> None:
     assert work.said == []
 
 
-async def test_a_defect_in_one_task_ends_the_others_and_the_block() -> None:
+async def test_an_unexpected_error_in_one_task_ends_the_other_tasks_and_the_block() -> None:
     work = Work()
 
     async def block() -> None:
@@ -78,7 +78,7 @@ async def test_a_defect_in_one_task_ends_the_others_and_the_block() -> None:
     assert work.said == ["begun", "cleaned up"]
 
 
-async def test_work_is_carried_out_to_its_end_although_the_caller_is_cancelled() -> None:
+async def test_protected_work_ends_normally_although_its_caller_is_cancelled() -> None:
     goes_on, done = asyncio.Event(), list[str]()
 
     async def work() -> None:
@@ -97,12 +97,12 @@ async def test_work_is_carried_out_to_its_end_although_the_caller_is_cancelled()
     assert done == ["work"]
 
 
-async def test_an_error_at_the_end_reaches_a_caller_that_still_waits() -> None:
+async def test_an_error_at_the_end_of_the_work_reaches_a_caller_that_still_waits() -> None:
     with pytest.raises(ZeroDivisionError):
         await to_the_end(Work().breaks())
 
 
-async def test_to_wait_for_the_end_of_a_task_does_not_cancel_it() -> None:
+async def test_waiting_for_the_end_of_a_task_does_not_cancel_it() -> None:
     future = asyncio.get_running_loop().create_future()
     caller = asyncio.create_task(ended(future))
     await asyncio.sleep(0)

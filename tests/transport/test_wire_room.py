@@ -1,4 +1,4 @@
-"""The room of one connection: waiters get room in order, and no event makes the wire forget one."""
+"""The room for calls on one connection: waiting calls get room in order, and no event makes the wire forget a call."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ONE_AT_A_TIME = WireLimits(calls=1, bytes=1000)
 
 
 async def submit_in_turn(wire: Wire, argument: bytes | int, seconds: float = 60) -> Any:
-    """Submit a call as a node does."""
+    """Submit a call in the same way as a node does."""
     deadline = in_seconds(seconds)
     if not await wire.room(deadline):
         return wire.failure or "no room"
     return await wire.submit(call(argument), deadline)
 
 
-async def test_at_the_limit_of_calls_the_next_one_waits() -> None:
+async def test_a_call_above_the_limit_of_calls_waits() -> None:
     async with running(WireLimits(calls=3, bytes=3_000_000)) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(4)]
         await turns()
@@ -42,7 +42,7 @@ async def test_at_the_limit_of_calls_the_next_one_waits() -> None:
         assert wire._room == 3_000_000
 
 
-async def test_at_the_limit_of_bytes_a_larger_call_goes_alone() -> None:
+async def test_a_call_larger_than_the_limit_of_bytes_is_sent_alone() -> None:
     async with running(WireLimits(calls=1000, bytes=10_000)) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, bytes(20_000))) for _ in range(2)]
         await turns()
@@ -55,7 +55,7 @@ async def test_at_the_limit_of_bytes_a_larger_call_goes_alone() -> None:
 
 
 async def test_waiting_calls_get_room_in_order_whatever_their_size() -> None:
-    """A large call takes the place of several. A waiter that was woken in vain keeps its place in the queue."""
+    """A large call uses the room of several calls. A waiter that was woken too early keeps its place in the queue."""
     async with running(WireLimits(calls=4, bytes=4000)) as (wire, stream):
         first = asyncio.create_task(submit_in_turn(wire, bytes(3900)))
         await turns()
@@ -74,7 +74,7 @@ async def test_later_calls_do_not_overtake_waiting_ones() -> None:
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(2)]
         await turns()
         stream.reply(b"a")
-        assert not wire.has_room  # the room belongs to the waiter
+        assert not wire.has_room  # the waiting call has the first claim to the free room
         tasks.append(asyncio.create_task(submit_in_turn(wire, 2)))
         for _ in range(2):
             await turns()
@@ -83,7 +83,7 @@ async def test_later_calls_do_not_overtake_waiting_ones() -> None:
         assert stream.said == [b"0", b"1", b"2"]
 
 
-async def test_a_cancelled_call_passes_its_offered_place_on() -> None:
+async def test_a_cancelled_call_passes_its_room_to_the_next_one() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(3)]
         await turns()
@@ -95,8 +95,8 @@ async def test_a_cancelled_call_passes_its_offered_place_on() -> None:
         assert await tasks[2] == b"c"
 
 
-async def test_a_call_that_times_out_passes_its_offered_place_on() -> None:
-    """The deadline passes in the same turn of the loop in which the call is offered a place."""
+async def test_a_call_that_times_out_passes_its_room_to_the_next_one() -> None:
+    """The deadline passes in the same turn of the event loop in which the call is offered room."""
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(0), in_seconds(60))
         deadline = in_seconds(0.02)
@@ -111,7 +111,7 @@ async def test_a_call_that_times_out_passes_its_offered_place_on() -> None:
         assert await patient == b"ok"
 
 
-async def test_waiting_for_room_ends_at_the_deadline() -> None:
+async def test_a_call_waits_for_room_only_until_its_deadline() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(), in_seconds(60))
         assert await submit_in_turn(wire, 1, seconds=0.01) == "no room"
@@ -121,7 +121,7 @@ async def test_waiting_for_room_ends_at_the_deadline() -> None:
         assert wire.has_room
 
 
-async def test_a_lost_connection_ends_all_waiting_for_room() -> None:
+async def test_a_lost_connection_ends_all_waits_for_room() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(), in_seconds(60))
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(3)]
@@ -192,5 +192,7 @@ async def live_through(steps: list[tuple[str, int]], *, is_lost: bool) -> None:
 
 @settings(deadline=None)
 @given(STEPS, st.booleans())
-def test_every_call_ends_exactly_once_and_all_room_comes_back(steps: list[tuple[str, int]], is_lost: bool) -> None:
+def test_every_call_ends_exactly_once_and_all_room_is_free_at_the_end(
+    steps: list[tuple[str, int]], is_lost: bool
+) -> None:
     asyncio.run(live_through(steps, is_lost=is_lost))

@@ -35,7 +35,7 @@ __all__ = ["ServiceBusClient", "check_connection"]
 @public
 @documented_by(aio.ServiceBusClient, then_own=True)
 class ServiceBusClient(Handlers):
-    """Any number of threads may use the client, its senders and its receivers at once.
+    """Any number of threads may use the client, its senders and its receivers at the same time.
 
     All of them share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
     receivers may be made before a fork: then each process has a connection of its own. A client that was already used

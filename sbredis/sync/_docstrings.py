@@ -16,13 +16,13 @@ __all__ = ["documented_by"]
 C = TypeVar("C", bound="type[Any]")
 
 _SYNCHRONOUS: Final = (("``async for ", "``for "), ("``async for``", "``for``"), ("``async with ", "``with "))
-"""Words of a docstring that differ in synchronous code."""
+"""Words of a docstring, and the words that replace them in synchronous code."""
 
 
 def documented_by(twin: type, *, then_own: bool = False) -> Callable[[C], C]:
-    """Copy docstrings of the asynchronous twin to a class and its members, where they have none of their own.
+    """Copy the docstrings of the asynchronous twin to a class and its members that have no docstring of their own.
 
-    With ``then_own`` the docstring of the class itself follows that of the twin as a further paragraph.
+    With ``then_own`` the class has the docstring of the twin, and its own docstring as a further paragraph.
     """
 
     def take_over(cls: C) -> C:

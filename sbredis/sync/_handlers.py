@@ -63,7 +63,7 @@ class Handlers:
         return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
 
     def _passed_on(self, function: str, given: ReceiverKeywords | SessionReceiverKeywords) -> dict[str, Any]:
-        """Return the keywords for the asynchronous receiver, with its kind of renewer. Warns of unknown ones."""
+        """Return the keywords for the asynchronous receiver, with an asynchronous renewer. Warn of unknown keywords."""
         passed = known_of(function, given, RECEIVER)
         renewer = passed.get("auto_lock_renewer")
         if renewer is not None:

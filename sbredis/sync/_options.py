@@ -1,4 +1,4 @@
-"""The keywords of synchronous receivers: those of asynchronous ones, with a synchronous renewer."""
+"""The keywords of synchronous receivers: the keywords of asynchronous receivers, with a synchronous renewer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class SessionReceiverKeywords(ReceivingKeywords, total=False):
 
 
 class ReceiverKeywords(SessionReceiverKeywords, total=False):
-    """The keywords of a receiver for any path."""
+    """The keywords of a receiver from any path."""
 
     sub_queue: ServiceBusSubQueue | str | None

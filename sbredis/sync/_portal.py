@@ -1,8 +1,8 @@
 """Run calls from threads without an event loop in the one event loop of a client.
 
-The loop runs in a thread of its own, which starts with the first call. A call costs one entry in the loop's list of
-work, and one lock on which the caller waits. A call runs in the context of its caller (:mod:`contextvars`), so that a
-span of the caller is the parent of the client's spans.
+The loop runs in a thread of its own, which starts with the first call. A call needs one callback in the loop, and one
+lock on which the caller waits. A call runs in the context of its caller (:mod:`contextvars`), so that a span of the
+caller is the parent of the client's spans.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class _Call(Generic[T]):
     def __init__(self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, worker: _Worker) -> None:
         self.make = make
         self.undo = undo
-        """Undoes a result that arrives when the caller no longer waits for it."""
+        """A function that undoes a result, for a result that arrives when the caller no longer waits."""
         self.worker = worker
         self.error: BaseException | None = None
         self.done = threading.Lock()
-        """Held until there is a result or an error. A lock is the cheapest object to wait for."""
+        """A lock that is held until there is a result or an error. A lock is the cheapest object to wait for."""
         self.done.acquire()
         self.cleaned_up: threading.Lock | None = None
-        """Set when the caller is interrupted; held until nothing of the call remains."""
+        """A lock for a caller that was interrupted. It is held until the call has ended and its result is undone."""
         self.task: asyncio.Task[None] | None = None
         self.begun = False
         self.ended = False
 
     def begin(self) -> None:
-        """Start the call; runs in the loop."""
+        """Start the call. This runs in the loop."""
         if self.worker.stopping:
             self.abort()
             return
@@ -60,20 +60,20 @@ class _Call(Generic[T]):
         self.begun = True
         try:
             self.result = await self.make()
-        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
+        except BaseException as error:  # noqa: BLE001  # the caller raises the error
             self.error = error
-        # A callback of the task would run one round of the loop later.
+        # Do this here, because a callback of the task would run only in the next turn of the loop.
         self.end()
         if self.cleaned_up is not None:
             self._clean_up()
 
     def withdraw(self) -> None:
-        """End the call of an interrupted caller; runs in the loop."""
+        """End the call of an interrupted caller. This runs in the loop."""
         if self.task is not None and not self.ended:
             self.task.cancel()
             if self.begun:
-                return  # _run() cleans up at its end
-            self.error = asyncio.CancelledError()  # a task that is cancelled before its start never runs
+                return  # _run() cleans up when it ends
+            self.error = asyncio.CancelledError()  # a task that is cancelled before its start does not set it
             self.end()
         self._clean_up()
 
@@ -89,7 +89,7 @@ class _Call(Generic[T]):
             cleaned_up.release()
 
     def end(self) -> None:
-        """Wake the caller, unless that was done."""
+        """Wake the caller, unless it was woken already."""
         if not self.ended:
             self.ended = True
             self.worker.calls.discard(self)
@@ -105,7 +105,7 @@ class _Call(Generic[T]):
 
 
 class _Worker(threading.Thread):
-    """The thread with the event loop. As a daemon it does not keep the interpreter alive for an unclosed client."""
+    """The thread with the event loop. It is a daemon, so an unclosed client does not keep the interpreter alive."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -115,21 +115,21 @@ class _Worker(threading.Thread):
         self.stopping = False
         self.over = False
         self.last: asyncio.Task[None] | None = None
-        """Kept here because a loop references its tasks only weakly."""
+        """The task that closes the client. It is kept here because a loop references its tasks only weakly."""
 
     def run(self) -> None:
-        """Run the loop. When it ends, end all calls that have a waiting caller, even calls that came late."""
+        """Run the loop. When the loop ends, end all calls that have a waiting caller, even calls that came too late."""
         try:
             with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
                 runner.get_loop().run_forever()
-                self.stopping = True  # the runner cancels the running tasks: start no other
+                self.stopping = True  # start no more tasks, because the runner now cancels the running ones
         finally:
             self.over = True
             for call in list(self.calls):
                 call.abort()
 
     def begin(self, call: _Call[Any]) -> None:
-        """Start a call in the loop. It is registered first, so that it ends even if the loop ends."""
+        """Register a call, and start it in the loop. If the loop ends, the registered calls end too."""
         self.calls.add(call)
         try:
             self.post(call.begin)
@@ -181,10 +181,10 @@ class _Worker(threading.Thread):
 class Portal:
     """Runs calls from any thread in the event loop of one client.
 
-    Every object of the client that a user can hold also holds the portal. If the last reference is dropped before the
-    portal is closed, the client is closed then, with a :class:`ResourceWarning`. A portal belongs to the process that
-    first calls through it. The parts of a client are numbered so that no call runs twice, and two processes must not
-    continue from the same number. Before the first call the process may fork; then each process has its own portal.
+    Every public object of the client has a reference to the portal. If the last reference is dropped before the portal
+    is closed, the client is closed with a :class:`ResourceWarning`. A portal belongs to the process that makes the
+    first call through it. A client numbers its calls so that none runs twice, and two processes must not continue with
+    the same numbers. Before the first call the process may fork; then each process has its own portal.
     """
 
     def __init__(self, name: str, close: _Close) -> None:
@@ -219,7 +219,7 @@ class Portal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Do the same as :meth:`call`. If the caller is interrupted when a result arrives, ``undo`` gets it."""
+        """Do the same as :meth:`call`. If the caller is interrupted when a result arrives, ``undo`` gets the result."""
         return self._do(partial(function, *args, **kwargs), undo)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -233,7 +233,8 @@ class Portal:
     def make(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a plain function that makes an object and starts nothing; return its result, or raise its error.
 
-        It runs in the loop if that is running, and otherwise here. So the process may fork before it uses the object.
+        The function runs in the loop if the loop is running. Otherwise it runs in the thread of the caller, and starts
+        no loop. So the process may fork before it uses the object.
         """
         with self._lock:
             if self._worker is None:
@@ -265,7 +266,7 @@ class Portal:
             return
         try:
             if first and not worker.over:
-                self._detach_finalizer()  # the client is being closed properly
+                self._detach_finalizer()  # the client is being closed by its user, so no warning is needed
                 self._do(self._close, None)
         finally:
             if first:
@@ -288,8 +289,8 @@ class Portal:
         except BaseException:
             worker.withdraw(call)
             raise
-        # Python notices an interruption after a function call. There is no call from here to the caller's next line, so
-        # the result cannot be lost on the way.
+        # Python handles an interruption only after a function call. There is no function call between here and the
+        # caller's next line, so an interruption cannot lose the result.
         if call.error is None:
             return call.result
         error, call.error = call.error, None
@@ -298,7 +299,7 @@ class Portal:
                 raise ServiceBusError("The client was closed meanwhile.", outcome=Outcome.UNKNOWN) from None
             raise error
         finally:
-            del error  # it references this frame
+            del error  # the error references this frame
 
     def reset_lock(self) -> None:
         """Replace the lock, in a forked process: in the parent, another thread may have held it."""

@@ -28,7 +28,7 @@ __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
 _log = logging.getLogger("sbredis.client")
 _CLOSING = 5.0
-"""The time that closing waits for threads that run callbacks, in seconds."""
+"""The seconds that ``close`` waits for threads that run callbacks."""
 LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
 """Called in a worker thread with the message or session that could not be renewed, and the reason."""
 _LoopCallback = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
@@ -39,12 +39,12 @@ class AutoLockRenewer:
     """Renews the locks of the messages and sessions that are registered with it, each for a limited time.
 
     The renewals run in the event loops of the clients. So a handler may keep its own thread busy, and more messages
-    need no more threads. A lock is renewed when a third of its duration or ten seconds is left, whichever is more. A
-    short lock is renewed when half of it is left. The renewals of a message end when it is settled, and those of a
-    session when its receiver is closed. They also end if the lock is lost, if it cannot be renewed, or when the
-    requested time is over. Then ``auto_renew_error`` is set, and ``on_lock_renew_failure(renewable, error)`` is called
-    in a thread of ``executor``. Without an ``executor`` the renewer uses one of its own, with at most ``max_workers``
-    threads.
+    need no more threads. The renewer renews a lock when a third of its duration or ten seconds are left, whichever is
+    more. It renews a short lock when half of the duration is left. The renewals of a message end when the message is
+    settled, and those of a session end when its receiver is closed. They also end if the lock is lost, if it cannot be
+    renewed, or when the requested time is over. In these three cases the renewer sets ``auto_renew_error`` and calls
+    ``on_lock_renew_failure(renewable, error)`` in a thread of ``executor``. Without an ``executor`` the renewer uses
+    one of its own, with at most ``max_workers`` threads.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class AutoLockRenewer:
         )
         self._calling = threading.local()
         self._running: set[Future[None]] = set()
-        """The callbacks that are running, or will run soon."""
+        """The callbacks that are running or waiting for a thread."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -103,11 +103,11 @@ class AutoLockRenewer:
         portal.run(self._renewer_in(portal).register, receiver._aio, inner, max_lock_renewal_duration, callback)
 
     def close(self, wait: bool = True) -> None:
-        """Stop renewing. Each lock lasts until its current end. The failure callbacks are not called for this.
+        """Stop renewing. Each lock lasts until its current end. Closing does not call the failure callbacks.
 
-        Does not wait for renewals that are under way. Waits for callbacks that are running: up to five seconds in the
-        loop of each client, and five more for all threads. It does not wait if ``wait`` is false, or if a callback
-        calls it.
+        The call does not wait for renewals that are under way. It waits for callbacks that are running: up to five
+        seconds in the loop of each client, and five more for all threads. It does not wait for callbacks if ``wait`` is
+        false, or if a callback itself closes the renewer.
         """
         with self._lock:
             self._closed = True
@@ -134,7 +134,7 @@ class AutoLockRenewer:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 
     def _renewer_in(self, portal: Portal) -> aio.AutoLockRenewer:
-        """Return the asynchronous renewer in the loop of a client; make it if there is none."""
+        """Return the asynchronous renewer in the loop of a client. Make one if there is none."""
         with self._lock:
             self.check_open()
             found = self._renewers.get(portal)
@@ -144,7 +144,7 @@ class AutoLockRenewer:
             return found
 
     def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _LoopCallback:
-        """Return a function for the loop that runs ``callback`` in a thread; always the same one for a callback."""
+        """Return a function for the loop that runs ``callback`` in a thread: the same one for the same callback."""
         known = self._loop_callbacks.get(portal)
         if known is not None and known[0] == callback:
             return known[1]
@@ -167,7 +167,7 @@ class AutoLockRenewer:
             else:
                 shown = renewable
             executor = self._given or self._own
-            assert executor is not None  # the renewer made one if it was given none
+            assert executor is not None  # the renewer makes an executor if the application passed none
             running = executor.submit(call, shown, error)
             self._running.add(running)
             running.add_done_callback(self._running.discard)
@@ -181,7 +181,7 @@ _ending: set[asyncio.Task[None]] = set()
 
 
 def _without_waiting(close: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return a function that starts closing, and does not wait for callbacks."""
+    """Return a function that starts ``close`` and does not wait for callbacks."""
 
     async def begin() -> None:
         task = asyncio.get_running_loop().create_task(close())

@@ -21,7 +21,7 @@ __all__ = ["ServiceBusSender"]
 
 @documented_by(aio.ServiceBusSender, then_own=True)
 class ServiceBusSender:
-    """Several threads may use the sender at once."""
+    """Several threads may use the sender at the same time."""
 
     def __init__(self, portal: Portal, sender: aio.ServiceBusSender) -> None:
         self._portal = portal
@@ -83,16 +83,16 @@ class ServiceBusSender:
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
     ) -> SendStream:
-        """Send the items of an iterable, each as a message of its own, as fast as the throttle permits.
+        """Send each item of an iterable as a message of its own, as fast as the throttle permits.
 
         ``for result in sender.send_stream(source)`` gives a :class:`SendResult` for each message in the order of the
         source. ``sender.send_stream(source).count()`` sends all of them and returns their number. At most
         ``max_in_flight`` messages are held, so the source is read no faster than the broker accepts its messages. The
         iterating thread reads the source.
 
-        The first message that fails ends the stream. The outcomes of the messages that were under way come first, and
-        then an error that names the failed message. With ``errors="return"`` a failure is a result like the others.
-        ``timeout`` is for each message.
+        The first message that fails ends the stream: the iteration raises an error that names the message, after the
+        results of all earlier messages. With ``errors="return"`` the stream continues, and the failure is in the result
+        of the message. ``timeout`` applies to each message by itself.
         """
         return SendStream(self._portal, self._aio, messages, timeout=timeout, errors=errors, window=self._aio._window)
 

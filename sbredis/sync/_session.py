@@ -20,7 +20,7 @@ __all__ = ["ServiceBusSession", "session_for"]
 
 @documented_by(aio.ServiceBusSession, then_own=True)
 class ServiceBusSession:
-    """Any number of threads may use the session."""
+    """Any number of threads may use the session at the same time."""
 
     def __init__(self, portal: Portal, session: aio.ServiceBusSession) -> None:
         self._portal = portal
@@ -47,7 +47,7 @@ class ServiceBusSession:
 
     @property
     def auto_renew_error(self) -> Exception | None:
-        """Why the lock could not be renewed automatically; ``None`` if there was no error."""
+        """The error that ended the automatic renewal of the session's lock; ``None`` if there was no error."""
         return self._aio.auto_renew_error
 
     def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
@@ -73,13 +73,14 @@ class ServiceBusSession:
         return self._portal.call(self._aio.wait_lock_lost, timeout=timeout)
 
 
-# Weak references on both sides: a façade holds its portal, so the objects that it closes must not hold the façade.
+# Both sides are weak references. A façade keeps its portal alive, so the objects of the asynchronous client, which the
+# portal closes, must not keep the façade alive.
 _facades: weakref.WeakKeyDictionary[aio.ServiceBusSession, weakref.ref[ServiceBusSession]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def session_for(portal: Portal, session: aio.ServiceBusSession) -> ServiceBusSession:
-    """Return the façade of a session. All callers get the same object, as long as one of them holds it."""
+    """Return the façade of a session. All callers get the same object, as long as one of them keeps a reference."""
     with _lock:
         held = _facades.get(session)
         found = None if held is None else held()

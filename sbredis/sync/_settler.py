@@ -18,7 +18,7 @@ __all__ = ["ServiceBusSettler"]
 
 @documented_by(aio.ServiceBusSettler, then_own=True)
 class ServiceBusSettler:
-    """Several threads may use the settler at once."""
+    """Several threads may use the settler at the same time."""
 
     def __init__(self, portal: Portal, settler: aio.ServiceBusSettler) -> None:
         self._portal = portal

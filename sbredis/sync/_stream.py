@@ -22,13 +22,13 @@ __all__ = ["SendStream"]
 
 
 class _End(NamedTuple):
-    """The end of the items to send, or of the results; with the error that ended them, if there was one."""
+    """The end of the items to send, or of the results. It has the error that ended them, if there was one."""
 
     error: BaseException | None
 
 
 class _Channel(AsyncIterator[Any]):
-    """A queue from a thread to the loop. The loop is woken once for all items that it has not seen yet."""
+    """A queue from a thread to the event loop. Several items that the loop has not read yet wake it only once."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post
@@ -37,14 +37,14 @@ class _Channel(AsyncIterator[Any]):
         self._waking = False
 
     def put(self, item: Any) -> None:
-        """Add one item; called in the thread."""
+        """Add one item. The thread calls this."""
         self._items.append(item)
         if not self._waking:
             self._waking = True
             self._post(self._wake)
 
     def _wake(self) -> None:
-        self._waking = False  # before the loop looks at the items: each later item wakes it again
+        self._waking = False  # reset before the loop reads the items, so that each later item wakes the loop again
         self._arrived.set()
 
     async def __anext__(self) -> Any:
@@ -61,12 +61,12 @@ class _Channel(AsyncIterator[Any]):
 
 @documented_by(aio.SendStream)
 class SendStream(Iterator[SendResult]):
-    """A stream of messages that is being sent. Iterate over it for the results, or :meth:`count` them.
+    """A stream of messages that is being sent. Iterate over it for the results, or call :meth:`count` for their number.
 
-    The iterating thread reads the source, but only while no result is available. It reads at most the sender's
-    ``max_in_flight`` messages ahead. So the source may use objects of that thread, such as a database cursor or a
-    receiver. Each message is sent as soon as it is read, even while the thread waits for the source. Ending the
-    iteration early stops the reading. Messages that were already read are still sent, and failures are logged.
+    The iterating thread itself reads the source, so the source may use objects of that thread, such as a database
+    cursor or a receiver. The thread reads only while no result is available, and at most the sender's ``max_in_flight``
+    messages ahead. Each message is sent as soon as it is read, even while the thread waits for the source. If the
+    iteration ends early, the stream stops reading. It still sends the messages that it has read, and logs failures.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class SendStream(Iterator[SendResult]):
             item = next(self._source)
         except StopIteration:
             item = _End(None)
-        except Exception as error:  # noqa: BLE001  # an error of the source is raised after the earlier results
+        except Exception as error:  # noqa: BLE001  # the error of the source is raised after the earlier results
             item = _End(error)
         self._exhausted = isinstance(item, _End)
         self._under_way += not self._exhausted
@@ -166,7 +166,7 @@ class SendStream(Iterator[SendResult]):
 
     async def _start(self) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_collect(self._stream, self._results))
-        await asyncio.sleep(0)  # let the task start: a task that never ran puts no end into the results
+        await asyncio.sleep(0)  # let the task start: a task that never runs does not mark the end of the results
         return task
 
     async def _stop(self, task: asyncio.Task[None], *, waits: bool) -> None:
@@ -182,6 +182,6 @@ async def _collect(stream: aio.SendStream, results: SimpleQueue[SendResult | _En
     try:
         async for result in stream:
             results.put(result)
-    except BaseException as error:  # noqa: BLE001  # passed on to the iterating thread
+    except BaseException as error:  # noqa: BLE001  # the iterating thread raises the error
         end = error
     results.put(_End(end))

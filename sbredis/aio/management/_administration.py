@@ -25,9 +25,10 @@ class ServiceBusAdministrationClient(
 ):
     """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
 
-    The client connects at the first call. Every call ends within its ``timeout`` in seconds, or else that of the
-    client. Calls may be made concurrently. Names are compared without regard to the case of ASCII letters. A mistake in
-    a name, a property, a filter or an action raises :class:`ValueError` or :class:`TypeError` before anything is sent.
+    The client connects at the first call. Every call ends within its ``timeout`` in seconds. A call without a
+    ``timeout`` has the time-out of the client. Calls may be made concurrently. Names are compared without regard to the
+    case of ASCII letters. A mistake in a name, a property, a filter or an action raises :class:`ValueError` or
+    :class:`TypeError` before anything is sent.
 
     If a creation, change or deletion fails in the middle, its error says so. The next call that names the entity
     completes it.
@@ -47,11 +48,11 @@ class ServiceBusAdministrationClient(
     ) -> None:
         """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
 
-        ``namespace`` overrides the namespace in it. ``credential`` is a user and a password, or a credential provider
-        of redis-py, which the client asks again for every connection. ``partition_count`` is the number of partitions
-        of a new namespace, 16 by default. If the namespace exists with another number, the first call raises
+        ``namespace`` overrides the namespace in this string. ``credential`` is a user and a password, or a credential
+        provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
+        partitions of a new namespace, 16 by default. If the namespace exists with another number, the first call raises
         :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and has no effect.
-        Any other argument gives a warning.
+        Any other argument causes a warning.
         """
         clock = clock_in("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:
@@ -78,7 +79,7 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
-        """Make a client from a connection string. Azure's name for the constructor, which gets all arguments."""
+        """Make a client from a connection string. This is Azure's name for the constructor; all arguments go there."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
 
     async def __aenter__(self) -> Self:

@@ -27,11 +27,11 @@ PAGE = 100
 """The number of items on a page of a list."""
 
 Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
-"""Reads a limited number of records whose names come after a name, within a limited number of seconds."""
+"""Reads records after a name. The arguments are the name, the largest number of records, and the seconds to take."""
 
 
 class Calls:
-    """The base class of the groups of calls."""
+    """The base class of the groups of calls of an administration client."""
 
     _connection: Connection
     _timeout: float
@@ -45,7 +45,7 @@ class Calls:
         return deadline_of(self._timeout if timeout is None else timeout)
 
     async def _ask(self, path: str, until: float, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Await ``ask`` with the seconds that are left. Its error names the entity."""
+        """Call ``ask`` with the seconds that are left until ``until``. An error that it raises names the entity."""
         await self._connection.open(until)
         try:
             return await ask(until - anyio.current_time())
@@ -80,16 +80,17 @@ class Calls:
         return await self._counter.count(record, until)
 
     async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
-        """Return queues and topics whose names come after this one. A short page is the last one."""
+        """Return queues and topics whose names come after the name ``after``. A short page is the last one."""
         found = await self._namespace.list_entities(after, most, timeout=timeout)
         return Page(found, found[-1].name if len(found) == most else None)
 
     async def _page(
         self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
     ) -> Page[EntityRecord]:
-        """Return a page of the records of this kind that are wanted; only the last page is short.
+        """Return a page of the wanted records of this kind. Only the last page is short.
 
-        It looks for one more record than fits on the page. So if a page says where to continue, there is another page.
+        The function looks for one more record than the page holds. So if a page has a token for the next page, there is
+        a next page.
         """
         require_token(after, subscription_name if kind == "subscription" else entity_name)
         await self._connection.open(until)
@@ -117,7 +118,7 @@ class Calls:
         count: Callable[[EntityRecord, float], Awaitable[T]],
         timeout: float | None,
     ) -> AsyncItemPaged[T]:
-        """List the contents of the records of this kind that are completely created."""
+        """List the counts of the entities of this kind that are completely created."""
 
         async def page(after: str) -> Page[T]:
             until = self._deadline(timeout)
@@ -139,7 +140,7 @@ class Calls:
 
 
 def require_token(token: str, check: Callable[[str], object]) -> None:
-    """Raise unless a list can have given this continuation token: a name, or nothing for the beginning."""
+    """Raise if the continuation token cannot be from a list: it must be a name, or empty for the beginning."""
     try:
         if token:
             check(token)

@@ -50,10 +50,10 @@ class QueueAdministration(Calls):
     ) -> QueueProperties:
         """Return the queue of this name. If it does not exist, create it as :meth:`create_queue` does.
 
-        An existing queue stays as it is. Properties that can be changed may differ from ``properties``: change them
+        An existing queue is not changed. Properties that can be changed may differ from ``properties``: change them
         with :meth:`update_queue`. A difference in a property that cannot be changed (partitions, duplicate detection,
-        sessions, the neighbour) raises a :class:`ValueError` that names it. Any number of clients may call this at
-        once. An addition of sbredis.
+        sessions, the neighbour) raises a :class:`ValueError` that names the property. Any number of clients may call
+        this at the same time. This method is an addition of sbredis.
         """
         clock = self._connection.clock.kind
         QUEUES.check("ensure_queue", queue_name, properties, clock=clock)
@@ -74,16 +74,16 @@ class QueueAdministration(Calls):
         return self._described(QUEUES, await self._found(QUEUES, entity_name(queue_name), self._deadline(timeout)))
 
     async def queue_exists(self, queue_name: str, *, timeout: float | None = None) -> bool:
-        """Return whether there is a queue of this name. An addition of sbredis."""
+        """Return whether there is a queue of this name. This method is an addition of sbredis."""
         return await self._exists(QUEUES, entity_name(queue_name), self._deadline(timeout))
 
     async def get_queue_runtime_properties(
         self, queue_name: str, *, timeout: float | None = None
     ) -> QueueRuntimeProperties:
-        """Return the message counts and the size of a queue. All its partitions are counted at once.
+        """Return the message counts and the size of a queue. All its partitions are counted at the same time.
 
-        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
-        ``unreachable_partitions`` names the partition, and the counts are those of the others.
+        A partition that does not answer causes no error. In that case ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are the sums over the other partitions.
         """
         return queue_counts(await self._counted(QUEUES, entity_name(queue_name), self._deadline(timeout)))
 
@@ -97,9 +97,9 @@ class QueueAdministration(Calls):
         """Update a queue with the properties in ``queue``, and with those given by name, which take precedence.
 
         ``queue`` is a result of :meth:`get_queue` with some attributes assigned, or a mapping with ``name``. Properties
-        that it does not contain stay as they are. If several clients change a queue at once, the last one wins for the
-        properties that it gives. So a mapping of only the changes, ``update_queue({"name": "orders"},
-        max_delivery_count=5)``, keeps the changes of others.
+        that it does not contain are not changed. If several clients change a queue at the same time, the last one wins
+        for the properties that it gives. So a mapping of only the changes, ``update_queue({"name": "orders"},
+        max_delivery_count=5)``, keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
         If a partition could not be told of the change, the call raises an error, and the next call that reaches the
@@ -124,16 +124,17 @@ class QueueAdministration(Calls):
         )
 
     def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
-        """List all queues by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
+        """List all queues by name, to iterate with ``async for``. ``timeout`` applies to each page of 100 queues.
 
-        Queues that are half created or half deleted are listed, and their status says so.
+        Queues that are half created or half deleted are listed too. Their status shows this.
         """
         return self._list(QUEUES, self._entities, timeout)
 
     def list_queues_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueRuntimeProperties]:
-        """List the counts of all queues by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
+        """List the counts of all queues by name, to iterate with ``async for``.
 
-        Queues that are half created or half deleted, or are deleted meanwhile, are left out.
+        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted, or that are
+        deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> QueueRuntimeProperties:

@@ -45,7 +45,7 @@ class RuleAdministration(Calls):
     ) -> RuleProperties:
         """Create a rule. Without a ``filter`` it matches all messages.
 
-        If a filter or an action is not valid, it raises :class:`~sbredis.exceptions.RuleSyntaxError` with the line, the
+        If a filter or an action is not valid, raises :class:`~sbredis.exceptions.RuleSyntaxError` with the line, the
         column, and the input that is valid there. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError`
         if the subscription has a rule of this name, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if
         there is no such subscription.
@@ -78,7 +78,7 @@ class RuleAdministration(Calls):
     ) -> bool:
         """Return whether there is a rule of this name; ``False`` if there is no such subscription.
 
-        An addition of sbredis.
+        This method is an addition of sbredis.
         """
         try:
             await self._rule(topic_name, subscription_name, rule_name, self._deadline(timeout))
@@ -97,10 +97,11 @@ class RuleAdministration(Calls):
     ) -> None:
         """Update a rule with the filter and action in ``rule``, and with those given by name, which take precedence.
 
-        ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. Anything
-        that it does not contain stays as it is; an explicit action of ``None`` removes the action. If several clients
-        change a rule at once, the last one wins for the parts that it gives. Raises the errors of :meth:`create_rule`
-        for filters and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
+        ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. A filter or
+        action that it does not contain is not changed; an explicit action of ``None`` removes the action. If several
+        clients change a rule at the same time, the last one wins for the parts that it gives. Raises the errors of
+        :meth:`create_rule` for filters and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if
+        there is no such rule.
         """
         given = given_in("update_rule", RuleProperties, rule, kwargs)
         path = _path(topic_name, subscription_name, given.name)
@@ -134,9 +135,10 @@ class RuleAdministration(Calls):
     def list_rules(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[RuleProperties]:
-        """List all rules of a subscription by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
+        """List all rules of a subscription by name, to iterate with ``async for``.
 
-        The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
+        ``timeout`` applies to each page of 100 rules. The iteration raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
         """
         path = subscription_path(topic_name, subscription_name)
 
@@ -147,7 +149,7 @@ class RuleAdministration(Calls):
                 self._deadline(timeout),
                 lambda left: self._namespace.list_rules(topic_name, subscription_name, after, PAGE, timeout=left),
             )
-            # A page may be short because of its size: only an empty page means the end.
+            # A page may be short because its rules are large, so only an empty page is the end of the list.
             return Page(list(map(_shown, found)), found[-1].rule.name if found else None)
 
         return AsyncItemPaged(page)
@@ -162,7 +164,7 @@ class RuleAdministration(Calls):
 
 
 def _path(topic: str, subscription: str, rule: str) -> str:
-    """Return the path that names a rule in errors. Raises if these are no valid names."""
+    """Return the path that names a rule in errors. Raise if one of the names is not valid."""
     return f"{subscription_path(topic, subscription)}/rules/{named(rule)}"
 
 

@@ -37,8 +37,9 @@ class SubscriptionAdministration(Calls):
     ) -> SubscriptionProperties:
         """Create a subscription; :class:`~sbredis.management.SubscriptionProperties` explains the arguments.
 
-        It has the rule ``$Default``, which matches every message, unless ``rules`` are given. Then it has those rules
-        from its creation on; with an empty list it receives nothing. The argument ``rules`` is an addition of sbredis.
+        Without ``rules`` it has the rule ``$Default``, which matches every message. With ``rules`` it has those rules
+        from its creation on, and with an empty list it receives nothing. The argument ``rules`` is an addition of
+        sbredis.
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name,
         and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
@@ -66,10 +67,10 @@ class SubscriptionAdministration(Calls):
     ) -> SubscriptionProperties:
         """Return the subscription of this name. If it does not exist, create it as :meth:`create_subscription` does.
 
-        An existing subscription stays as it is, with its rules. Properties that can be changed may differ from
+        An existing subscription and its rules are not changed. Properties that can be changed may differ from
         ``properties``: change them with :meth:`update_subscription`. A difference in a property that cannot be changed
-        (sessions) raises a :class:`ValueError` that names it. Any number of clients may call this at once. An addition
-        of sbredis.
+        (sessions) raises a :class:`ValueError` that names the property. Any number of clients may call this at the same
+        time. This method is an addition of sbredis.
         """
         path = subscription_path(topic_name, subscription_name)
         clock = self._connection.clock.kind
@@ -102,7 +103,7 @@ class SubscriptionAdministration(Calls):
     ) -> bool:
         """Return whether there is a subscription of this name; ``False`` if there is no such topic.
 
-        An addition of sbredis.
+        This method is an addition of sbredis.
         """
         path = subscription_path(topic_name, subscription_name)
         return await self._exists(SUBSCRIPTIONS, path, self._deadline(timeout))
@@ -110,10 +111,10 @@ class SubscriptionAdministration(Calls):
     async def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionRuntimeProperties:
-        """Return the message counts of a subscription. All its partitions are counted at once.
+        """Return the message counts of a subscription. All its partitions are counted at the same time.
 
-        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
-        ``unreachable_partitions`` names the partition, and the counts are those of the others.
+        A partition that does not answer causes no error. In that case ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are the sums over the other partitions.
         """
         path = subscription_path(topic_name, subscription_name)
         return subscription_counts(await self._counted(SUBSCRIPTIONS, path, self._deadline(timeout)))
@@ -129,9 +130,9 @@ class SubscriptionAdministration(Calls):
         """Update a subscription with the properties in ``subscription``, and with those given by name, which win.
 
         ``subscription`` is a result of :meth:`get_subscription` with some attributes assigned, or a mapping with
-        ``name``. Properties that it does not contain stay as they are. If several clients change a subscription at
-        once, the last one wins for the properties that it gives. So a mapping of only the changes keeps the changes of
-        others.
+        ``name``. Properties that it does not contain are not changed. If several clients change a subscription at the
+        same time, the last one wins for the properties that it gives. So a mapping of only the changes keeps the
+        changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
         If a partition could not be told of the change, the call raises an error, and the next call that reaches the
@@ -163,9 +164,9 @@ class SubscriptionAdministration(Calls):
     ) -> AsyncItemPaged[SubscriptionProperties]:
         """List all subscriptions of a topic by name, to iterate with ``async for``.
 
-        ``timeout`` is for each page of 100. Subscriptions that are half created or half deleted are listed, and their
-        status says so. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no
-        such topic.
+        ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted are
+        listed too. Their status shows this. The iteration raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
         return self._list(SUBSCRIPTIONS, self._subscriptions(topic_name), timeout)
 
@@ -174,9 +175,9 @@ class SubscriptionAdministration(Calls):
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
         """List the counts of all subscriptions of a topic by name, to iterate with ``async for``.
 
-        ``timeout`` is for each page of 100. Subscriptions that are half created or half deleted, or are deleted
-        meanwhile, are left out. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there
-        is no such topic.
+        ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted, or
+        that are deleted meanwhile, are left out. The iteration raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
 
         async def count(record: EntityRecord, until: float) -> SubscriptionRuntimeProperties:
@@ -189,6 +190,6 @@ class SubscriptionAdministration(Calls):
 
         async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
             found = await self._namespace.list_subscriptions(topic, after, most, timeout=timeout)
-            return Page(found, found[-1].name if found else None)  # large records can make a page short
+            return Page(found, found[-1].name if found else None)  # a short page of large records is not the last
 
         return read

@@ -53,10 +53,10 @@ class TopicAdministration(Calls):
     ) -> TopicProperties:
         """Return the topic of this name. If it does not exist, create it as :meth:`create_topic` does.
 
-        An existing topic stays as it is. Properties that can be changed may differ from ``properties``: change them
+        An existing topic is not changed. Properties that can be changed may differ from ``properties``: change them
         with :meth:`update_topic`. A difference in a property that cannot be changed (partitions, duplicate detection,
-        the neighbour) raises a :class:`ValueError` that names it. Any number of clients may call this at once. An
-        addition of sbredis.
+        the neighbour) raises a :class:`ValueError` that names the property. Any number of clients may call this at the
+        same time. This method is an addition of sbredis.
         """
         clock = self._connection.clock.kind
         TOPICS.check("ensure_topic", topic_name, properties, clock=clock)
@@ -77,16 +77,16 @@ class TopicAdministration(Calls):
         return self._described(TOPICS, await self._found(TOPICS, entity_name(topic_name), self._deadline(timeout)))
 
     async def topic_exists(self, topic_name: str, *, timeout: float | None = None) -> bool:
-        """Return whether there is a topic of this name. An addition of sbredis."""
+        """Return whether there is a topic of this name. This method is an addition of sbredis."""
         return await self._exists(TOPICS, entity_name(topic_name), self._deadline(timeout))
 
     async def get_topic_runtime_properties(
         self, topic_name: str, *, timeout: float | None = None
     ) -> TopicRuntimeProperties:
-        """Return the counts and the size of a topic. All its partitions are counted at once.
+        """Return the counts and the size of a topic. All its partitions are counted at the same time.
 
-        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
-        ``unreachable_partitions`` names the partition, and the counts are those of the others.
+        A partition that does not answer causes no error. In that case ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are the sums over the other partitions.
         """
         until = self._deadline(timeout)
         return await self._with_facts(await self._counted(TOPICS, entity_name(topic_name), until), until)
@@ -101,9 +101,9 @@ class TopicAdministration(Calls):
         """Update a topic with the properties in ``topic``, and with those given by name, which take precedence.
 
         ``topic`` is a result of :meth:`get_topic` with some attributes assigned, or a mapping with ``name``. Properties
-        that it does not contain stay as they are. If several clients change a topic at once, the last one wins for the
-        properties that it gives. So a mapping of only the changes, ``update_topic({"name": "orders"},
-        user_metadata="ours")``, keeps the changes of others.
+        that it does not contain are not changed. If several clients change a topic at the same time, the last one wins
+        for the properties that it gives. So a mapping of only the changes, ``update_topic({"name": "orders"},
+        user_metadata="ours")``, keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
         If a partition could not be told of the change, the call raises an error, and the next call that reaches the
@@ -128,16 +128,17 @@ class TopicAdministration(Calls):
         )
 
     def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
-        """List all topics by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
+        """List all topics by name, to iterate with ``async for``. ``timeout`` applies to each page of 100 topics.
 
-        Topics that are half created or half deleted are listed, and their status says so.
+        Topics that are half created or half deleted are listed too. Their status shows this.
         """
         return self._list(TOPICS, self._entities, timeout)
 
     def list_topics_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicRuntimeProperties]:
-        """List the counts of all topics by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
+        """List the counts of all topics by name, to iterate with ``async for``.
 
-        Topics that are half created or half deleted, or are deleted meanwhile, are left out.
+        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted, or that are
+        deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> TopicRuntimeProperties:

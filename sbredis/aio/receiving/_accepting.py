@@ -1,7 +1,7 @@
 """Accept a session: one with a given name, or the next free one in any partition.
 
-A caller that goes away leaves nothing behind. A session that a call under way brings later is given back, and so is one
-that came at the same moment. Partitions where the caller waited forget it.
+A caller that stops waiting leaves nothing locked or registered. If a session arrives for it at that moment or later,
+the session is released. The partitions in which the caller was registered as a waiter remove it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
-"""The seconds between checks that the search can still be woken over a connection."""
+"""The seconds between checks that the search still has a connection over which a partition can wake it."""
 _FORGETTING = 2.0
 _CALLING = 60.0
 
@@ -54,7 +54,7 @@ class NoSessionError(OperationTimeoutError):
 
 
 class _Acceptance:
-    """One call that accepts a session. If no caller waits any more when the session comes, it is given back."""
+    """One call that accepts a session. If no caller waits any more when the session comes, the session is released."""
 
     def __init__(
         self, partition_client: PartitionClient, name: str | None, deadline: float, waiter: bytes = b""
@@ -68,7 +68,7 @@ class _Acceptance:
         self._job = CallJob(make, deadline, self.give_back)
         lane = partition_client.calling(lane_for("y", self._token if name is None else name))
         self.future: asyncio.Future[Accepted] = lane.submit(self._job)
-        """Brings the answer."""
+        """The answer to the call, when it has come."""
 
     def session(self, found: Accepted) -> HeldSession:
         """Return the session that the answer brought."""
@@ -78,13 +78,13 @@ class _Acceptance:
         return HeldSession(partition_client, found.session, lease)
 
     def give_back(self, found: Accepted) -> None:
-        """Give back the session that the answer brought, if it brought one."""
+        """Release the session that the answer brought, if there is one."""
         if found.outcome == "taken":
             lock = SessionLock(found.session, self._token)
             self._partition_client.runtime.see_off(_give_back(self._partition_client, lock))
 
     async def discard(self) -> None:
-        """Wait for the answer, and give back the session that it brings."""
+        """Wait for the answer, and release the session that the answer brings."""
         await asyncio.wait((self.future,))
         if not self.future.cancelled() and self.future.exception() is None:
             self.give_back(self.future.result())
@@ -94,7 +94,7 @@ async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> No
     def make(partition: Partition, call_id: CallId) -> Request[int]:
         return release_session(partition, call_id, lock)
 
-    with suppress(ServiceBusError):  # the lock ends by itself
+    with suppress(ServiceBusError):  # if the call fails, the lock ends after its duration
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
 
 
@@ -123,9 +123,9 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
 async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSession:
     """Lock the next free session, as soon as there is one.
 
-    Raises :class:`OperationTimeoutError` if no session became free within ``seconds``. With 0, each partition is asked
-    once, and the call does not wait for a session. After ``seconds``, it waits until the deadline for the answers that
-    are under way.
+    Raises :class:`OperationTimeoutError` if no session became free within ``seconds``. With 0, the search asks each
+    partition once, and does not wait for a session to become free. After ``seconds``, it still waits, until the
+    deadline at most, for the answers to the calls under way.
     """
     search = _SessionSearch(entity, waits=seconds != 0)
     try:
@@ -140,9 +140,10 @@ async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSe
 
 
 class _SessionSearch:
-    """A search for a session at all partitions of an entity at once, as :mod:`sbredis.aio.core._searching` decides.
+    """A search for a free session in all partitions of an entity at the same time.
 
-    Every event (an answer, a wake-up, a timer) leads to :meth:`pump`.
+    :mod:`sbredis.aio.core._searching` decides which calls to make. Every event (an answer, a wake-up, a timer) leads to
+    a call of :meth:`pump`.
     """
 
     def __init__(self, entity: Entity, *, waits: bool) -> None:
@@ -150,7 +151,7 @@ class _SessionSearch:
         """The name under which partitions register the search."""
         self._entity = entity
         self._waits = waits
-        """Whether to wait for a session to become free. If not, only a session that is free now will do."""
+        """Whether to wait for a session to become free. If not, the search accepts only a session that is free now."""
         self._loop = asyncio.get_running_loop()
         self._won: asyncio.Future[HeldSession] = self._loop.create_future()
         self._handed_over = False
@@ -159,7 +160,7 @@ class _SessionSearch:
         self._ended_moving: Callable[[], None] | None = None
 
     async def run(self, seconds: float, deadline: float) -> HeldSession:
-        """Return the session. Raises :class:`TimeoutError` if there was none within ``seconds``."""
+        """Return the accepted session. Raise :class:`TimeoutError` if no session was free within ``seconds``."""
         self._entity.watchers.add(self._entity_changed)
         self._ended_moving = self._entity.runtime.clock.when_moved(self._look_again)
         self.pump()
@@ -173,7 +174,7 @@ class _SessionSearch:
         return session
 
     async def _wait_for_answers(self, deadline: float) -> None:
-        """Wait for the answers of the calls under way: without them it is not known whether there is a session."""
+        """Wait for the answers to the calls under way: they may still bring a session."""
         self._waits = False
         self.pump()
         until = min(deadline, self._loop.time() + ANSWERING)
@@ -219,7 +220,7 @@ class _SessionSearch:
         self.pump()
 
     def trouble(self) -> ServiceBusError | None:
-        """Return an error if no partition has answered, and ``None`` otherwise."""
+        """Return an error if all partitions are in trouble, so that none has answered. Otherwise return ``None``."""
         if not all(watcher.live.troubled for watcher in self._watchers):
             return None
         errors = (watcher.error for watcher in self._watchers if watcher.error is not None)
@@ -249,14 +250,14 @@ class _SessionSearch:
         self.pump()
 
     def _entity_changed(self) -> None:
-        """Start again if the queue is in other partitions now: it may have been deleted and created again."""
+        """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self._entity.numbers:
             self._leave()
             self._begin(straight=False)
         self._loop.call_soon(self._look_again)  # after the entity's other watchers have run
 
     def end(self) -> None:
-        """End the search. Give back a session that came and was not handed over."""
+        """End the search. Release a session that was accepted but not returned to the caller."""
         self._entity.watchers.discard(self._entity_changed)
         if self._ended_moving is not None:
             self._ended_moving()
@@ -285,7 +286,7 @@ class _SessionWatcher:
         self._lane = f"k{search.identity}"
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Accepted] | None = None
-        """The answer to the call under way."""
+        """The future answer to the call under way."""
 
     def make(self, fetch: Fetch) -> None:
         """Make a call that the search has decided on."""
@@ -313,7 +314,7 @@ class _SessionWatcher:
     def _answered(self, done: asyncio.Future[Accepted], acceptance: _Acceptance | None, *, registered: bool) -> None:
         self._answer = None
         if done.cancelled():
-            return  # the search has ended; a session that the call brings is given back
+            return  # the search has ended: if the call still brings a session, the session is released
         if (error := done.exception()) is not None:
             self.live.failed(error)
             if isinstance(error, ServiceBusError) and not self.live.watch.left:
@@ -335,7 +336,10 @@ class _SessionWatcher:
         self._search.failed(self, error)
 
     def end(self) -> None:
-        """Leave the partition. If it has the search registered, tell it, so that it wakes the next waiter."""
+        """Stop watching the partition. If the partition has registered the search, tell it to remove the search.
+
+        The partition then wakes the next waiter.
+        """
         if self._answer is not None or self.live.waiter or self.live.opening:
             self.partition_client.runtime.see_off(self._leave())
         else:

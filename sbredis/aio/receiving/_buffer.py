@@ -1,7 +1,7 @@
 """The buffer of messages that were fetched ahead, ordered by the end of their locks.
 
-No message whose lock has ended is handed out. :mod:`sbredis.aio.core._fetching` decides how many messages are kept, and
-for how long.
+The buffer never returns a message whose lock has ended. :mod:`sbredis.aio.core._fetching` decides how many messages it
+keeps, and for how long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Buffer:
         return self._messages[0]
 
     def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Keep messages, behind the others or before them. Messages whose locks end first are always in front."""
+        """Add messages after the others, or before them with ``first``. The order by the end of the locks remains."""
         kept = self._messages
         if first:
             in_order = _in_order([*messages, *islice(kept, 1)])
@@ -65,7 +65,7 @@ class Buffer:
         return taken
 
     def take_until(self, end: float) -> list[ServiceBusReceivedMessage]:
-        """Take the messages whose locks end by then."""
+        """Take the messages whose locks end at the time ``end`` or earlier."""
         messages, taken = self._messages, list[ServiceBusReceivedMessage]()
         while messages and _end(messages[0]) <= end:
             taken.append(messages.popleft())
@@ -79,7 +79,7 @@ class Buffer:
 
 
 def _end(message: ServiceBusReceivedMessage) -> float:
-    """Return when the lock of a message ends; the same for all messages without a lock."""
+    """Return the time when the lock of a message ends. All messages without a lock have the same value."""
     lease = hold_of(message).lease
     return 0.0 if lease is None else lease.until
 

@@ -1,4 +1,4 @@
-"""Convert the arguments of a settlement for the engine: changes to the message, and a delay."""
+"""Convert the arguments of a settlement to the form that the engine takes: changes to the message, and a delay."""
 
 from __future__ import annotations
 

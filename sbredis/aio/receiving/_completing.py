@@ -1,4 +1,4 @@
-"""Complete many messages at once, with one call for all messages of a partition."""
+"""Complete many messages together, with one call for all messages of a partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["complete"]
 
 
 class _Completion(CallJob[Settled]):
-    """Messages to complete in one call. The job itself notes which of them were, because its caller may be gone."""
+    """Messages to complete in one call.
+
+    The job itself notes which messages were completed, because the caller may not wait for it any more.
+    """
 
     __slots__ = ("holds",)
 
@@ -44,15 +47,15 @@ class _Completion(CallJob[Settled]):
         return settled
 
     def ended(self) -> None:
-        """Mark the messages as not settled, if the call did not run, so that they can be settled later."""
-        del self.make  # `make` is a method of this job, so the job would keep itself in memory
+        """Mark the messages as not settled if the call did not run. So they can be settled later."""
+        del self.make  # `make` is a method of this job, so it would keep the job in memory
         if not self.done:
             for hold in self.holds:
                 hold.settled = False
 
 
 async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
-    """Complete messages whose locks hold by our clock. Returns those whose locks turned out to be lost."""
+    """Complete messages whose locks hold by our clock. Return the messages whose locks the server reported as lost."""
     places: dict[PartitionClient, list[Hold]] = {}
     for hold in holds:
         hold.settled = True

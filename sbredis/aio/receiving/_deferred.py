@@ -1,9 +1,9 @@
 """Receive deferred messages by their sequence numbers: all messages that the caller asked for, or none.
 
 One call returns only a limited number of bytes, so that it does not hold up the server. Therefore many calls may be
-needed. The first call to a partition names all of its messages, so that a missing one is noticed before any is locked.
-Later calls name only a few more than the last one returned. If anything fails, all locked messages are given back,
-which does not count as a delivery.
+needed. The first call to a partition names all of its messages. If one of them is missing, the script notices this
+before it locks any. Each later call names only a few more messages than the last call returned. If anything fails, all
+locked messages are released without an increase of their delivery counts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ROOM = 1024 * 1024
 """The bytes that one call returns. Several small answers hold up the server for less time than a large one."""
 _FEWEST = 16
 _ROUNDS = 3
-"""How often to ask again for messages whose locks ended on the way."""
+"""How often to ask again for messages whose locks ended before all messages had arrived."""
 
 
 def next_names(rest: list[str], fitted: int) -> list[str]:
-    """Return the names for the next call. If only a few large messages fitted into the last one, these are few."""
+    """Return the names for the next call: only a few, if only a few large messages fitted into the last call."""
     return rest[: max(_FEWEST, 2 * fitted)]
 
 
@@ -66,13 +66,14 @@ class Deferred:
         self._found: dict[int, ServiceBusReceivedMessage] = {}
 
     async def receive(self, numbers: Sequence[int]) -> list[ServiceBusReceivedMessage]:
-        """Return the messages with these sequence numbers, in this order. If one is missing, raise and keep none."""
+        """Return the messages with these sequence numbers, in this order. If one is missing, raise and release all."""
         places, missing = self._places(numbers)
         if missing:
             raise not_found(self._entity, missing)
         deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
         if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
-            # Delete at once only if one call is enough: the second of several may find that a message is missing.
+            # Delete without locking only if one call is enough. With several calls, the second one may find that a
+            # message is missing, when the first one has deleted messages already.
             self._mode = "delete"
         try:
             for partition_client, names in places.items():
@@ -87,7 +88,7 @@ class Deferred:
         return [self._found[number] for number in numbers if number in self._found]
 
     def _places(self, numbers: Sequence[int]) -> tuple[dict[PartitionClient, list[str]], list[int]]:
-        """Return the messages to ask each partition for, and the numbers that no partition can have."""
+        """Return the names to request from each partition, and the sequence numbers that no partition can have."""
         entity = self._entity
         places: dict[PartitionClient, list[str]] = {}
         missing: list[int] = []
@@ -110,12 +111,13 @@ class Deferred:
                 base = self._entity.base(partition_client.number)
                 raise not_found(self._entity, [base + int(name.removeprefix("d")) for name in result.missing])
             fitted = len(asked) - result.left
-            if not fitted:  # messages that do not fit into one call are not deleted by one
+            if not fitted:  # the messages do not fit into one call: lock them first, and delete them at the end
                 self._mode = "lock"
                 continue
             rest = rest[fitted:]
             if self._mode == "lock" and len(messages) < fitted:
-                # The call was repeated, and some locks had ended before it was answered: ask for these messages again.
+                # The call was repeated, and the locks of some messages ended before the repetition was answered: ask
+                # for these messages again.
                 given = {hold_of(message).name for message in messages}
                 rest += [name for name in asked[:fitted] if name not in given]
             asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
@@ -142,14 +144,15 @@ class Deferred:
             result = await partition_client.carry_out("f", job)
         except ServiceBusError as error:
             if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
-                # If the call did run, the messages are locked, and no caller has them. In a session, they stay locked
-                # until it is given back: its token may also hold them for another caller.
+                # If the call did run, the messages are locked, and no caller has them: unlock them. Do not unlock the
+                # messages of a session, because another caller may hold them under the same token. They stay locked
+                # until the session is released.
                 partition_client.give_back_named(token, names)
             raise
         return result, made(result)
 
     async def _replace_ended(self) -> None:
-        """Ask again for messages whose locks have ended, so that none of these is handed out."""
+        """Ask again for messages whose locks have ended, so that the caller gets only messages with a lock."""
         if self._session is not None:
             self._session.check()
             return
@@ -160,7 +163,7 @@ class Deferred:
                 return
             if not left:
                 break
-            # By the partition's clock, these locks may last longer than by ours.
+            # By the partition's clock, these locks may not have ended yet. So release the messages first.
             given = [self._entity.partition_client_of(hold).give_back(hold) for hold in ended]
             await asyncio.wait([future for future in given if future is not None])
             places, _ = self._places([hold.sequence_number for hold in ended])
@@ -176,7 +179,7 @@ class Deferred:
         raise error
 
     async def _delete(self) -> None:
-        """Delete the locked messages, now that all of them are here."""
+        """Delete the locked messages, after all of them have arrived."""
         found = [hold_of(message) for message in self._found.values()]
         jobs = [
             (self._entity.partition_client_of(hold), SettleJob(hold.lock(), self._deadline, hold))

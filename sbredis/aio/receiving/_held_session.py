@@ -40,7 +40,7 @@ _RELEASING = 5.0
 
 
 def lane_for(letter: str, session: str) -> str:
-    """Return a lane for calls about a session. All sessions share a few, so that the partition remembers only these."""
+    """Return a lane for calls about a session. All sessions share a few lanes, because a partition remembers lanes."""
     return f"{letter}{crc32(session.encode()) % _LANES}"
 
 
@@ -61,14 +61,14 @@ class HeldSession:
         self.lease = lease
         """The lock of the session, which all of its messages share."""
         self.settled = False
-        """Whether the session was given back."""
+        """Whether the session was released."""
         self.watchers: tuple[Callable[[Any], None], ...] = ()
-        """Called once, with this object, when the session is given back."""
+        """Functions that are called once, with this object, when the session is released."""
         self.recalled: Callable[[float], AbstractAsyncContextManager[Any]] = nullcontext
-        """A context, with a deadline, in which the session's receiver fetches and keeps none of its messages."""
+        """Takes a deadline. Returns a context in which the receiver neither fetches nor keeps messages."""
         self._runtime = partition_client.runtime
         self._given_back = False
-        """Whether the session was given back while its lock held."""
+        """Whether the session was released while its lock held."""
         self._waiting: set[asyncio.Event] = set()
         """One event for each caller that waits for the end of the lock. It is set when the lock has changed."""
 
@@ -87,7 +87,7 @@ class HeldSession:
         return self.lease.until <= now
 
     def check(self) -> None:
-        """Raise if nothing can be done with the session any more."""
+        """Raise if the session was released, the client is closed, or the lock has ended."""
         if self.settled:
             raise ValueError("The session was given back. Accept it again.")
         self._runtime.check_open()
@@ -119,7 +119,7 @@ class HeldSession:
         await self._call("t", make, deadline)
 
     async def bury(self, changes: bytes, deadline: float) -> int:
-        """Move all messages of the session to the dead-letter queue with these changes. Returns how many there were."""
+        """Move all messages of the session to the dead-letter queue with these changes. Return their number."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Purged]:
             return bury_session(partition, call_id, self.lock, changes)
@@ -142,7 +142,7 @@ class HeldSession:
         lease.until, lease.until_utc = renewed.until, renewed.until_utc
 
     async def unlock(self, deadline: float) -> None:
-        """Give the lock back to the partition."""
+        """Release the lock at the partition."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
             return release_session(partition, call_id, self.lock)
@@ -164,7 +164,7 @@ class HeldSession:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def abandon(self, holds: Sequence[Hold]) -> None:
-        """Count a failed delivery for each of these messages. If a call fails, the end of the lock counts it."""
+        """Count a failed delivery of each message. If a call fails, the partition counts it when the lock ends."""
         if not self.locked:
             return
         deadline = asyncio.get_running_loop().time() + _RELEASING
@@ -179,7 +179,7 @@ class HeldSession:
                 _log.debug("%s: a failed delivery was not counted: %s", self.entity.name, error)
 
     async def release(self) -> None:
-        """Give the session back, with all its messages that are held. If the call fails, the lock ends by itself."""
+        """Release the session with all its locked messages. If the call fails, the lock ends after its duration."""
         if self.settled:
             return
         self._given_back = self.locked
@@ -195,22 +195,22 @@ class HeldSession:
                 )
 
     def give_back(self) -> None:
-        """Give the session back in the background."""
+        """Release the session in the background."""
         self._runtime.see_off(self.release())
 
     def let_go(self) -> None:
-        """Tell all watchers that they need not watch the lock any more."""
+        """Tell all watchers that the lock needs no more watching."""
         watchers, self.watchers = self.watchers, ()
         for watcher in watchers:
             watcher(self)
 
     def lose(self) -> None:
-        """Note that a call was told that the lock is lost."""
+        """Note that a call has reported the loss of the lock."""
         self.lease.until = min(self.lease.until, self._runtime.clock.now())
         self._wake_waiting()
 
     async def wait_lost(self, seconds: float | None) -> bool:
-        """Wait until the lock is lost. Returns ``False`` if the session is given back, or the time passes, first."""
+        """Wait until the lock is lost. Return ``False`` if the session is released or the time is over before that."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
         ends = None if seconds is None else loop.time() + seconds
         changed = asyncio.Event()

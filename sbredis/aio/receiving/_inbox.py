@@ -1,11 +1,12 @@
-"""The inbox of a receiver: it fetches messages as callers ask for them, and gives them to the callers in their order.
+"""The inbox of a receiver: it fetches the messages that callers ask for, and serves the callers in their order.
 
-Only callers wait in it. Every event (a new caller, an answer, a wake-up, a timer) leads to :meth:`Inbox.pump`, which
-makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching` decides on these calls, using what
-:mod:`sbredis.aio.core._watching` knows of each partition.
+The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a wake-up, a timer) leads
+to a call of :meth:`Inbox.pump`, which makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching` decides on
+these calls. It uses what :mod:`sbredis.aio.core._watching` knows of each partition.
 
-If no caller waits any more when a message comes, the message is kept if there is room, or given back uncounted. If an
-answer is late, the inbox asks the other partitions, and takes the late answer when it comes.
+If no caller waits any more when a message comes, the inbox keeps the message if there is room. Otherwise it releases
+the message, without an increase of its delivery count. If an answer is late, the inbox asks the other partitions, and
+uses the late answer when it comes.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ __all__ = ["Inbox"]
 
 _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
-"""The longest wait in seconds for the next message, once a caller has got one."""
+"""The longest wait in seconds for the next message, when a caller has a message already."""
 _LONGEST_GATHERING = 1.0
-"""The longest wait in seconds for all further messages; a quarter of the lock duration, if that is shorter."""
+"""The longest wait in seconds for all messages after the first. A quarter of the lock duration, if that is shorter."""
 _CHECKING = 1.0
-"""The seconds between checks that waiting callers can still be woken over a connection."""
+"""The seconds between checks that there is still a connection over which a partition can wake waiting callers."""
 
 
 class Inbox:
@@ -81,16 +82,16 @@ class Inbox:
         self.session = session
         """The session that the messages belong to, if the receiver has one."""
         self._recalls = 0
-        """The number of open contexts in which nothing is fetched (:meth:`recalled`)."""
+        """The number of open contexts of :meth:`recalled`. If there is one, the inbox fetches nothing."""
         self._returning: set[asyncio.Future[None]] = set()
-        """The messages that are being given back to a session, in which their order matters."""
+        """The releases of messages of a session that are under way. They must end before the inbox fetches again."""
         self._empty = empty
         self._numbers = entity.numbers
         self._watchers = self._new_watchers()
         self._coming = 0
-        """For how many messages calls under way ask."""
+        """The number of messages for which the calls under way ask."""
         self._turn = 0
-        """The partition to start with next time."""
+        """The partition to ask first next time."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: ServiceBusError | None = None
@@ -100,11 +101,11 @@ class Inbox:
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     async def take(self, wanted: int, seconds: float | None, *, gather: bool = True) -> list[ServiceBusReceivedMessage]:
-        """Return up to ``wanted`` messages as soon as there are any. Return none if none comes within ``seconds``.
+        """Return up to ``wanted`` messages as soon as there are any, or none if none comes within ``seconds``.
 
-        With 0 seconds, return the messages that are there now: each partition is asked once. Without ``gather``, do not
-        wait for more messages after the first ones. If the caller is cancelled, messages that came at the same moment
-        are given back.
+        With 0 seconds, ask each partition once, and return the messages that are there now. Without ``gather``, do not
+        wait for more messages after the first ones. If the caller is cancelled when messages have just arrived for it,
+        keep them for other callers or release them.
         """
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
@@ -112,7 +113,7 @@ class Inbox:
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
                 return got
-            # Locks ended during the call: the process was stopped, or a test moved its clock.
+            # Locks ended during the call, because the process was stopped for a time, or a test moved its clock.
             live = [message for message in got if not hold_of(message).lock_expired(now)]
             if live:
                 return live
@@ -169,7 +170,7 @@ class Inbox:
         return caller.got
 
     async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
-        """Wait until the deadline for a message, then briefly for more: the lock of the first one is running out."""
+        """Wait until the deadline for a message, and then only briefly for more: the lock of the first is running."""
         enough: float | None = None
         while caller.waits and not caller.content:
             until = deadline
@@ -183,7 +184,7 @@ class Inbox:
                 return
 
     async def _news_for(self, caller: ReceiveCall, until: float | None) -> bool:
-        """Wait until there is news for a caller. Returns whether it came in time."""
+        """Wait until there is news for a caller. Return ``False`` if there was none until the time ``until``."""
         if not caller.news.done():
             try:
                 async with asyncio.timeout_at(until):
@@ -194,7 +195,7 @@ class Inbox:
         return True
 
     def _ask_all(self, caller: ReceiveCall) -> None:
-        """Ask each partition what it has now, on behalf of a caller."""
+        """Ask each partition for the messages that it has now, on behalf of a caller."""
         caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
         for watcher in self._watchers:
             watcher.watch.wanted_now()
@@ -207,7 +208,7 @@ class Inbox:
                 return
 
     async def _wait_for_answers(self, caller: ReceiveCall) -> None:
-        """Wait for the answers of the calls under way: without them, an empty list would mean nothing."""
+        """Wait for the answers to the calls under way, because they may still bring messages."""
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
         }
@@ -220,7 +221,7 @@ class Inbox:
             await self._news_for(caller, min(until, now + _CHECKING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """Note that a partition has nothing more, or cannot say. Callers that need its answer stop waiting for it."""
+        """Note that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
         for caller in self._callers:
             unanswered = caller.unanswered
             if unanswered is None or watcher not in unanswered:
@@ -232,7 +233,7 @@ class Inbox:
                 watcher.watch.wanted_now()  # the call was made before this caller came
 
     def _pass_over_late(self) -> None:
-        """Stop waiting for late partitions, for each caller that another partition has answered."""
+        """Stop waiting for late partitions on behalf of each caller that has an answer of another partition."""
         for caller in self._callers:
             unanswered = caller.unanswered
             if not unanswered or len(unanswered) == len(self._watchers):
@@ -243,13 +244,13 @@ class Inbox:
 
     @property
     def only_wants_what_is_there(self) -> bool:
-        """Whether no caller waits for messages that are still to come."""
+        """Whether all callers want only messages that are there now."""
         if self.stock.wants_more(len(self.buffer)) or not self._callers:
             return False
         return all(caller.unanswered is not None for caller in self._callers)
 
     def _unreachable(self) -> ServiceBusError:
-        """Return the error for a receive that got nothing because no partition has answered."""
+        """Return the error for a receive without messages to which no partition has answered."""
         if self._trouble is not None:
             return self._trouble.twin()
         target = self.entity.runtime.target
@@ -269,7 +270,7 @@ class Inbox:
     def pump(self) -> None:
         """Make the calls that are wanted now."""
         if self._closed or self._recalls or self._returning:
-            return  # `pump` is called again at the end of the recall or return
+            return  # `pump` is called again when the recall or the releases end
         watches = [watcher.watch for watcher in self._watchers]
         missing = self._missing(_asked_for(watches))
         if missing:
@@ -282,14 +283,14 @@ class Inbox:
             calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
             for call in calls:
                 self._watchers[call.place].make(call)
-        elif not self._missing(0):  # nothing is wanted, even without the messages on their way
+        elif not self._missing(0):  # no more messages are wanted, even if the calls under way bring none
             for call in passing_looks(watches):
                 self._watchers[call.place].make(call)
         self._coming = _asked_for(watches)
         self._set_timer()
 
     def _missing(self, coming: int) -> int:
-        """Return how many messages to ask for now, if ``coming`` are on their way."""
+        """Return how many messages to ask for now, if the calls under way ask for ``coming`` messages."""
         stock = self.stock
         stock.lock = self.entity.record.settings.lock_duration / 1000
         kept, stocks = len(self.buffer), stock.most > 0 and not self._session_ends_soon
@@ -297,7 +298,7 @@ class Inbox:
 
     @property
     def _session_ends_soon(self) -> bool:
-        """Whether messages fetched ahead now could not be kept, because the lock on their session is about to end."""
+        """Whether the lock on the session ends so soon that the inbox could not keep messages fetched ahead now."""
         if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return False
         return self._kept_for(self.session.lease.until) <= 0
@@ -307,10 +308,10 @@ class Inbox:
         return keep_for(ends - self._clock.now(), self.stock.lock, in_session=self.session is not None)
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Take the messages that a call has brought."""
+        """Distribute the messages that a call has brought."""
         self._trouble = None
         if self._returning:
-            self.give_back(messages)  # earlier messages are returning to the session, and must be received first
+            self.give_back(messages)  # earlier messages of the session are being released, and must be received first
         else:
             self._take_back(messages)
         self.pump()
@@ -336,7 +337,7 @@ class Inbox:
         return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:
-        """Start again if the queue is in other partitions now: it may have been deleted and created again."""
+        """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self.entity.numbers:
             for watcher in self._watchers:
                 watcher.leave()
@@ -350,9 +351,9 @@ class Inbox:
         self._loop.call_soon(self.pump)  # after the entity's other watchers have run
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Give messages to waiting callers. Keep the rest for later callers, or give them back.
+        """Give messages to waiting callers. Keep the rest for later callers, or release them.
 
-        ``first`` says that a caller had these messages already, and that they are older than all in the buffer.
+        With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
         """
         at = 0
         for caller in self._callers if messages and not self._closed else ():
@@ -367,17 +368,17 @@ class Inbox:
             return
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
-                left = [*left, *self.buffer.empty()]  # if there is not room for all, the youngest are given back
+                left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
             space = 0 if self._closed else max(0, self.stock.target - len(self.buffer))
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
             self._log_lost(left)
         else:
-            self.buffer.put(left, first=first)  # they were deleted, so they cannot be given back
+            self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Give messages back to the partition unread, which does not count as a delivery."""
+        """Release messages that no caller has received, without an increase of their delivery counts."""
         now = self._clock.now()
         for message in messages:
             hold = hold_of(message)
@@ -389,16 +390,17 @@ class Inbox:
                 future.add_done_callback(self._returned)
 
     def _returned(self, future: asyncio.Future[None]) -> None:
-        """Fetch from the session again, when all earlier messages have returned to it."""
+        """Note the end of a release. When all releases have ended, fetch messages of the session again."""
         self._returning.discard(future)
         if not self._returning:
             self.pump()
 
     @asynccontextmanager
     async def recalled(self, deadline: float) -> AsyncGenerator[None]:
-        """Give back all messages in the buffer, and neither fetch nor keep any in this context.
+        """Release all messages in the buffer. Fetch and keep no messages as long as this context is open.
 
-        It is used when an earlier message of the session is about to come again, or when all are about to leave.
+        It is used when an earlier message of the session is about to return to the queue, or when all messages of the
+        session are about to leave the queue.
         """
         self._recalls += 1
         try:
@@ -415,7 +417,7 @@ class Inbox:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        """Set the timer for the next time to look at a partition, or to give kept messages back."""
+        """Set the timer for the next time to look at a partition, or to release kept messages."""
         when: float | None = None
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             when = self._loop.time() + max(0.0, self._kept_for(self._first_end()))
@@ -430,7 +432,7 @@ class Inbox:
         timer = self._timer
         if timer is not None:
             if when is not None and timer.when() <= when:
-                return  # the timer ends early enough, and is set again then
+                return  # the timer fires early enough, and is then set again
             timer.cancel()
         self._timer = None if when is None else self._loop.call_at(when, self._on_time)
 
@@ -452,24 +454,24 @@ class Inbox:
         self.pump()
 
     def _give_back_late(self) -> None:
-        """Give back messages that were kept for too long."""
+        """Release messages that were kept for too long."""
         if not len(self.buffer) or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return
         now = self._clock.now()
-        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # all whose locks have too little time left
+        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # all messages whose locks end too soon
         if late:
             self.stock.gave_back()
             self.give_back(late)
 
     def _first_end(self) -> float:
-        """Return when the lock of the oldest kept message ends."""
+        """Return the time when the first lock on a kept message ends."""
         lease = hold_of(self.buffer.first).lease
         return 0.0 if lease is None else lease.until
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Give back the kept messages, wait for the calls under way, and give back the messages that they bring."""
+        """Release the kept messages, wait for the calls under way, and release the messages that these calls bring."""
         if self._closed:
             return
         self._closed = True
@@ -495,5 +497,5 @@ class Inbox:
 
 
 def _asked_for(watches: Sequence[Watch]) -> int:
-    """Return for how many messages calls under way ask, without late calls."""
+    """Return the number of messages for which the calls under way ask. Late calls are left out."""
     return sum(watch.wanted for watch in watches if not watch.late)

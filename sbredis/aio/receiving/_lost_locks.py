@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 def lock_ended(hold: Hold, entity: str) -> MessageLockLostError | SessionLockLostError:
-    """Return the error for a lock that has ended by the clock of this process: the message's own, or its session's."""
+    """Return the error for a lock on a message, or on its session, that has ended by the clock of this process."""
     error: MessageLockLostError | SessionLockLostError
     if hold.session is not None:
         error = SessionLockLostError(

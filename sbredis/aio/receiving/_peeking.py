@@ -27,14 +27,17 @@ class Peeking:
         self._entity = entity
         self._side: SidePrefix = side
         self._session = session
-        """The session to peek at, if only one. No lock on it is needed."""
+        """The only session to peek at, or ``None`` for all messages. No lock on the session is needed."""
         self._numbers = entity.numbers if session is None else (entity.of_session(session).number,)
         self._onwards: dict[int, int] = dict.fromkeys(self._numbers, 0)
         self._at = 0
         self._turns = asyncio.Lock()
 
     def passed(self, names: Mapping[int, str]) -> None:
-        """Move the positions forward past the last received messages. The keys are the partitions' bases."""
+        """Move the positions forward past received messages.
+
+        ``names`` is a mapping from the base of each partition to the name of its last received message.
+        """
         for base, name in names.items():
             partition, own = self._entity.place(base + int(name.removeprefix("d")))
             if own >= self._onwards.get(partition, own + 1):
@@ -90,17 +93,20 @@ class Peekings:
         self._side: SidePrefix = side
         self._by_session: dict[str | None, Peeking] = {}
         self._last: dict[int, str] = {}
-        """For each partition base, the name of the last message that was received there since the last peek."""
+        """The last received message of each partition since the last peek: a mapping from the base to the name."""
 
     def received(self, hold: Hold) -> None:
-        """Note a message that was received: the next peek continues behind it."""
+        """Note a message that was received, so that the next peek continues after it."""
         base, name = hold.source.base, hold.name
         before = self._last.get(base, "")
         if (len(before), before) < (len(name), name):
             self._last[base] = name
 
     def of(self, entity: Entity, session: str | None, *, own: bool) -> Peeking:
-        """Return the positions in a session, or in the whole entity. ``own`` says that the receiver receives there."""
+        """Return the positions in a session, or in the whole entity.
+
+        With ``own``, the receiver receives from this session or entity.
+        """
         peeking = self._by_session.pop(session, None) or Peeking(entity, self._side, session)
         if self._last and own:
             peeking.passed(self._last)

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 __all__ = ["purge"]
 
 
-async def purge(  # noqa: PLR0917 -- which messages, how many, and by when
+async def purge(  # noqa: PLR0917 -- the messages to delete, and the limits
     entity: Entity, side: SidePrefix, session: str | None, until: int, most: int | None, deadline: float
 ) -> int:
-    """Delete up to ``most`` messages enqueued before ``until``, of one session or all. Returns the number deleted."""
+    """Delete up to ``most`` messages that were enqueued before ``until``, in one session or in the whole entity.
+
+    Return the number of deleted messages.
+    """
     deleted = 0
     for number in entity.numbers if session is None else (entity.of_session(session).number,):
         start: int | None = 0

@@ -1,4 +1,4 @@
-"""A caller's request for messages, while it waits at an inbox."""
+"""A caller's request for messages that waits at an inbox."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class ReceiveCall:
     def __init__(self, missing: int, *, gathers: bool) -> None:
         self.missing = missing
         self.gathers = gathers
-        """Whether it waits for more messages when it has got some."""
+        """Whether the request waits for more messages when it has some."""
         self.unanswered: dict[PartitionWatcher, int] | None = None
-        """The partitions whose answer it still needs; ``None`` while it waits for messages to come.
+        """The partitions whose answer the request still needs; ``None`` while it waits for messages to come.
 
-        A request for the messages that are there now, or one that has waited long enough, needs an answer from each
-        partition. The value is the number of a call: only answers to later calls count.
+        A request for the messages that are there now needs an answer from each partition. So does a request that has
+        waited long enough. This is a mapping from each partition to the number of a call: only answers to later calls
+        count.
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
@@ -35,12 +36,12 @@ class ReceiveCall:
 
     @property
     def waits(self) -> bool:
-        """Whether it needs more messages."""
+        """Whether the request needs more messages."""
         return self.missing > 0 and self.error is None
 
     @property
     def content(self) -> bool:
-        """Whether it has got messages and does not gather more."""
+        """Whether the request has messages and does not wait for more."""
         return bool(self.got) and not self.gathers
 
     def tell(self) -> None:

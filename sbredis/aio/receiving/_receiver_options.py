@@ -25,11 +25,11 @@ class LockRenewer(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the renewer was closed."""
         ...
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
+        """Raise if the renewer was closed."""
         ...
 
     def register(self, receiver: Any, renewable: ServiceBusReceivedMessage | ServiceBusSession) -> None:
@@ -39,7 +39,7 @@ class LockRenewer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
-    """Where in an entity a receiver receives, and how."""
+    """The options of a receiver: the part of the entity to receive from, and the way to receive."""
 
     session_id: str | ServiceBusSessionFilter | None = None
     sub_queue: ServiceBusSubQueue | None = None

@@ -34,21 +34,21 @@ __all__ = ["LockRenewFailureCallback", "Renewable", "RenewalReport", "Renewals",
 _log = logging.getLogger("sbredis.client")
 Renewable = ServiceBusReceivedMessage | ServiceBusSession
 LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
-"""Called with a message or session whose lock could not be renewed, and with the error."""
+"""A function or coroutine function of the application. It gets the message or session, and the error of the renewal."""
 _TOGETHER = 0.05
 """Renewals that are due within this number of seconds are made together."""
 _AGAIN = 0.5
 _CLOSING = 5.0
-"""The seconds for which closing waits for running callbacks."""
+"""The seconds that ``close`` waits for running callbacks."""
 
 
 def hold_on(renewable: Renewable) -> Hold | HeldSession:
-    """Return this client's knowledge of the lock on a message or session."""
+    """Return the object with this client's knowledge of the lock on a message or session."""
     return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
 
 
 def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
-    """Renew the lock on a message. With ``alone``, it shares its lease with no other message from then on."""
+    """Renew the lock on a message. With ``alone``, the message then has a lease that no other message shares."""
     partition_client = cast("Entity", hold.source.owner).partition_client_of(hold)
     return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
 
@@ -59,7 +59,7 @@ def _entity(hold: Hold | HeldSession) -> EntityState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenewalReport:
-    """Reports failed renewals to the telemetry, under the path of a receiver."""
+    """Reports failed renewals to the telemetry, with the path of a receiver."""
 
     telemetry: Telemetry
     path: str
@@ -67,7 +67,7 @@ class RenewalReport:
     """Keeps the client open while locks are renewed."""
 
     def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
-        """Report locks that are not renewed any longer to the log, spans and metrics: once for each kind of error."""
+        """Report the locks that are no longer renewed to the log, spans and metrics, once for each kind of error."""
         by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
         for renewable, error in failures:
             by_kind.setdefault(type(error.__cause__ or error), []).append((renewable, error))
@@ -95,32 +95,32 @@ class _Group:
     entity: EntityState
     report: RenewalReport
     until: float
-    """The end of the first of their locks, as it was when they were registered."""
+    """The time when the first of the locks ended at the registration of the group."""
     ends: float
-    """When to stop renewing."""
+    """The time when the renewals stop."""
     asked: float
-    """For how many seconds to renew."""
+    """The number of seconds for which the application asked for renewals."""
     on_failure: LockRenewFailureCallback | None
     messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
-    """The messages by the identity of their holds."""
+    """A mapping from the identity of each message's hold to the message."""
 
     def drop(self, hold: Hold | HeldSession) -> None:
         """Drop a message or session that was settled."""
         self.messages.pop(id(hold), None)
 
     def release(self, renewable: Renewable) -> None:
-        """Stop renewing a message or session here."""
+        """Stop renewing a message or session in this group."""
         hold = hold_on(renewable)
         self.drop(hold)
         hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
 
     def release_all(self) -> None:
-        """Stop renewing all of them."""
+        """Stop renewing all messages or the session of the group."""
         for renewable in list(self.messages.values()):
             self.release(renewable)
 
     def first_end(self) -> float | None:
-        """Return when the first of the locks ends; ``None`` if none is left."""
+        """Return the time when the first of the locks ends; ``None`` if the group has no lock any more."""
         ends = [hold.lease.until for hold in map(hold_on, self.messages.values()) if hold.lease is not None]
         return min(ends, default=None)
 
@@ -130,7 +130,7 @@ class Renewals:
 
     def __init__(self) -> None:
         self.closed = False
-        """Whether it renews no more."""
+        """Whether the renewer was closed."""
         self._due: list[tuple[float, int, _Group]] = []
         self._numbers = itertools.count()
         self._last: _Group | None = None
@@ -148,7 +148,7 @@ class Renewals:
         report: RenewalReport,
         on_failure: LockRenewFailureCallback | None,
     ) -> None:
-        """Renew a lock that ends at ``until``, for ``asked`` seconds."""
+        """Renew a lock that ends at the time ``until``. The renewals go on for ``asked`` seconds."""
         hold, last = hold_on(renewable), self._last
         entity = _entity(hold)
         now = entity.runtime.clock.now()
@@ -216,7 +216,7 @@ class Renewals:
             self._timer = loop.call_at(when, self._renew)
 
     def _clock_moved(self) -> None:
-        """Plan all renewals again: the locks end earlier now, or have ended. Late renewals are found at once."""
+        """Plan all renewals again, because locks end earlier by the moved clock. Due renewals start immediately."""
         planned, self._due = self._due, []
         for _, _, group in planned:
             first = group.first_end()
@@ -292,13 +292,13 @@ class Renewals:
         for message in list(group.messages.values()):
             hold = hold_on(message)
             if hold.settled and hold.lock_expired(now):
-                group.release(message)  # the caller learns from the settlement what happened
+                group.release(message)  # the settlement of the message reports its lost lock to the caller
         first = group.first_end()
         if first is not None:
             self._plan(group, first, soon=again)
 
     def _give_up(self, group: _Group, failed: list[tuple[Renewable, Exception]]) -> None:
-        """Stop renewing, and report the errors to the log, spans and metrics, and to the application."""
+        """Stop renewing these locks. Report the errors to the log, to spans and metrics, and to the application."""
         if failed:
             group.report.failed(failed)
         for renewable, error in failed:
@@ -322,5 +322,5 @@ async def _tell(callback: LockRenewFailureCallback, renewable: Renewable, error:
         said = callback(renewable, error)
         if inspect.isawaitable(said):
             await said
-    except Exception:  # noqa: BLE001  # an error of the application's callback
+    except Exception:  # noqa: BLE001  # the callback belongs to the application and may raise anything
         _log.exception("on_lock_renew_failure failed")

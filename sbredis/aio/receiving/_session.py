@@ -23,12 +23,12 @@ __all__ = ["ServiceBusSession", "held_session"]
 class ServiceBusSession:
     """The session that a receiver has accepted: :attr:`ServiceBusReceiver.session`.
 
-    Its lock covers all of its messages: no other receiver gets one of them while the lock holds. To work on the session
-    for longer, renew the lock, or let an :class:`AutoLockRenewer` renew it.
+    The lock of the session covers all of its messages: no other receiver gets one of them while the lock holds. To work
+    on the session for longer, renew the lock, or let an :class:`AutoLockRenewer` renew it.
     """
 
     auto_renew_error: Exception | None = None
-    """The error that ended automatic renewal of its lock; ``None`` if there was no error."""
+    """The error that ended the automatic renewal of the session's lock; ``None`` if there was no error."""
 
     def __init__(self, held: HeldSession, telemetry: Telemetry) -> None:
         self._held = held
@@ -48,20 +48,21 @@ class ServiceBusSession:
 
     @property
     def locked_until_utc(self) -> datetime:
-        """The time when its lock ends, unless it is renewed."""
+        """The time when the lock ends, unless the lock is renewed."""
         return datetime.fromtimestamp(self._held.lease.until_utc, UTC)
 
     @property
     def locked(self) -> bool:
-        """Whether its lock holds, as far as this client knows. False if it has ended or the session was given back."""
+        """Whether the lock holds, as far as this client knows. False if the lock has ended or was released."""
         return self._held.locked
 
     @property
     def lock_handle(self) -> str:
-        """A text with which another process can use this session: :class:`ServiceBusSettler`.
+        """A handle with which another process can use this session through a :class:`ServiceBusSettler`.
 
-        With it, the process can renew the lock, read and write the state, and give the session back. The text stays the
-        same as long as the session is locked. It gives these rights to everyone who has it: keep it out of logs.
+        The process can renew the lock, read and write the state, and release the session. The handle is a text. It
+        stays the same as long as the session is locked. Everyone who has the handle has these rights: keep it out of
+        logs.
         """
         held = self._held
         held.check()
@@ -71,7 +72,7 @@ class ServiceBusSession:
     # -- operations ----------------------------------------------------------------------------------------------------
 
     async def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
-        """Lock the session for the full duration from now on, and return when the lock ends."""
+        """Lock the session for the full duration from now on, and return the time when the lock ends."""
         warn_of_unknown("renew_lock", kwargs)
         with self._telemetry.operation("renew_session_lock", self._held.entity.name):
             self._held.check()
@@ -88,9 +89,9 @@ class ServiceBusSession:
     async def set_state(
         self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
-        """Set the state of the session, up to the size of a message. It outlives the messages. ``None`` removes it.
+        """Set the state of the session, up to the size of a message. ``None`` removes the state.
 
-        Text is stored in UTF-8.
+        The state remains when the session has no more messages. Text is stored in UTF-8.
         """
         warn_of_unknown("set_state", kwargs)
         kept = state_bytes(state)
@@ -101,10 +102,10 @@ class ServiceBusSession:
     async def dead_letter_messages(
         self, reason: str | None = None, error_description: str | None = None, *, timeout: float | None = None
     ) -> int:
-        """Move all messages of the session to the dead-letter queue. Returns how many were moved.
+        """Move all messages of the session to the dead-letter queue. Return the number of moved messages.
 
-        This includes deferred messages, and those that callers have received and not settled. Scheduled messages stay:
-        they are not in the session yet.
+        Deferred messages are moved too, and so are messages that callers have received and not settled. Scheduled
+        messages are not moved, because they are not in the session yet.
         """
         require_reason(reason, error_description)
         changes = encode_changes(Changes(reason=reason, description=error_description))
@@ -119,8 +120,8 @@ class ServiceBusSession:
     async def wait_lock_lost(self, *, timeout: float | None = None) -> bool:
         """Wait until the lock is lost, and return ``True``.
 
-        Return ``False`` if the session is given back first, or if ``timeout`` seconds pass first. Without a ``timeout``
-        there is no limit.
+        Return ``False`` if the session is released before that, or if ``timeout`` seconds are over. Without a
+        ``timeout`` there is no limit.
 
         The lock is lost when it has ended by the clock of this process, or when a call has reported the loss.
         """

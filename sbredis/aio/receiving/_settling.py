@@ -44,7 +44,7 @@ class Settler:
 
     @property
     def entity_path(self) -> str:
-        """The path of the queue that it receives from, with the sub-queue if it is one."""
+        """The path of the queue that the receiver receives from, with the sub-queue if there is one."""
         return self._name
 
     def process_span(
@@ -69,7 +69,7 @@ class Settler:
     # -- settling ------------------------------------------------------------------------------------------------------
 
     async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        """Settle a message as done: it is removed from the queue."""
+        """Settle a message as done: remove it from the queue."""
         if not self._telemetry.watching:
             future = self._begin_settling("complete", message, deadline_of(timeout))
             if future is not None:
@@ -82,8 +82,9 @@ class Settler:
     ) -> None:
         """Settle many messages as done. This has the same effect as settling each by itself, but is faster.
 
-        Messages whose lock has ended are not completed; all others are. The call then raises a
-        :class:`~sbredis.exceptions.MessageLockLostError`, whose ``sequence_numbers`` name them.
+        The call completes all messages whose locks hold. If the locks of others have ended, it then raises a
+        :class:`~sbredis.exceptions.MessageLockLostError`. ``sequence_numbers`` of the error name the messages that were
+        not completed.
         """
         listed = list(messages)
         with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
@@ -98,7 +99,7 @@ class Settler:
         if entity is None or any(hold.source.owner is not entity for hold in holds):
             for hold in holds:
                 entity = await self._entity_of(hold, deadline)
-            live, lost = self._live_and_lost(listed)  # another task may have settled one meanwhile
+            live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
         assert entity is not None
         lost += await complete(entity, live, deadline)
         if lost:
@@ -124,10 +125,10 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Give a message back, so that it is received again, at once or after a delay. It counts as a failed delivery.
+        """Unlock a message, so that it can be received again immediately or after a delay.
 
-        A message that was delivered as often as the queue allows goes to the dead-letter queue. The application
-        properties in ``properties_to_modify`` are changed or added.
+        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
+        dead-letter queue. The application properties in ``properties_to_modify`` are changed or added.
         """
         wait = delay_of(delay)
         with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
@@ -135,14 +136,15 @@ class Settler:
                 await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait, watched=False)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the receiver keeps no later messages of this message's session, if it has one."""
+        """Return a context in which the receiver keeps no later messages of the session of this message, if any."""
         del message, timeout
         return nullcontext()
 
     async def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        """Unlock a message without counting a delivery. It returns to its place and can be received again at once.
+        """Unlock a message without counting a delivery.
 
-        Use this for a message that was not handled, for instance because the process is about to end.
+        The message returns to its place and can be received again immediately. Use this for a message that was not
+        handled, for instance because the process is about to end.
         """
         with self._telemetry.operation("release", self.entity_path, messages=(message,)):
             async with self._recalled(message, timeout):
@@ -155,9 +157,10 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it can be received again only by its sequence number. It counts as a failed delivery.
+        """Set a message aside: it can be received again only by its sequence number.
 
-        A message that was delivered as often as the queue allows goes to the dead-letter queue instead.
+        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
+        dead-letter queue instead.
         """
         await self._settle("defer", message, timeout, modify=properties_to_modify)
 
@@ -189,7 +192,7 @@ class Settler:
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> datetime:
-        """Lock a message for the full duration from now on, and return when the lock ends."""
+        """Lock a message for the full duration from now on, and return the time when the lock ends."""
         warn_of_unknown("renew_message_lock", kwargs)
         deadline = deadline_of(timeout)
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
@@ -202,16 +205,16 @@ class Settler:
             await self._entity_of(hold, deadline)
             await renewal(hold, deadline)
         until = message.locked_until_utc
-        if until is None:  # it was settled meanwhile
+        if until is None:  # the message was settled meanwhile
             raise MessageAlreadySettled
         return until
 
     async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        """Return a text with which another process can settle this message or renew its lock.
+        """Return a handle with which another process can settle this message or renew its lock.
 
-        That process passes the handle to a :class:`ServiceBusSettler`. The handle is safe in a URL. It is valid as long
-        as the message is locked, through all renewals. Making the handle renews the lock, unless the message belongs to
-        a session. Everyone who has the handle can settle the message: keep it out of logs.
+        That process passes the handle to a :class:`ServiceBusSettler`. The handle is a text that is safe in a URL. It
+        is valid as long as the message is locked, also after renewals. Making the handle renews the lock, unless the
+        message belongs to a session. Everyone who has the handle can settle the message: keep it out of logs.
         """
         deadline = deadline_of(timeout)
         hold = self._check(message, "hand on")
@@ -222,7 +225,7 @@ class Settler:
         entity = await self._entity_of(hold, deadline)
         self._check(message, "hand on")
         lease = hold.lease
-        assert lease is not None  # it was received in a mode that locks
+        assert lease is not None  # the message was received in a mode that locks
         number = entity.partition_client_of(hold).number
         return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
 
@@ -264,20 +267,20 @@ class Settler:
             partition_client = entity.partition_client_of(hold)
             hold.settled = True
             renewal = partition_client.renewing.last_renewal(hold)
-            assert renewal is not None  # only a renewal can prevent settling at once
+            assert renewal is not None  # only a renewal under way can prevent an immediate settlement
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
             except BaseException:
                 hold.settled = False
                 raise
-            # Not earlier: the renewal may have moved the message to another lease.
+            # Read the lock only now, because the renewal may have moved the message to another lease.
             future = partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
         await future
 
     def _begin_settling(
         self, kind: str, message: ServiceBusReceivedMessage, deadline: float, changes: bytes = b"", delay: int = 0
     ) -> asyncio.Future[None] | None:
-        """Queue a settlement. Returns ``None`` if it must first wait for the entity, or for a renewal."""
+        """Queue a settlement. Return ``None`` if the settlement must first wait for the entity, or for a renewal."""
         hold = self._check(message, kind)
         entity = self._entity
         if entity is None or hold.source.owner is not entity:
@@ -289,7 +292,7 @@ class Settler:
         return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Check that a message can be settled or renewed, apart from its lock. Returns its hold."""
+        """Check that a message can be settled or renewed, without a check of its lock. Return its hold."""
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
         hold = hold_of(message)
@@ -308,14 +311,14 @@ class Settler:
         return hold
 
     def _check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Make all checks that need no call, in Azure's order. Returns the hold of the message."""
+        """Make all checks that need no call, in Azure's order. Return the hold of the message."""
         hold = self._check_fit(message, what)
         if hold.lock_expired(self._connection.clock.now()):
             raise lock_ended(hold, self._name)
         return hold
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """Return the entity, found in the registry by the deadline. ``wait`` is for receivers that accept a session."""
+        """Look up the entity in the registry before the deadline. Session receivers use ``wait``."""
         del wait
         self._check_open()
         entity = self._entity
@@ -340,7 +343,7 @@ class Settler:
 
 
 def report_of(settler: Settler) -> RenewalReport:
-    """Return where to report failed renewals of locks on messages of this receiver."""
+    """Return the report for failed renewals of locks on messages of this receiver."""
     report = settler._report
     if report is None:
         report = settler._report = RenewalReport(settler._telemetry, settler.entity_path, settler._connection.share())

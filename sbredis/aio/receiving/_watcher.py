@@ -26,7 +26,7 @@ _MOST_WAITING = 100
 
 
 class WatchOwner(Protocol):
-    """The receiver of a watcher, as the watcher uses it."""
+    """The part of an inbox that its watchers use."""
 
     side: SidePrefix
     mode: ServiceBusReceiveMode
@@ -34,15 +34,15 @@ class WatchOwner(Protocol):
 
     @property
     def only_wants_what_is_there(self) -> bool:
-        """Whether no caller waits for messages that are still to come."""
+        """Whether all callers want only messages that are there now."""
         ...
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """Note that the partition has nothing more, or cannot say."""
+        """Note that the partition has no more messages, or cannot answer."""
         ...
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Take the messages that a call has brought."""
+        """Distribute the messages that a call has brought."""
         ...
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
@@ -64,8 +64,8 @@ class PartitionWatcher:
         """The decisions about this partition."""
         self._owner = owner
         self._look_lane = f"k{identity}"
-        # Looks have a lane of their own. They are not numbered in it. In a common lane, a receive after a look would
-        # seem to follow a receive that was lost.
+        # Looks have a lane of their own, in which calls are not numbered. If receives and looks shared a lane, a
+        # receive after a look would appear to follow a lost receive.
         self._receive_lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
         self._loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class PartitionWatcher:
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer may still come: nothing is known to prevent it."""
+        """Whether the answer to a call may still come: no known reason prevents it."""
         return self._live.may_answer
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -116,20 +116,20 @@ class PartitionWatcher:
         self._job = job
         if self._receive_lane is None:
             self._receive_lane = self.partition_client.borrow_lane()
-        _ = self.partition_client.calling(self._receive_lane).submit(job)  # `_when_done` handles its end
+        _ = self.partition_client.calling(self._receive_lane).submit(job)  # `_when_done` handles the end of the job
         self._when_done(job, lambda: self._received(job, token))
 
     def _look(self, waiting_for: int) -> None:
-        """Look whether the partition has something, without receiving it."""
+        """Look whether the partition has a message, without receiving it."""
         make, registered = self._looking(waiting_for), bool(self._live.waiter)
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
-        _ = self.partition_client.calling(self._look_lane).submit(job)  # `_when_done` handles its end
+        _ = self.partition_client.calling(self._look_lane).submit(job)  # `_when_done` handles the end of the job
         self._when_done(job, lambda: self._looked(job, waits=waiting_for > 0, registered=registered))
 
     def _when_done(self, job: CallJob[Any], answered: Callable[[], None]) -> None:
-        """Call ``answered`` one time: as soon as the result comes, or when the job ends without a result."""
+        """Call ``answered`` once: as soon as the result comes, or when the job ends without a result."""
 
         def once() -> None:
             if self._job is job:
@@ -203,7 +203,7 @@ class PartitionWatcher:
         if done.cancelled():
             return None  # the receiver was closed
         error = done.exception()
-        job.told = None  # it refers to the job, so the two would keep each other and the messages in memory
+        job.told = None  # the callback refers to the job, so both would keep each other and the messages in memory
         if error is None:
             job.orphaned = None
             return done.result()
@@ -218,11 +218,11 @@ class PartitionWatcher:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if the partition cannot wake us because no connection is left."""
+        """Look again if it is time for a look, or if the partition has no connection over which it can wake us."""
         self._live.on_time(now)
 
     def wanted(self) -> None:
-        """Note that a caller came that waits for messages."""
+        """Note that a new caller waits for messages."""
         self.watch.new_caller()
         if self.watch.unheard and not self._live.opening:
             self.watch.wanted_now()  # no caller has waited until now
@@ -230,7 +230,7 @@ class PartitionWatcher:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Stop watching: the queue is in other partitions now."""
+        """Stop watching, because the queue is in other partitions now."""
         if self._job is not None:
             self._job.future.cancel()
         self._live.leave()
@@ -252,7 +252,7 @@ class PartitionWatcher:
         await self._live.stop_opening()
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
-            job.future.cancel()  # messages of a later answer are given back
+            job.future.cancel()  # if an answer comes later, its messages are released
         await self._live.unregister(self._stop_waiting)
         self._leave_lanes()
 

@@ -25,10 +25,10 @@ __all__ = ["ServiceBusAdministrationClient"]
 class ServiceBusAdministrationClient(
     QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
 ):
-    """Several threads may use the client at once.
+    """Several threads may use the client at the same time.
 
-    A client may be made before a fork. A client that was used belongs to the process that used it: after a fork, make
-    another one in the new process.
+    A client may be made before a fork. A client that was already used belongs to the process that used it. After a
+    fork, make another client in the new process.
     """
 
     def __init__(

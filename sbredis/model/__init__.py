@@ -1,4 +1,4 @@
-"""The objects that users work with: messages to send and received ones, properties, rules. No code here waits."""
+"""The objects that users work with: messages, properties and rules. This package never waits for a server."""
 
 from __future__ import annotations
 

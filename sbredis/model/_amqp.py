@@ -1,8 +1,9 @@
-"""A message in the terms of AMQP 1.0: a view of the same content that a :class:`ServiceBusMessage` shows.
+"""A message in the terms of AMQP 1.0. It is another view of the content that a :class:`ServiceBusMessage` shows.
 
 If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, the entry is that field. ``properties.group_id``
 is the session id, ``header.time_to_live`` the time to live, the annotation ``x-opt-partition-key`` the partition key.
-All other entries are kept in the content's annotations, one entry a section, and travel with the message.
+All other entries are kept in the content's annotations, which have one entry for each section. They travel with the
+message.
 """
 
 # The modules of this package use private parts of each other's messages.
@@ -170,8 +171,9 @@ class AmqpAnnotatedMessage:
     def annotations(self) -> dict[str, Value]:
         """Annotations for brokers on the way.
 
-        Of Azure's annotations you may set ``x-opt-partition-key`` and ``x-opt-scheduled-enqueue-time``. They become the
-        partition key and the scheduled time of the message at once, or at the latest when the message is sent.
+        You may set two of Azure's annotations: ``x-opt-partition-key`` and ``x-opt-scheduled-enqueue-time``. They
+        become the partition key and the scheduled time of the message immediately, or at the latest when the message is
+        sent.
         """
         return live_entries(self._content, _ANNOTATIONS)
 
@@ -183,7 +185,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def delivery_annotations(self) -> dict[str, Value]:
-        """Annotations for the next node on the way; kept, without an effect."""
+        """Annotations for the next node on the way. They are kept and have no effect."""
         return live_entries(self._content, _DELIVERY_ANNOTATIONS)
 
     @delivery_annotations.setter
@@ -234,7 +236,7 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
             return AmqpMessageBodyType.SEQUENCE, annotations[_SEQUENCE]
     body = content.body
     if type(body) is not Body:
-        body = content.body = Body(body)  # once, at the first access
+        body = content.body = Body(body)  # made only once, at the first access
     return AmqpMessageBodyType.DATA, body
 
 

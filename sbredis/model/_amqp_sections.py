@@ -24,7 +24,7 @@ _MOST = (1 << 64) - 1
 
 
 def entries(content: Content, section: str) -> dict[str, Value]:
-    """Return a section as it is, or a new empty dictionary, which is not kept, if there is none."""
+    """Return the stored section. If there is none, return an empty dictionary that is not stored."""
     found = None if content.annotations is None else content.annotations.get(section)
     return found if isinstance(found, dict) else {}
 
@@ -36,7 +36,7 @@ def live_entries(content: Content, section: str) -> dict[str, Value]:
     found = content.annotations.get(section)
     if isinstance(found, NamedValues):
         return found
-    # A section is a plain dict after decoding, and does not exist before its first use.
+    # After decoding, a section is a plain dict. A section that was never used does not exist yet.
     live = NamedValues(found) if isinstance(found, dict) else NamedValues()
     content.annotations[section] = live
     return live
@@ -77,7 +77,7 @@ class _Field(Generic[T]):
             if self.kept_as == "session_id":
                 require_one_key(content.partition_key, cast("str | None", kept))
             elif self.kept_as == "message_id":
-                content.assigned = None  # from now on it is the application's own
+                content.assigned = None  # the new id is the application's own
             setattr(content, self.kept_as, kept)
         elif kept is not None:
             live_entries(content, section._section)[self.name] = cast("Value", kept)
@@ -173,7 +173,7 @@ def _lifetime(value: object, name: str) -> int | None:
 
 
 def _text(value: object, name: str) -> str:
-    """Return text; AMQP clients may give it as bytes."""
+    """Return checked text. AMQP clients may give the text as bytes."""
     return text(as_text(value, name), name)
 
 
@@ -183,7 +183,7 @@ def _session_id(value: object, name: str) -> str:
 
 def _user(value: object, name: str) -> str | bytes:
     if isinstance(value, bytes):
-        text("-" * len(value), name)  # bytes may be as long as text
+        text("-" * len(value), name)  # the limit for bytes is that for text
         return value
     return text(value, name)
 

@@ -32,11 +32,13 @@ class BatchContents:
         self.size = 0
         """The total size, in bytes."""
         self.prepare: Callable[[Sequence[ServiceBusMessage]], None] | None = None
-        """Called with a message before it is encoded. The sender that makes a batch adds trace contexts with it."""
+        """A function that is called with each message before the message is encoded. The sender that makes a batch uses
+        it to add trace contexts.
+        """
         self._assigned: list[str | None] = []
-        """The id that sbredis assigned to each message, if it did."""
+        """The id that sbredis assigned to each message; ``None`` for a message that already had an id."""
         self._used = False
-        """Whether the batch was sent under these ids, or is being sent."""
+        """Whether the batch was sent with these ids, or is being sent now."""
         self._send_number = 0
 
     def add(self, message: ServiceBusMessage, most: int) -> None:
@@ -55,7 +57,7 @@ class BatchContents:
         self.size = size
 
     def use_ids(self) -> int:
-        """Note that the batch is being sent; draw new assigned ids if it was sent before. Return the send's number."""
+        """Note that the batch is being sent. If it was sent before, assign new ids. Return the number of this send."""
         if self._used:
             for place, message_id in enumerate(self._assigned):
                 if message_id is not None:
@@ -66,7 +68,7 @@ class BatchContents:
 
     def _assign(self, place: int, before: str) -> None:
         message, sent = self.messages[place], self.outgoing[place]
-        anew = from_content(decode(sent.payload))  # the message as it was when added; later changes do not count
+        anew = from_content(decode(sent.payload))  # the message as it was added, without later changes
         anew._content.message_id = None
         made = self.outgoing[place] = outgoing(anew, detects_duplicates=True)
         self.size += len(made.payload) - len(sent.payload)
@@ -75,7 +77,7 @@ class BatchContents:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
     def keep_ids(self, send_number: int) -> None:
-        """Note that a send of the batch has failed: the next send, of it or its messages, uses the same ids."""
+        """Note that a send of the batch has failed. The next send of the batch, or of its messages, uses these ids."""
         if send_number == self._send_number:
             self._used = False
             for message, message_id in zip(self.messages, self._assigned, strict=True):
@@ -87,8 +89,8 @@ class ServiceBusMessageBatch:
 
     The size of the batch is the sum of the sizes that the broker counts: the encoded body and properties of each
     message. The batch takes messages up to :attr:`max_size_in_bytes`, and at most 1,000 of them. Changing a message
-    after it was added does not change the batch. A batch that was sent can be sent again. Then ids that sbredis has
-    assigned are drawn again, as for other messages.
+    after it was added does not change the batch. A batch that was sent can be sent again. Then sbredis replaces the ids
+    that it has assigned, as for other messages.
     """
 
     __slots__ = ("_contents", "_max_size")
@@ -115,8 +117,8 @@ class ServiceBusMessageBatch:
     def add_message(self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]) -> None:
         """Add a message.
 
-        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if the message does not fit, and leaves the batch
-        as it was. Then send the batch, and add the message to another one.
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if the message does not fit. The batch does not
+        change. In that case, send the batch and add the message to another one.
         """
         taken = as_message(message)
         if len(self) >= MAXIMUM_CALL_MESSAGES:

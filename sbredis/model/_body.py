@@ -26,7 +26,9 @@ class Body(bytes):
         return iter((bytes(self),))
 
     def __next__(self) -> bytes:
-        """Return the whole body, each time. With Azure's library, too, each ``message.body`` starts anew."""
+        """Return the whole body at each call. In Azure's library, too, each access to ``message.body`` starts at the
+        beginning.
+        """
         return bytes(self)
 
     def __reduce__(self) -> tuple[Any, ...]:

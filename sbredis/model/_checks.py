@@ -69,7 +69,7 @@ def body_bytes(body: object) -> bytes:
 
 
 def encoded_bytes(value: object, what: str) -> bytes:
-    """Check and copy bytes that are kept as they are."""
+    """Return a copy of the given bytes, which are kept unchanged. Refuse other types."""
     if type(value) is bytes:
         return value
     if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -171,9 +171,11 @@ def text_keys(values: Mapping[Any, Any]) -> NamedValues:
 
 
 def _own(value: Any, name: object, depth: int) -> Any:
-    """Return a copy of a value with lists and maps of its own, and without AMQP types."""
+    """Return a copy of a value that shares no list or map with it. A value that names its AMQP type becomes a plain
+    value.
+    """
     if depth > _DEEPEST:
-        return value  # the codec will refuse it
+        return value  # the codec will refuse the value
     given: Any = value
     if isinstance(value, Mapping):
         if is_typed(given):
@@ -194,7 +196,7 @@ def _untyped(value: Mapping[Any, Any], name: object) -> Any:
 def require_small_header(content: Content, body_sections: frozenset[str]) -> None:
     """Refuse application properties over 32 KB, and properties of all kinds over 64 KB together, as they are encoded.
 
-    The body does not count, in whatever field it is kept, and neither does the message's own encoding in AMQP.
+    The body does not count, whichever field holds it. The message's own encoding in AMQP does not count either.
     """
     nothing = len(encode(Content()))
     for name, value in (content.properties or {}).items():

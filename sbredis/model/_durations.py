@@ -11,7 +11,7 @@ from sbredis.engine import NEVER
 __all__ = ["UNLIMITED", "duration", "from_milliseconds", "parse_duration", "to_milliseconds"]
 
 UNLIMITED = timedelta.max
-"""Stands for every duration that is too long to be a limit: from about 317 years on."""
+"""The value for every duration that is too long to be a limit: about 317 years or more."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _ISO_8601 = re.compile(
@@ -33,9 +33,9 @@ _MICROSECONDS = {
 def parse_duration(text: str) -> timedelta:
     """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``. Raises :class:`ValueError` for others.
 
-    Years and months are refused, because they have no fixed length, and so are signs. Only the last number may have a
-    fraction. A duration under a microsecond counts as one microsecond. Azure writes .NET's longest time span for "no
-    limit": ``P10675199DT2H48M5.4775807S``.
+    Years and months are refused, because they have no fixed length. Signs are refused too. Only the last number may
+    have a fraction. A duration under a microsecond counts as one microsecond. Azure writes .NET's longest time span for
+    "no limit": ``P10675199DT2H48M5.4775807S``.
     """
     found = _ISO_8601.fullmatch(text)
     parts = [(unit, number) for unit, number in found.groupdict().items() if number is not None] if found else []

@@ -3,11 +3,11 @@
 The table has five classes: for the properties that all entities have, for entities to which senders send, for entities
 from which receivers receive, for topics, and for subscriptions. A line in a class declares a property: its type, its
 default, its limits, whether it can change, and in which setting the partitions keep it. The string below the line is
-its documentation. A value that the partitions do not need is kept by its name in the registry.
+its documentation. If the partitions do not need a value, the registry keeps it under the property's name.
 
 Everything else follows from the table: the arguments of ``create_queue``, ``ensure_queue``, ``create_if_missing`` and
-updates, the stored form, and the text of ``help()``. Only type checkers cannot read it. For them, the options beside
-each class name the same properties as keywords, and a test compares the two.
+updates, the stored form, and the text of ``help()``. Only type checkers cannot read it. For them, an options class
+beside each class names the same properties as keywords. A test compares the two classes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ReceivedFrom(Described):
         timedelta(minutes=1),
         least=timedelta(seconds=5),
         most=timedelta(minutes=5),
-        longest="The supplied lock time exceeds the allowed maximum of '5' minutes",  # Azure's limit, and its words
+        longest="The supplied lock time exceeds the allowed maximum of '5' minutes",  # Azure's limit, in Azure's words
         setting="lock_duration",
     )
     """How long a received message is locked: 1 minute by default, from 5 seconds to 5 minutes. A lock can be renewed
@@ -121,10 +121,10 @@ class ReceivedFrom(Described):
     """
 
     forward_to = Neighbour(planned="forwarding is")
-    """The entity to which its messages are forwarded. Not available yet: none by default, and a name is refused."""
+    """The entity to which messages are forwarded. Not available yet: none by default, and any name is refused."""
 
     forward_dead_lettered_messages_to = Neighbour(planned="forwarding is")
-    """The entity to which its dead letters are forwarded. Not available yet: none by default, and a name is refused."""
+    """The entity to which dead letters are forwarded. Not available yet: none by default, and any name is refused."""
 
 
 class ReceivedFromOptions(TypedDict, total=False):
@@ -160,8 +160,8 @@ class SentTo(Described):
 
     max_size_in_megabytes = Whole(1024, least=1, most=900_000_000, unit=1024 * 1024, setting="quota")
     """The total size of messages that the entity may hold: 1,024 by default, from 1 to 900,000,000. Messages on the
-    dead-letter queue count, and for a topic those of all its subscriptions. A partitioned entity may hold this size in
-    each partition.
+    dead-letter queue count. For a topic, the messages of all its subscriptions count. A partitioned entity may hold
+    this size in each partition.
     """
 
     max_message_size_in_kilobytes = Whole(1024, least=1, most=102_400, unit=1024, setting="largest_message")
@@ -170,13 +170,13 @@ class SentTo(Described):
     """
 
     enable_partitioning = Flag(False, fixed=True)
-    """Whether the entity is in all partitions of the namespace and not in only one; for a topic, its subscriptions too:
-    ``False`` by default. Cannot be changed.
+    """Whether the entity is in all partitions of the namespace, and not in only one: ``False`` by default. The
+    subscriptions of a topic are in the same partitions as the topic. Cannot be changed.
     """
 
     colocate_with = Neighbour(fixed=True)
-    """The unpartitioned entity whose partition it shares, so that a transaction can include both: none by default.
-    Cannot be changed. An addition of sbredis.
+    """Another unpartitioned entity whose partition this entity shares, so that a transaction can include both: none by
+    default. Cannot be changed. An addition of sbredis.
     """
 
     enable_express = Flag(False)

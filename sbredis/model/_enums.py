@@ -52,7 +52,7 @@ class ServiceBusSessionFilter(Enum):
 
 
 NEXT_AVAILABLE_SESSION = ServiceBusSessionFilter.NEXT_AVAILABLE
-"""Use it instead of a session id for any session that has messages and is not locked."""
+"""Pass this instead of a session id to get any session that has messages and is not locked."""
 
 
 class TransportType(Listed, Enum):

@@ -41,7 +41,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
     def __init__(self, name: str, given: Mapping[str, object]) -> None:
         self.name = name
         self._read_as: str | None = None
-        """The name under which it was read; ``None`` if the application made it."""
+        """The name under which the properties were read; ``None`` if the application made them."""
         self._given: dict[str, Any] = {}
         self._unassigned: dict[str, list[Any]] = {}
         for field_name, value in given.items():
@@ -78,7 +78,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
 
     @property
     def read_as(self) -> str | None:
-        """The name under which the properties were read, if it has changed since."""
+        """The name under which the properties were read, if :attr:`name` has changed since; otherwise ``None``."""
         before = self._read_as
         return before if before is not None and name_key(before) != name_key(self._name) else None
 
@@ -98,7 +98,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
 
     @property
     def given(self) -> Mapping[str, object]:
-        """Return the properties that were given or assigned, as they were converted. ``None`` means the default."""
+        """Return the converted values of the properties that were given or assigned. ``None`` means the default."""
         begun = {name: value for name, value in self._unassigned.items() if value}
         return {name: self._fields[name].default if value is None else value for name, value in self._given.items()} | {
             name: value for name, value in begun.items() if self._given.get(name) is None
@@ -179,8 +179,8 @@ class Field(Generic[T, G]):
     ) -> None:
         """``setting`` is the name of the field in the partitions' settings, if the partitions need the property.
 
-        ``fixed`` means that it cannot change, ``read_only`` that it cannot be set at all. ``planned`` names the missing
-        feature; ``{kind}`` in it is replaced by the kind of entity.
+        ``fixed`` means that the property cannot change; ``read_only`` means that it cannot be set at all. ``planned``
+        names the missing feature that the property needs; ``{kind}`` in this name is replaced by the kind of entity.
         """
         self.default = default
         self.setting = setting
@@ -282,7 +282,9 @@ class Whole(Field[int, int]):
 
 
 class Duration(Field[timedelta, timedelta | str]):
-    """A duration within limits. Without ``most`` there is no upper limit. ``longest`` is the error text for it."""
+    """A duration within limits. Without ``most`` there is no upper limit. ``longest`` is the error text for a longer
+    duration.
+    """
 
     def __init__(
         self,
@@ -357,7 +359,9 @@ class Neighbour(Text):
 
 
 class Choice(Field[E, E | str]):
-    """A member of an enumeration, given as such or by value. ``settable`` says which can be set, by kind of entity."""
+    """A member of an enumeration, given as the member or as its value. ``settable`` maps a kind of entity to the
+    members that can be set for it.
+    """
 
     def __init__(
         self,
@@ -372,7 +376,7 @@ class Choice(Field[E, E | str]):
 
     @property
     def settable(self) -> Sequence[E]:
-        """The members that can be set for its owner."""
+        """The members that can be set for the kind of entity that has the property."""
         return self._settable.get(self.owner.kind, ())
 
     def read(self, given: E | str) -> E:
@@ -415,7 +419,7 @@ class ListOf(Field[list[T], Sequence[T]]):
         return cast("list[T]", value)
 
     def check(self, value: list[T]) -> None:
-        self.read(value)  # appended items were not checked before
+        self.read(value)  # appended items have not been checked yet
 
     def read(self, given: Sequence[T]) -> list[T]:
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]

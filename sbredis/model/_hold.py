@@ -1,8 +1,8 @@
 """What a client knows about a message that it received: its lock, and how it was received.
 
 An application sees a :class:`~sbredis.ServiceBusReceivedMessage`. The code that receives, settles and renews works with
-the message's :class:`Hold`. A message refers to its hold, but a hold never to its message. So both are freed at once
-when the application drops the message.
+the message's :class:`Hold`. A message refers to its hold, but a hold never to its message. So both are freed
+immediately when the application drops the message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class MessageLease:
     until_utc: float
     """The end of the lock in seconds since 1970, for users."""
     session: str | None = None
-    """The session that owns the lock, if the messages belong to one; its lock then replaces locks of their own."""
+    """The session that owns the lock, if the messages belong to a session. Then the messages have no locks of their
+    own.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -38,10 +40,10 @@ class Source:
     """How messages were received: the data that all messages of one call share."""
 
     base: int
-    """The sequence number after which the numbers of the partition begin."""
+    """The number to add to a message's number in its partition, to get its sequence number."""
     mode: ServiceBusReceiveMode
     owner: object
-    """The entity object through which the client received them; ``None`` for a copy."""
+    """The entity object through which the client received the messages; ``None`` for a copy."""
     peeked: bool = False
 
 
@@ -60,7 +62,7 @@ class Hold:
     settled: bool = False
     """Whether the message was settled, or is being settled."""
     watchers: tuple[Callable[[Any], None], ...] = ()
-    """Functions that are called once, with the hold, when its lock needs no renewal any more."""
+    """Functions that are called once, with this hold, when the lock no longer needs renewal."""
 
     @property
     def sequence_number(self) -> int:
@@ -81,7 +83,7 @@ class Hold:
     def lock(self, changes: bytes = b"", delay: int = 0) -> Lock:
         """Return the data for a call that settles the message or renews its lock."""
         lease = self.lease
-        assert lease is not None  # it was received in a mode that locks
+        assert lease is not None  # the message was received in a mode that locks
         return Lock(lease.token, self.name, changes, delay)
 
     def lock_expired(self, now: float) -> bool:
@@ -90,11 +92,11 @@ class Hold:
         return lease is not None and lease.until <= now
 
     def let_go(self) -> None:
-        """Tell all watchers that the lock needs no renewal any more."""
+        """Tell all watchers that the lock no longer needs renewal."""
         watchers, self.watchers = self.watchers, ()
         for watcher in watchers:
             watcher(self)
 
     def unlocked(self) -> Hold:
-        """Return the hold for a copy of the message: without a lock and an owner."""
+        """Return the hold for a copy of the message. It has no lock and no owner."""
         return replace(self, source=replace(self.source, owner=None), lease=None, first_lease=None, watchers=())

@@ -1,4 +1,6 @@
-"""The ids of messages: text, whole numbers, UUIDs or bytes, as in AMQP. A receiver gets the id that was given."""
+"""The ids of messages: text, whole numbers, UUIDs or bytes, as in AMQP. A receiver gets the id exactly as the sender
+gave it.
+"""
 
 from __future__ import annotations
 

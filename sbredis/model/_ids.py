@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def assign_id(content: Content) -> str:
-    """Give a message a new id of its own."""
+    """Assign a new id to a message, and return the id."""
     content.message_id = content.assigned = message_id = f"{_ids.prefix}{next(_ids.number):x}"
     content.id_used = False
     return message_id

@@ -15,8 +15,9 @@ _IGNORED = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation
 def names_keywords(options: type, defaults: Mapping[str, object] | None = None) -> Callable[[F], F]:
     """Let ``help()`` and :func:`inspect.signature` show the keywords of a function that takes ``**`` of ``options``.
 
-    ``options`` is a ``TypedDict``. Type checkers read it from the annotation; this decorator is for tools at run time.
-    ``defaults`` is for a function that ignores other keywords with a warning: the values of keywords that are missing.
+    ``options`` is a ``TypedDict``. Type checkers read the keywords from the annotation; this decorator shows them to
+    tools at run time. ``defaults`` is for a function that warns of other keywords and ignores them. It maps each
+    keyword to its default value.
     """
 
     def decorate(function: F) -> F:
@@ -26,7 +27,7 @@ def names_keywords(options: type, defaults: Mapping[str, object] | None = None) 
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None if defaults is None else defaults[name],
-                annotation=getattr(kind, "__forward_arg__", kind),  # the text of the source, as for other parameters
+                annotation=getattr(kind, "__forward_arg__", kind),  # the annotation's text, as for other parameters
             )
             for name, kind in options.__annotations__.items()
         ]

@@ -57,8 +57,8 @@ class ServiceBusMessage:
     """A message to be sent.
 
     ``body`` is bytes, text (sent in UTF-8) or ``None``. ``application_properties`` are the application's own; the rules
-    of a topic's subscriptions can examine them. Every other argument is a property of this class with the same name,
-    which explains it. Unknown keywords give a warning and are ignored.
+    of a topic's subscriptions can examine them. Every other argument sets the property of the same name; see its
+    documentation. Unknown keywords give a warning and are ignored.
 
     A text may have up to 32 KB. All parts except the body may have up to 64 KB together. Raises :class:`TypeError` or
     :class:`ValueError` for values that cannot be sent, at the latest when the message is sent.
@@ -87,7 +87,7 @@ class ServiceBusMessage:
         raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        content = self._content = _new(Content)  # the class attributes are its defaults
+        content = self._content = _new(Content)  # its class attributes are the defaults
         content.body = body if type(body) is bytes else body_bytes(body)
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")
@@ -124,8 +124,8 @@ class ServiceBusMessage:
         """The body, as bytes. For ``b"".join``, ``next`` and ``list`` it is one piece, as with Azure's library.
 
         ``bytes(message.body)`` gives plain bytes, whose iteration gives each byte as a number. If :attr:`body_type` is
-        not ``DATA``, the body is the value or the list that was sent. ``raw_amqp_message.body`` is the same object, and
-        its type tells type checkers so.
+        not ``DATA``, the body is the value or the list that was sent. ``raw_amqp_message.body`` is the same object,
+        with a type that lets type checkers accept a value or a list.
         """
         content = self._content
         if content.annotations is not None:
@@ -159,7 +159,7 @@ class ServiceBusMessage:
         facts.append(f"body of {len(content.body)} bytes")
         return facts
 
-    # -- the application's own -----------------------------------------------------------------------------------------
+    # -- properties for applications -----------------------------------------------------------------------------------
 
     @property
     def application_properties(self) -> dict[str, PrimitiveTypes] | None:
@@ -178,11 +178,12 @@ class ServiceBusMessage:
     def message_id(self) -> MessageId | None:
         """The id of the message: 1 to 128 characters. An entity that detects duplicates uses it to detect repetitions.
 
-        It may also be a UUID, a whole number of 64 bits without a sign, or 1 to 128 bytes. A receiver gets it as it was
-        given. Duplicate detection and rules use its text.
+        It may also be a UUID, a whole number of 64 bits without a sign, or 1 to 128 bytes. A receiver gets the id
+        exactly as it was given. Duplicate detection and rules use the id's text.
 
         A message without an id gets one when it is sent. It keeps an assigned id if the send fails or its outcome is
-        unknown; otherwise it gets another one when it is sent again. An id that was set is never changed.
+        unknown; otherwise it gets another one when it is sent again. An id that the application has set is never
+        changed.
         """
         return self._content.message_id
 
@@ -193,9 +194,9 @@ class ServiceBusMessage:
 
     @property
     def correlation_id(self) -> MessageId | None:
-        """The message or matter that this message refers to, so that applications can match messages.
+        """An id of the message or matter that this message refers to, so that applications can match messages.
 
-        It may have the kinds of a message id, and a receiver gets it as it was given.
+        It may have any type that a message id may have. A receiver gets it exactly as it was given.
         """
         return self._content.correlation_id
 
@@ -250,7 +251,7 @@ class ServiceBusMessage:
             None if value is None else id_text(value, "reply_to_session_id", may_be_empty=True)
         )
 
-    # -- the broker's --------------------------------------------------------------------------------------------------
+    # -- properties for the broker -------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str | None:
@@ -299,9 +300,9 @@ class ServiceBusMessage:
 
     @property
     def scheduled_enqueue_time_utc(self) -> datetime | None:
-        """The time at which the message is to be enqueued, in UTC and whole ms; ``None`` for at once.
+        """The time at which the message is to be enqueued, in UTC and whole ms; ``None`` to enqueue it when it is sent.
 
-        A time that you assign must have a time zone; any will do.
+        A time that you assign must have a time zone. Any time zone is accepted.
         """
         milliseconds = self._content.scheduled
         return None if milliseconds is None else moment(milliseconds)
@@ -319,9 +320,9 @@ class ServiceBusMessage:
     def raw_amqp(self) -> bytes | None:
         """The message as its sender encoded it in AMQP, for a receiver that needs exactly these bytes.
 
-        sbredis keeps them beside the fields, and a receiver gets them as they were given. sbredis uses only the fields.
-        The bytes count to the size of the message. The actions of rules, settlements and sbredis itself, for example
-        when it adds a message id, change only the fields.
+        sbredis keeps these bytes beside the fields, and a receiver gets them unchanged. sbredis itself uses only the
+        fields. The bytes count towards the size of the message. The actions of rules, settlements and sbredis itself,
+        for example when it adds a message id, change only the fields.
         """
         return self._content.raw_amqp
 
@@ -378,7 +379,7 @@ def as_message(value: object) -> ServiceBusMessage:
     if isinstance(value, AmqpAnnotatedMessage):
         return from_content(value._content)
     if isinstance(value, Mapping):
-        return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # it checks the keys
+        return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # _from_mapping checks the keys
     raise TypeError(
         f"a message is a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
         f"; make one with ServiceBusMessage({'body' if isinstance(value, (str, bytes)) else 'json.dumps(…)'})"
@@ -391,7 +392,7 @@ def as_messages(value: object) -> list[ServiceBusMessage]:
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
         return [as_message(item) for item in cast("Iterable[object]", value)]
-    return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # it checks the type
+    return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # as_message checks the type
 
 
 def content_of(message: ServiceBusMessage) -> Content:

@@ -72,7 +72,9 @@ def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
 
 
 def message_key(message: ServiceBusMessage) -> str | bytes | None:
-    """Return the message id: it chooses the partition if duplicates are detected and no other key is given."""
+    """Return the message id. It chooses the partition if the entity detects duplicates and the message has no other
+    key.
+    """
     message_id = message._content.message_id
     return None if message_id is None else comparable_id(message_id)
 

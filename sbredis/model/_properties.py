@@ -1,6 +1,6 @@
 """The properties of queues and namespaces, as an application sets and reads them.
 
-The table :mod:`sbredis.model._entity_properties` declares those of queues.
+The table :mod:`sbredis.model._entity_properties` declares the properties of queues.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
     """The properties of a queue.
 
     Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
-    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
-    means the default. Limits are checked when the properties are sent.
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -48,11 +48,11 @@ class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
 
     @names_keywords(_QueueGiven)
     def __init__(self, name: str, **properties: Unpack[_QueueGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[QueueOptions]) -> None:
-        """Assign several properties, as to a dictionary."""
+        """Assign several properties, like ``dict.update``."""
         self._assign(given, named)
 
 

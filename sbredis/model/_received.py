@@ -66,7 +66,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """Fill the slots that are filled at their first access."""
+            """Give a value to a slot that is empty until its first access."""
             if name == "_content":
                 content = self._content = self._read()
                 return content
@@ -76,7 +76,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _read(self) -> Content:
-        """Return the sender's data, with all changes since."""
+        """Return the sender's data, with all later changes."""
         delivery = self._hold.delivery
         content = decode(delivery.record, payload_offset(delivery.record))
         if delivery.changes:
@@ -137,35 +137,41 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int:
-        """The rising number from the broker. On a partitioned entity, the upper 16 of its 64 bits are the partition."""
+        """The rising number that the broker gave the message. On a partitioned entity, the upper 16 of its 64 bits are
+        the partition.
+        """
         return self._hold.sequence_number
 
     @property
     def enqueued_sequence_number(self) -> int:
-        """The sequence number in the entity to which it was sent; it differs only if the message was forwarded."""
+        """The sequence number in the entity to which the message was sent. It differs from :attr:`sequence_number` only
+        if the message was forwarded.
+        """
         return self.sequence_number
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
-        """The time at which it was enqueued; ``None`` if it is still scheduled."""
+        """The time at which the message was enqueued; ``None`` if it is still scheduled."""
         enqueued = self._record.enqueued
         return None if enqueued is None else moment(enqueued)
 
     @property
     def expires_at_utc(self) -> datetime | None:
-        """The time at which it expires; ``None`` if it never expires."""
+        """The time at which the message expires; ``None`` if it never expires."""
         own = self._hold.delivery.expires
         expires = self._record.expires if own is None else own
         return None if expires >= NEVER else moment(expires)
 
     @property
     def state(self) -> ServiceBusMessageState:
-        """The state when it was peeked. A received message is active, or deferred if it was received by its number."""
+        """The state of the message when it was peeked. A received message is active, or deferred if it was received by
+        its number.
+        """
         return _STATES.get(self._hold.delivery.state, ServiceBusMessageState.ACTIVE)
 
     @property
     def delivery_count(self) -> int:
-        """The number of deliveries, including this one: 1 for the first. A peek is no delivery."""
+        """The number of deliveries, including this one: 1 for the first. A peek does not count."""
         hold = self._hold
         return hold.delivery.failures if hold.source.peeked else hold.delivery.failures + 1
 
@@ -184,7 +190,9 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """When the lock ends, unless it is renewed; ``None`` if the message has no lock of its own, as in a session."""
+        """The time at which the lock ends, unless it is renewed. ``None`` if the message has no lock of its own, as in
+        a session.
+        """
         lease = self._hold.lease
         if lease is None or lease.session is not None or not self._hold.locked:
             return None
@@ -194,17 +202,17 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """The reason why it is a dead letter, in a word: from the broker or the application."""
+        """The reason why the message is a dead letter, in a word. The broker or the application has given it."""
         return self._dead_letter_reasons()[0]
 
     @property
     def dead_letter_error_description(self) -> str | None:
-        """The reason why it is a dead letter, in a sentence: from the broker or the application."""
+        """The reason why the message is a dead letter, in a sentence. The broker or the application has given it."""
         return self._dead_letter_reasons()[1]
 
     @property
     def dead_letter_source(self) -> str | None:
-        """The entity in which it became a dead letter, if it was forwarded from there; else ``None``."""
+        """The entity in which the message became a dead letter, if it was forwarded from there; otherwise ``None``."""
         return None
 
 

@@ -38,7 +38,7 @@ _NAMES = tuple(each.name for each in fields(AuthorizationRule))
 
 
 def read_rule(given: object) -> AuthorizationRule:
-    """Read a rule, or a mapping of the fields of a rule. Raises an error that says what is wrong with it."""
+    """Read a rule, or a mapping of the fields of a rule. Raises an error that says what is wrong with the rule."""
     if isinstance(given, AuthorizationRule):
         values: dict[str, Any] = {name: getattr(given, name) for name in _NAMES}
     elif isinstance(given, Mapping):

@@ -47,7 +47,7 @@ RuleValue: TypeAlias = str | int | float | Decimal | bool | bytes | datetime | t
 """The types of a parameter, or of a property that a filter compares."""
 
 DEFAULT_RULE = "$Default"
-"""The rule of a new subscription; it matches every message."""
+"""The name of the rule that a new subscription has. That rule matches every message."""
 
 
 class _Comparable:
@@ -124,7 +124,7 @@ class FalseRuleFilter(SqlRuleFilter):
 
 
 class CorrelationRuleFilter(_Comparable):
-    """Matches messages whose properties are equal to all that are given here. The case of letters matters.
+    """Matches messages that have all the properties given here, with equal values. The case of letters matters.
 
     ``label`` is the ``subject`` of messages; ``properties`` are application properties.
     """
@@ -188,7 +188,7 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
         if holder is None:
             return self._with_docs()
         found = super().__get__(holder, _)
-        return TrueRuleFilter() if found is self.default else found  # a new object: nobody may change the default
+        return TrueRuleFilter() if found is self.default else found  # a new object: no caller may change the default
 
     def read(self, given: RuleFilter) -> RuleFilter:
         if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
@@ -246,7 +246,9 @@ class RuleProperties(Described):
         action: SqlRuleAction | None = _LEFT_OUT,
         created_at_utc: datetime | None = None,
     ) -> None:
-        """An update keeps a value that is left out; ``None`` means a filter that matches all, and no action."""
+        """An update does not change a value that is left out. ``None`` means the filter that matches all messages, or
+        no action.
+        """
         super().__init__(name, {"created_at_utc": created_at_utc})
         if filter is not _LEFT_OUT:
             self["filter"] = filter
@@ -275,7 +277,7 @@ def rule_created(given: RuleProperties) -> Rule:
 
 
 def rule_revised(given: Mapping[str, object], before: Rule) -> Rule:
-    """Return the rule with this filter and this action; it keeps those that are not given."""
+    """Return the rule with the given filter and action. If one of them is not given, the rule keeps its own."""
     shown = rule_shown(before)
     for name in ("filter", "action"):
         if name in given:

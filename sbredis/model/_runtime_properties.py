@@ -21,7 +21,7 @@ class QueueRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
+    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
     """The number of messages that are neither scheduled nor dead letters. They can be received, or are locked,
     deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as done. So a
@@ -60,13 +60,15 @@ class TopicRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
+    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     subscription_count: int = 0
     """The number of subscriptions."""
     sql_filter_count: int = 0
-    """The number of their rules with an SQL filter. A filter that is always true or false counts here too."""
+    """The number of rules with an SQL filter, in all its subscriptions. A filter that is always true or false counts
+    here too.
+    """
     correlation_filter_count: int = 0
-    """The number of their rules with a correlation filter."""
+    """The number of rules with a correlation filter, in all its subscriptions."""
     scheduled_message_count: int = 0
     """The number of messages that will be handed to the subscriptions later."""
     size_in_bytes: int = 0
@@ -92,7 +94,7 @@ class SubscriptionRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
+    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
     """The number of messages that are not dead letters. They can be received, or are locked, deferred, or wait for a
     delay to end. Everything that is due at the time of the count is treated as done.

@@ -1,9 +1,9 @@
 """Convert the properties of entities to their stored form and back: the partitions' settings, and the registry's JSON.
 
 All kinds of entity work the same way. A property with a ``setting`` is kept in that field of the partitions' settings.
-All others are kept by name in JSON, which leaves out defaults. Three properties have special rules. Duplicates are
-detected if there is a window. Whether an entity is partitioned, and which entity it is colocated with, the registry
-keeps in fields of its own.
+All others are kept by name in JSON, which leaves out defaults. Three properties have special rules. An entity detects
+duplicates if its settings have a window. The registry has separate fields for whether an entity is partitioned, and for
+the entity that it is colocated with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StoredEntity:
 
     settings: PartitionSettings
     properties: Mapping[str, Any]
-    """It may contain names that this release does not know; they are passed on unchanged."""
+    """The properties that the registry keeps by name. Names that this release does not know are passed on unchanged."""
     partitioned: bool = False
     colocated_with: str | None = None
 
@@ -51,7 +51,8 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
 def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> StoredEntity:
     """Return the entity with these properties, and all others unchanged. Raises :class:`ValueError` if invalid.
 
-    A given value that equals the current one is not checked: it may come from a release with other limits.
+    A given value that equals the current one is not checked, because the current one may come from a release with other
+    limits.
     """
     fields = kind.fields()
     values = entity_values(kind, before)
@@ -109,7 +110,7 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
 
 
 def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:
-    """Store the changed properties; keep the rest exactly as it was, to the millisecond and the byte."""
+    """Return the stored form with the changed properties. The rest stays the same, to the millisecond and the byte."""
     settings: dict[str, Any] = {}
     properties = dict(before.properties)
     for name in changed:

@@ -37,8 +37,8 @@ class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
     """The properties of a subscription.
 
     Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
-    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
-    means the default. Limits are checked when the properties are sent.
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -46,11 +46,11 @@ class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
 
     @names_keywords(_SubscriptionGiven)
     def __init__(self, name: str, **properties: Unpack[_SubscriptionGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[SubscriptionOptions]) -> None:
-        """Assign several properties, as to a dictionary."""
+        """Assign several properties, like ``dict.update``."""
         self._assign(given, named)
 
 
@@ -61,6 +61,6 @@ class NewSubscriptionOptions(SubscriptionOptions, total=False):
 
 
 class QueueOrSubscriptionOptions(QueueOptions, OnlySubscriptionOptions, total=False):
-    """The properties with which a missing queue or subscription is created. Those of the other kind are refused."""
+    """The properties for creating a missing queue or subscription. Properties of the other kind are refused."""
 
     rules: Sequence[RuleProperties] | None

@@ -34,8 +34,8 @@ class TopicProperties(SentTo, AnyEntity, OnlyTopic):
     """The properties of a topic.
 
     Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
-    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
-    means the default. Limits are checked when the properties are sent.
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -43,9 +43,9 @@ class TopicProperties(SentTo, AnyEntity, OnlyTopic):
 
     @names_keywords(_TopicGiven)
     def __init__(self, name: str, **properties: Unpack[_TopicGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[TopicOptions]) -> None:
-        """Assign several properties, as to a dictionary."""
+        """Assign several properties, like ``dict.update``."""
         self._assign(given, named)

@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_typed(given: Mapping[Any, Any]) -> bool:
-    """Return whether a mapping is such a value, and not a map of the application's own."""
+    """Return whether a mapping is a value that names its AMQP type, and not a map of the application's own."""
     if len(given) != 2 or _TYPE not in given or _VALUE not in given:
         return False
     kind = given[_TYPE]
@@ -27,7 +27,7 @@ def is_typed(given: Mapping[Any, Any]) -> bool:
 
 
 def value_of_typed(given: Mapping[Any, Any]) -> Any:
-    """Return the value. Raises :class:`ValueError` or :class:`TypeError` if it does not fit its type."""
+    """Return the plain value. Raises :class:`ValueError` or :class:`TypeError` if it does not fit its type."""
     kind, value = given[_TYPE], given[_VALUE]
     try:
         return _READERS[kind](value)

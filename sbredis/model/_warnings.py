@@ -16,7 +16,7 @@ __all__ = ["NoOptions", "warn_of_unknown"]
 
 
 class NoOptions(TypedDict):
-    """The further keywords of a function: there are none. Any others give a warning and are ignored."""
+    """The type of a function's unknown keywords: it permits none. At run time they give a warning and are ignored."""
 
 
 def warn_of_unknown(function: str, given: Mapping[str, object]) -> None:

@@ -61,7 +61,7 @@ async def test_a_peek_can_be_limited_to_some_states(assorted: Bench) -> None:
 
 
 async def test_a_peek_starts_at_a_number_and_returns_at_most_the_wanted_messages(bench: Bench) -> None:
-    """A peek that begins after the last number of a page returns the next page, whatever the levels are."""
+    """A peek that starts after the last number of a page returns the next page; levels make no difference."""
     await bench.send_all(*(Outgoing(b"m", level=7 - number) for number in range(8)))
     seen: list[str] = []
     while page := await bench.peek(int(seen[-1]) + 1 if seen else 0, 3):
@@ -72,7 +72,7 @@ async def test_a_peek_starts_at_a_number_and_returns_at_most_the_wanted_messages
 
 
 async def test_a_page_fits_the_room_but_has_at_least_one_message(bench: Bench) -> None:
-    """A page has the same limit as a receive."""
+    """A page of a peek has the same limit of bytes as a receive."""
     await bench.send(*(b"x" * 100 for _ in range(40)))
     for room, number in ((1, 1), (230, 2), (20 * 115, 20), (1 << 30, 40)):
         call_id = CallId("", 0, bench.now)
@@ -133,7 +133,7 @@ async def test_a_purge_frees_the_bytes_of_its_messages(assorted: Bench) -> None:
     await assorted.purge()
     await assorted.purge(side="d")
     assorted.later(1_000_000)
-    assert await assorted.cancel("9") == ("9",)  # it is active by now
+    assert await assorted.cancel("9") == ("9",)  # message 9 is active by now
     await assorted.purge()
     await assorted.purge(side="d")
     counts = await assorted.count()
@@ -144,7 +144,7 @@ async def test_a_purge_frees_the_bytes_of_its_messages(assorted: Bench) -> None:
 
 
 async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -> None:
-    """The events include those of a message that expires before an earlier one, and of a returned message."""
+    """The test includes a message that expires before an earlier one, and a message that was returned."""
     await bench.send(b"long", time_to_live=100_000)
     await bench.send(b"short", time_to_live=50_000)
     await bench.abandon(*await bench.receive(1))
@@ -157,7 +157,7 @@ async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -
 
 
 async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
-    """The enqueued time decides, not the time of sending or return; a scheduled message is enqueued when it is due."""
+    """The purge compares the enqueued time, not the time of sending or return. A due time is an enqueued time."""
     await bench.send(b"first")
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(2000)
@@ -169,7 +169,7 @@ async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> 
 
 
 async def test_each_step_of_a_purge_continues_where_the_previous_step_ended(bench: Bench) -> None:
-    """Each step looks at no more messages than its share, and says where the next begins; the last step says so."""
+    """A step looks at a limited number of messages and returns where the next step begins, if there is one."""
     await bench.send(*(b"m" for _ in range(5)), level=2)
     await bench.send(*(b"m" for _ in range(5)))
     held = await bench.receive(6)
@@ -186,7 +186,7 @@ async def test_each_step_of_a_purge_continues_where_the_previous_step_ended(benc
 
 
 async def test_a_purge_continues_after_the_messages_that_it_keeps(bench: Bench) -> None:
-    """A purge never looks at the same messages again, and it ends."""
+    """No step of a purge looks at the messages of an earlier step, so the purge ends."""
     bench.later(1000)
     await bench.send(*(b"young" for _ in range(150)))
     bench.later(-1000)
@@ -207,7 +207,7 @@ async def test_a_purge_continues_after_the_messages_that_it_keeps(bench: Bench) 
 
 
 async def test_a_full_queue_refuses_messages_until_there_is_room(bench: Bench) -> None:
-    """Locked messages count, and completed messages do not."""
+    """Locked messages count towards the quota, and completed messages do not."""
     await bench.change(quota=1000)
     await bench.send(b"x" * 600)
     message = await bench.one()
@@ -218,7 +218,7 @@ async def test_a_full_queue_refuses_messages_until_there_is_room(bench: Bench) -
 
 
 async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
-    """A queue whose dead letters are never removed becomes full one day."""
+    """A queue becomes full if its dead letters are never removed."""
     await bench.change(quota=1000)
     await bench.send(b"x" * 600)
     await bench.dead_letter(await bench.one())
@@ -229,7 +229,7 @@ async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
 
 
 async def test_a_call_that_would_exceed_the_quota_sends_nothing(bench: Bench) -> None:
-    """The call sends no part of its messages."""
+    """A call that is refused for the quota sends none of its messages."""
     await bench.change(quota=1000)
     with pytest.raises(ServiceBusQuotaExceededError):
         await bench.send(*(b"x" * 100 for _ in range(11)))
@@ -252,7 +252,7 @@ knowing_duplicates = set_to(duplicate_window=WINDOW)
 
 @knowing_duplicates
 async def test_a_message_sent_again_within_the_window_is_dropped(bench: Bench) -> None:
-    """The sender gets no error; the duplicate's number is used up."""
+    """The sender gets no error, and the duplicate uses up a message number."""
     first = await bench.send_all(Outgoing(b"first", message_id=b"id"))
     again = await bench.send_all(Outgoing(b"again", message_id=b"id"), Outgoing(b"other", message_id=b"id2"))
     assert (first.first, first.dropped, again.first, again.dropped) == (1, 0, 2, 1)
@@ -262,7 +262,7 @@ async def test_a_message_sent_again_within_the_window_is_dropped(bench: Bench) -
 
 @knowing_duplicates
 async def test_the_window_begins_with_the_first_message_of_an_id(bench: Bench) -> None:
-    """Duplicates do not extend the window, and the end of the first message does not shorten it."""
+    """Duplicates do not extend the window, and completing the first message does not shorten it."""
     await bench.send(b"first", message_id=b"id")
     await bench.complete(await bench.one())
     for passed in (WINDOW // 2, WINDOW // 2 - 1):
@@ -275,7 +275,7 @@ async def test_the_window_begins_with_the_first_message_of_an_id(bench: Bench) -
 
 @knowing_duplicates
 async def test_duplicates_within_one_call_are_dropped_as_well(bench: Bench) -> None:
-    """Scheduled messages are dropped too; messages without an id are never duplicates."""
+    """Scheduled duplicates are dropped too; messages without an id are never duplicates."""
     sent = await bench.send_all(
         *(Outgoing(b"%d" % number, message_id=b"id") for number in range(3)),
         Outgoing(b"scheduled", message_id=b"id", due=START + 1000),
@@ -294,7 +294,7 @@ async def test_ids_older_than_the_window_are_forgotten(bench: Bench) -> None:
     for number in range(5):
         await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
     bench.later(WINDOW)
-    # an id that had not been forgotten yet
+    # This id is still stored but older than the window, so the message is no duplicate.
     assert (await bench.send_all(Outgoing(b"m", message_id=b"4-49"))).dropped == 0
     key = bench.partition.keys[6].decode()
     for number in range(5, 9):
@@ -305,7 +305,7 @@ async def test_ids_older_than_the_window_are_forgotten(bench: Bench) -> None:
 
 
 async def test_without_duplicate_detection_equal_ids_are_accepted(bench: Bench) -> None:
-    """The id is not stored."""
+    """Without duplicate detection, message ids are not stored."""
     for _ in range(2):
         assert (await bench.send_all(Outgoing(b"m", message_id=b"id"))).dropped == 0
     assert await bench.payloads() == [b"m", b"m"]
@@ -316,7 +316,7 @@ async def test_without_duplicate_detection_equal_ids_are_accepted(bench: Bench) 
 
 
 async def test_a_destroyed_partition_leaves_no_keys(assorted: Bench) -> None:
-    """No key is left, whatever the partition held; later callers learn that it is gone."""
+    """No key is left, whatever the partition contained; later callers are told that the partition is gone."""
     message = await assorted.one()
     for key in assorted.partition.keys:
         if key.decode() not in await assorted.whole():
@@ -356,7 +356,7 @@ async def test_a_partition_without_a_sentinel_works_the_same(bench: Bench) -> No
 
 
 async def test_a_partition_made_again_under_the_same_keys_is_a_new_incarnation(bench: Bench) -> None:
-    """A caller of the old incarnation reaches nothing of the new one, and cannot destroy it."""
+    """A caller of the old incarnation can neither use nor destroy the new incarnation."""
     old, lane = bench.partition, bench.call_id("late")
     await bench.send(b"m")
     await bench.tell(old.destroy())
@@ -372,7 +372,7 @@ async def test_a_partition_made_again_under_the_same_keys_is_a_new_incarnation(b
 
 
 async def test_settings_can_be_changed_while_messages_are_there(assorted: Bench) -> None:
-    """Nothing but the settings changes."""
+    """A change of settings does not change the stored messages."""
     before = await assorted.whole()
     await assorted.change(
         lock_duration=1,

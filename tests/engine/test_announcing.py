@@ -1,4 +1,4 @@
-"""A partition announces when something will be due in it, so that a client that maintains the namespace comes."""
+"""A partition announces its next due time, so that a client that maintains the namespace visits it then."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_doing_due_work_announces_the_next_due_time(bench: Bench, announce
 
 
 async def test_nothing_is_announced_while_announced_work_is_overdue(bench: Bench, announced: Announced) -> None:
-    """The client that heard the earlier announcement is on its way."""
+    """The client that heard the earlier announcement will visit the partition anyway."""
     await bench.send_all(*(Outgoing(b"m", due=START + 1000) for _ in range(300)))
     assert await announced.now() == [1000]
     bench.later(1000)
@@ -157,7 +157,7 @@ async def test_one_call_asks_several_partitions_for_their_due_times_and_changes_
     await bench.send(b"m", due=START + 5000)
     assert await asked(START + 1000, [ENTITY]) == (4000,)
     assert await asked(START + 9000, [ENTITY]) == (0,)
-    assert await asked(None, [ENTITY]) == (None,)  # a caller without a test clock cannot visit it either
+    assert await asked(None, [ENTITY]) == (None,)  # a caller without a test clock cannot visit the partition either
     bench.later(5000)
     await bench.one()
     assert await asked(bench.now, [ENTITY]) == (LOCK,)

@@ -18,7 +18,7 @@ LOCK = SETTINGS.lock_duration
 
 
 async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) -> None:
-    """The time is exact to the millisecond; the message then gets a new number, behind all messages sent meanwhile."""
+    """The time is exact to the millisecond. The message gets a new number, after all messages sent meanwhile."""
     (name,) = await bench.send(b"later", due=START + 1000, level=2)
     await bench.send(b"now", level=2)
     bench.later(999)
@@ -30,7 +30,7 @@ async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) 
 
 
 async def test_a_message_scheduled_for_the_past_is_active_immediately(bench: Bench) -> None:
-    """The message keeps its number, and so does one that is due now."""
+    """The message keeps its number. A message that is due now also keeps its number."""
     assert await bench.send(b"m", due=START - 1) == ["1"]
     assert await bench.send(b"n", due=START) == ["2"]
     assert await bench.states() == {"1": "a", "2": "a"}
@@ -38,7 +38,7 @@ async def test_a_message_scheduled_for_the_past_is_active_immediately(bench: Ben
 
 @set_to(time_to_live=2000)
 async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
-    """A message is enqueued at its due time, however late the next call is; the entity's maximum counts from then."""
+    """The enqueued time is the due time, however late the next call is. The entity's maximum counts from then."""
     await bench.send(b"short", due=START + 5000, time_to_live=1000)
     await bench.send(b"long", due=START + 5000, time_to_live=9000)
     bench.later(5999)
@@ -56,7 +56,7 @@ async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_enqueue
 
 @set_to(dead_letter_expired=True)
 async def test_a_scheduled_message_that_expired_before_the_next_call_is_not_given_out(bench: Bench) -> None:
-    """The message was enqueued, and expired, each at its own time."""
+    """The message is enqueued at its due time, and expires when its time to live has passed after that."""
     await bench.send(b"m", due=START + 1000, time_to_live=1000)
     bench.later(6000)
     assert (await bench.count())[4:] == (0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
@@ -66,7 +66,7 @@ async def test_a_scheduled_message_that_expired_before_the_next_call_is_not_give
 
 
 async def test_activating_a_scheduled_message_keeps_the_byte_count_right(bench: Bench) -> None:
-    """The record changes while the message waits; even so no bytes are left when it is gone."""
+    """Activation changes the record; even so, no bytes are counted when the message is gone."""
     await bench.send(b"one", due=START + 10, time_to_live=1000)
     await bench.send(b"two", due=START + 10)
     bench.later(10)
@@ -78,7 +78,7 @@ async def test_activating_a_scheduled_message_keeps_the_byte_count_right(bench: 
 
 
 async def test_a_call_cancels_all_of_its_scheduled_messages_or_none(bench: Bench) -> None:
-    """If one of them is not scheduled, or no longer is, the answer names it, and none is cancelled."""
+    """If a message is not scheduled, or no longer scheduled, the answer names it and the call cancels none."""
     await bench.send(b"one", b"two", due=START + 1000)
     await bench.send(b"active")
     assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")
@@ -94,7 +94,7 @@ async def test_a_call_cancels_all_of_its_scheduled_messages_or_none(bench: Bench
 
 
 async def test_setting_the_clock_back_neither_shortens_nor_lengthens_a_lock(bench: Bench) -> None:
-    """Locks have their own clock, which stops while the server's clock is behind, and then goes on."""
+    """Locks have their own clock, which stops while the server's clock is set back, and then continues."""
     await bench.send(b"m")
     message = await bench.one()
     bench.later(-3_600_000)
@@ -140,7 +140,7 @@ async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
 
 
 async def test_expiry_and_schedules_follow_the_clock_even_when_it_goes_back(bench: Bench) -> None:
-    """If the clock goes back, expiry and scheduled messages wait."""
+    """If the clock is set back, times of expiry and due times are reached later."""
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(-5000)
     await bench.send(b"brief", time_to_live=1000)
@@ -153,13 +153,13 @@ async def test_expiry_and_schedules_follow_the_clock_even_when_it_goes_back(benc
 
 
 async def begin_again(bench: Bench) -> None:
-    """Let the bench state the server process that it speaks to, from now on."""
+    """Let the calls of the bench carry the run id of their server process from now on."""
     bench.run_id = "r1"
     await bench.due()
 
 
 async def test_message_numbers_jump_after_a_change_of_the_server_process(bench: Bench) -> None:
-    """A number that a failover may have lost is never given again, on either side; and only one jump is made."""
+    """A number that a failover may have lost is never used again, on either side. The numbers jump only once."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
     await bench.dead_letter(await bench.one())
@@ -174,7 +174,7 @@ async def test_message_numbers_jump_after_a_change_of_the_server_process(bench: 
 
 
 async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
-    """A call with a run id that is known already starts none either."""
+    """A call with a known run id does not start an epoch either."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
     numbers: list[int] = []
@@ -188,8 +188,8 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
     ("last_seen", "taken_over", "ends"),
     [
         (0, 0, LOCK),
-        (0, 20_000, 20_000 + LOCK),  # the old clock's last time is unknown: none of its time counts as passed
-        (15_000, 20_000, 20_000 + 15_000),  # the old clock had come this far
+        (0, 20_000, 20_000 + LOCK),  # the last time of the old clock is unknown: no time counts as passed
+        (15_000, 20_000, 20_000 + 15_000),  # the old clock had reached 15 seconds
         (0, LOCK, 2 * LOCK),
         (0, 2 * LOCK - 1, 2 * LOCK),  # no lock is longer by more than one duration
         (0, 2 * LOCK, 2 * LOCK),
@@ -199,7 +199,7 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
 async def test_a_change_of_the_server_process_lengthens_locks_by_at_most_one_duration(
     bench: Bench, last_seen: int, taken_over: int, ends: int
 ) -> None:
-    """Locks are never shorter; the times count from when the lock was taken, by the server's clock."""
+    """Locks are never shortened. All times count from the start of the lock, by the server's clock."""
     await begin_again(bench)
     await bench.send(b"m")
     await bench.one()
@@ -258,7 +258,7 @@ async def lapsing(bench: Bench) -> None:
 async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
     bench: Bench, arrange: Callable[[Bench], Awaitable[None]]
 ) -> None:
-    """A share is 100 messages; `due` then does the rest, and says that nothing is left."""
+    """A call does 100 messages of due work; `due` then does the rest, and reports that nothing is left."""
     await arrange(bench)
     before = await bench.stored(State.ACTIVE)
     bench.later(1000)
@@ -275,7 +275,7 @@ async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
 
 
 async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> None:
-    """If more locks have ended than a call cleans up, the other locks have ended all the same."""
+    """A lock is lost when its time has passed, even if no call has cleaned it up yet."""
     await bench.send(*(b"m" for _ in range(150)))
     await bench.receive(120)
     late = await bench.receive(30)
@@ -288,7 +288,7 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
 
 
 async def test_the_operation_due_does_a_bounded_share_of_due_work(bench: Bench) -> None:
-    """The share of `due` is 500 messages; a caller repeats it until the answer says that nothing is left."""
+    """The share of `due` is 500 messages. A caller repeats `due` until the answer says that nothing is left."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)
@@ -300,7 +300,7 @@ async def test_the_operation_due_does_a_bounded_share_of_due_work(bench: Bench) 
 
 
 async def test_a_receive_that_finds_nothing_returns_the_next_due_time(bench: Bench) -> None:
-    """The answer gives the ms until the first lock, delay, schedule or expiry ends; and 0 if there is none."""
+    """The answer has the ms until the first lock or delay ends, or a message becomes due or expires; 0 for never."""
     assert (await bench.receive_more())[1].due == 0
     await bench.send(b"scheduled", due=START + 50_000)
     assert (await bench.receive_more())[1].due == 50_000
@@ -318,7 +318,7 @@ async def test_a_receive_that_finds_nothing_returns_the_next_due_time(bench: Ben
 
 
 async def test_overdue_work_is_reported_as_due_now(bench: Bench) -> None:
-    """A call reports at once that due work is left, by a clock that the caller need not know."""
+    """If due work is left, the call reports a time of 1 ms, so the caller need not know the clock."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(5000)
@@ -329,7 +329,7 @@ async def test_overdue_work_is_reported_as_due_now(bench: Bench) -> None:
 
 
 async def test_a_lock_is_due_by_the_clock_of_the_partition(bench: Bench) -> None:
-    """A lock is due after the time that it really has left, even if the clock of the server goes back."""
+    """The reported time is the time that the lock has left, even if the clock of the server is set back."""
     await bench.send(b"m")
     await bench.receive()
     bench.later(1000)

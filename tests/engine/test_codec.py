@@ -138,7 +138,7 @@ def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
 
 
 def test_stored_examples_of_the_format_can_be_read() -> None:
-    """The bytes are those of the first release: if this test fails, data of users would be lost."""
+    """The bytes were written by the first release. If this test fails, this release would lose users' data."""
     rest = "0a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d"
     written = bytes.fromhex("0102027331" + "010469642d31" + rest)
     assert (
@@ -167,7 +167,7 @@ def test_the_session_is_stored_where_the_scripts_read_it(session: str, message_i
 
 @cache
 def session_of_lua() -> Callable[[bytes, int], bytes | None]:
-    """Return the fragment by which the scripts find the session of a message."""
+    """Return the Lua fragment that finds the session of a message."""
     lua: Any = importlib.import_module("lupa.lua51").LuaRuntime(encoding=None)
     found: Callable[[bytes, int], bytes | None] = lua.execute(fragment("session_at").encode() + b"return session_at")
     return found

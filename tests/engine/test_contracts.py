@@ -156,7 +156,7 @@ def test_five_common_arguments_come_before_the_arguments_of_an_operation(name: s
     call_id = NO_CALL_ID if name in {"configure", "destroy"} else TURN
     now = "" if call_id.now is None else call_id.now
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, call_id.lane, call_id.number, now)
-    assert len(COMMON) == 1 + 5  # the run id comes from the transport
+    assert len(COMMON) == 1 + 5  # the fifth argument, the run id, comes from the transport
 
 
 @each_operation
@@ -183,7 +183,7 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
 
 
 def test_a_look_is_a_receive_of_zero_messages() -> None:
-    """A look uses a token that was never given, and no lane."""
+    """A look uses an unused token and no lane."""
     header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
     assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
@@ -206,14 +206,14 @@ def test_a_look_is_a_receive_of_zero_messages() -> None:
 
 
 def numbered(source: str, table: str = "keys") -> dict[str, int]:
-    """Return the names under which a Lua text takes keys by their numbers."""
+    """Return the names of the local variables for keys in a Lua text, by the numbers of the keys."""
     return {name: int(number) for name, number in re.findall(rf"(\w+) = {table}\[(\d+)\]", source)}
 
 
 def test_keys_have_the_order_that_the_scripts_expect() -> None:
     found = numbered(fragment("begin"))
     assert "index = sessions and keys[28] or nil" in fragment("begin")
-    found["sessions"] = 28  # nil where there are no sessions
+    found["sessions"] = 28  # key 28 is nil if the entity has no sessions
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)}
     elsewhere = numbered(source_of("destroy"), "KEYS")
@@ -317,7 +317,7 @@ def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
 
 
 def turns() -> dict[str, int]:
-    """Return the activities of a session, each with its first score."""
+    """Return the states of a session, each with the first score of its band."""
     found = evaluated(fragment("turns") + "return TURNS")
     return {str(name): int(score) for name, score in found.items()}
 
@@ -333,7 +333,7 @@ def test_the_sentinel_sorts_after_all_bands_and_is_not_a_message_name() -> None:
     name, score = str(sentinel.name).encode(), int(sentinel.score)
     assert (name, score) == (SENTINEL, SENTINEL_SCORE)
     assert max(bands.stop for bands in BANDS.values()) * BAND_WIDTH <= score < 2**53
-    assert len(name) > 64  # zset-max-listpack-value and hash-max-listpack-value of every server
+    assert len(name) > 64  # 64 is zset-max-listpack-value and hash-max-listpack-value of every server
     with pytest.raises(ValueError, match="member"):
         split_member(name.decode())
 
@@ -416,7 +416,7 @@ def test_script_flags_match_their_use_of_memory() -> None:
 
 
 def registry_with(*flags: str) -> set[str]:
-    """Return the scripts of the registry that have these flags; the registry's own tests check that they are right."""
+    """Return the scripts of the registry that have these flags. The tests of the registry check the flags."""
     return {name for name in set(operations()) - set(OF_A_PARTITION) if contract_of(name).flags == flags}
 
 
@@ -442,7 +442,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
 
 @for_each("name", operations())
 def test_no_script_passes_a_negated_number_to_a_command(name: str) -> None:
-    """In Lua, the negation of 0 is minus zero. Redis 7.0 passes that to a command, which refuses it as no integer."""
+    """In Lua, the negation of 0 is minus zero. Redis 7.0 passes "-0" to the command, which refuses it."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 
 
@@ -452,7 +452,7 @@ _IN_ORDER = re.compile(rf"(?<![#\w.]){_TEXTS} (?:<|>)=? |(?:<|>)=? {_TEXTS}(?! [
 
 @for_each("name", operations())
 def test_no_script_compares_texts_by_order(name: str) -> None:
-    """Lua compares by the locale of the server process: in an English one, small letters come before large ones."""
+    """Lua compares texts by the locale of the server process. In an English locale, "a" comes before "B"."""
     assert not _IN_ORDER.findall(load(name).source)
 
 

@@ -1,4 +1,4 @@
-"""Fundamentals, part two: the ways into the dead-letter queue, which is itself a queue like any other."""
+"""Fundamentals, part two: how messages get into the dead-letter queue, and that it works like other queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_message_with_too_many_failed_deliveries_becomes_a_dead_letter(b
 
 
 async def test_a_lapsed_lock_counts_as_a_failed_delivery(bench: Bench) -> None:
-    """A lapse counts although no client reports it."""
+    """A lapsed lock counts as a failed delivery even though no client reports a failure."""
     await bench.send(b"m")
     for _ in range(SETTINGS.max_delivery_count):
         await bench.one()
@@ -34,7 +34,7 @@ async def test_a_lapsed_lock_counts_as_a_failed_delivery(bench: Bench) -> None:
 
 
 async def test_the_delivery_limit_takes_precedence_over_delay_and_deferral(bench: Bench) -> None:
-    """A message that would wait, or return to the deferred ones, is dead-lettered for its deliveries all the same."""
+    """At the delivery limit a message is dead-lettered instead of being delayed or deferred again."""
     await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")
     await bench.abandon(*await bench.receive())
@@ -52,7 +52,7 @@ async def test_the_delivery_limit_takes_precedence_over_delay_and_deferral(bench
 
 
 async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench) -> None:
-    """Deferring counts like abandoning. The changes go with the message, and the call reports success."""
+    """Deferring counts as a failed delivery. The dead letter has the new properties; the call reports success."""
     await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")
     await bench.abandon(await bench.one())
@@ -85,7 +85,7 @@ async def test_a_dead_letter_keeps_its_delivery_count_however_its_lock_ends(benc
 
 
 async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
-    """The changes can include reason and description."""
+    """The changed properties can include the dead-letter reason and description."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     assert await bench.dead_letter(one, changes=b"because") == await bench.dead_letter(two)
@@ -97,7 +97,7 @@ async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench
 
 
 async def test_a_dead_letter_keeps_its_changed_properties_and_delivery_count(bench: Bench) -> None:
-    """A dead letter is the same message in another place."""
+    """A dead letter is the same message in another queue."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen")
     await bench.dead_letter(await bench.one())
@@ -117,7 +117,7 @@ async def test_dead_letters_have_their_own_numbers_in_the_order_of_dead_letterin
 
 
 async def test_dead_letters_are_received_and_completed_like_messages_of_a_queue(bench: Bench) -> None:
-    """Dead letters have locks, lapses and competing receivers; they take room until they are gone."""
+    """Dead letters are locked, lapse, and have competing receivers. They count as stored until they are gone."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(*await bench.receive())
     one, two = await bench.one(side="d"), await bench.one(side="d")
@@ -135,7 +135,7 @@ async def test_dead_letters_are_received_and_completed_like_messages_of_a_queue(
 
 
 async def test_an_abandoned_dead_letter_returns_to_its_place_immediately_or_after_a_delay(bench: Bench) -> None:
-    """Abandoning works as on the main side."""
+    """Abandoning a dead letter works like abandoning a message of the queue."""
     await bench.send(b"one", b"two", b"three")
     await bench.dead_letter(*await bench.receive())
     one, two = await bench.receive(2, side="d")
@@ -148,7 +148,7 @@ async def test_an_abandoned_dead_letter_returns_to_its_place_immediately_or_afte
 
 
 async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
-    """A deferred dead letter is received by its number there, and returns to the deferred dead letters."""
+    """A deferred dead letter is received by its number, and returns to the deferred dead letters."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     await bench.defer(await bench.one(side="d"), changes=b"later")
@@ -163,7 +163,7 @@ async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
 
 
 async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench) -> None:
-    """The answer says so to a caller that asks for it, and the lock stays; the delivery limit does not apply either."""
+    """A call that dead-letters a dead letter reports this, and the lock stays. No delivery limit applies."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
     for _ in range(3 * SETTINGS.max_delivery_count):
@@ -186,7 +186,7 @@ async def test_no_dead_letter_expires(bench: Bench) -> None:
 
 
 async def test_a_call_settles_messages_of_both_sides(bench: Bench) -> None:
-    """Each message has the token that it was received with."""
+    """Each settlement names the token that its message was received with."""
     await bench.send(b"one", b"two")
     await bench.dead_letter(await bench.one())
     dead, alive = await bench.one(side="d"), await bench.one()
@@ -209,7 +209,7 @@ async def test_equal_numbers_on_the_two_sides_are_different_messages(bench: Benc
 
 
 async def test_dead_letters_are_found_even_if_they_fill_more_than_one_hash_of_bodies(bench: Bench) -> None:
-    """A dead letter's number and the number that its body is stored under grow apart."""
+    """The number of a dead letter differs from the number under which its body is stored, by more and more."""
     await bench.send(*(b"x" for _ in range(1000)))
     await bench.complete(*await bench.receive(1000))
     for _ in range(4):

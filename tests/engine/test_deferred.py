@@ -1,4 +1,4 @@
-"""Deferred messages: their state, their expiry, and how many of them one call gives out."""
+"""Deferred messages: their visible state, their expiry, and the number of them that one call gives out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def payloads(received: Received) -> list[bytes]:
 
 
 async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench: Bench) -> None:
-    """The mark lasts while the message is locked. A peek at the locked messages shows the message too."""
+    """The message is marked as deferred while it is locked. A peek at the locked messages shows the mark too."""
     names = await deferred(bench, b"one", b"two")
     received = await bench.tell(ask(bench, names[0], room=100))
     assert [one.state for one in received.messages] == ["g"]
@@ -51,7 +51,7 @@ async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench
 
 
 async def test_a_dead_lettered_deferred_message_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
-    """A dead letter has no home among the deferred messages: it returns to the dead-letter queue."""
+    """Such a dead letter does not return to the deferred messages, but to the dead-letter queue."""
     (name,) = await deferred(bench, b"m")
     ((message,), _) = await bench.receive_deferred(name)
     await bench.dead_letter(message)
@@ -67,7 +67,7 @@ async def test_a_dead_lettered_deferred_message_is_shown_like_any_other_dead_let
 
 @set_to(dead_letter_expired=True)
 async def test_a_deferred_message_expires_when_a_call_asks_for_it(bench: Bench) -> None:
-    """The call does not find it, and makes it a dead letter; until then it stays deferred, however late the call is."""
+    """The call reports the message as missing and dead-letters it. Before the call it stays deferred."""
     names = await deferred(bench, b"m", time_to_live=1000)
     bench.later(999)
     ((message,), _) = await bench.receive_deferred(*names)
@@ -95,7 +95,7 @@ async def test_an_expired_deferred_message_is_deleted_without_dead_lettering(ben
 
 
 async def test_only_the_expired_message_of_a_call_leaves_the_deferred_messages(bench: Bench) -> None:
-    """The call gives out all messages that it names, or none. The expiry depends on the time, not on the answer."""
+    """A call gives out all of its messages or none. The message expires even though the call gives out none."""
     (short,) = await deferred(bench, b"short", time_to_live=1000)
     (long,) = await deferred(bench, b"long")
     bench.later(1000)
@@ -128,8 +128,8 @@ async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> N
 
 
 async def test_a_call_gives_out_the_deferred_messages_that_fit_its_room(bench: Bench) -> None:
-    """The call gives out the first messages that it named; the others stay deferred, and the answer counts them."""
-    names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # with its record's header each weighs 100 bytes
+    """A call gives out its first messages. The others stay deferred, and the answer has their number."""
+    names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # 100 bytes each, with the record's header
     received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
     assert (payloads(received), received.left, received.missing) == ([b"c" * 85, b"a" * 85], 1, ())
     assert (await bench.count()).deferred == 1
@@ -154,7 +154,7 @@ async def test_missing_messages_are_reported_before_any_is_given_out(bench: Benc
 
 
 async def test_a_call_deletes_all_of_its_deferred_messages_or_none(bench: Bench) -> None:
-    """If a later message were missing, nothing could bring the deleted ones back."""
+    """If a later message were missing, the deleted messages could not be restored."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     received = await bench.tell(ask(bench, *names, room=199, mode="delete"))
     assert (received.messages, received.missing, received.left) == ((), (), 2)
@@ -179,7 +179,7 @@ async def test_a_repeated_call_returns_the_same_messages_and_the_same_remaining_
 
 
 async def test_a_repeated_call_after_a_lapse_gives_out_only_locked_messages(bench: Bench) -> None:
-    """A lapsed message is deferred again, so the caller can ask for it: it is neither given out nor counted as left."""
+    """A message whose lock has lapsed is deferred again: a repeated call neither returns it nor counts it as left."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, call_id=bench.call_id("other")))
     bench.later(SETTINGS.lock_duration)

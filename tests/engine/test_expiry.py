@@ -29,7 +29,7 @@ async def expired(bench: Bench) -> list[bytes]:
 
 @either_way
 async def test_an_expired_message_is_never_received(bench: Bench) -> None:
-    """Expiry is exact to the millisecond; then the message is a dead letter, if the entity says so, or gone."""
+    """Expiry is exact to the millisecond. An expired message is dead-lettered or deleted, as the entity is set."""
     await bench.send(b"m", time_to_live=1000)
     bench.later(999)
     await bench.abandon(await bench.one(), counted=False)
@@ -43,7 +43,7 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
 @either_way
 @pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
 async def test_a_locked_message_expires_no_sooner_than_its_lock_ends(bench: Bench, longer: bool) -> None:
-    """The holder can still complete the message; otherwise it expires when it is given back, even with a delay."""
+    """The holder can still complete the message. If the holder gives it back, even with a delay, it expires."""
     if longer:
         await bench.send(b"longer", time_to_live=100_000)
         await bench.complete(await bench.one())
@@ -73,7 +73,7 @@ async def test_the_delivery_limit_takes_precedence_over_expiry(bench: Bench) -> 
 
 
 async def test_a_message_does_not_expire_while_its_lock_is_renewed(bench: Bench) -> None:
-    """The lock keeps expiry away for as long as it is renewed."""
+    """A locked message does not expire, however often its lock is renewed."""
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
     for _ in range(3):
@@ -97,7 +97,7 @@ async def test_a_message_without_a_time_to_live_gets_that_of_the_entity(bench: B
 
 @set_to(time_to_live=1000)
 async def test_no_message_lives_longer_than_the_entity_allows(bench: Bench) -> None:
-    """The time to live of the entity is the maximum; a shorter one of the message is kept."""
+    """The time to live of the entity is the maximum. A message keeps its own time to live if that is shorter."""
     await bench.send(b"long", time_to_live=5000)
     await bench.send(b"short", time_to_live=400)
     bench.later(400)
@@ -109,7 +109,7 @@ async def test_no_message_lives_longer_than_the_entity_allows(bench: Bench) -> N
 
 
 async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -> None:
-    """Stored messages keep their time to live, however the maximum changes."""
+    """Stored messages keep their time to live when the maximum changes."""
     await bench.send(b"first")
     await bench.change(time_to_live=1000)
     await bench.send(b"second")
@@ -126,7 +126,7 @@ async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -
 
 @pytest.mark.parametrize("whose", ["message", "entity", "scheduled"])
 async def test_a_time_to_live_of_centuries_is_valid(bench: Bench, whose: str) -> None:
-    """A time to live that ends at the end of time, or after it, sets no limit."""
+    """A message whose time to live ends at or after the last possible time never expires."""
     for time_to_live in (NEVER - bench.now - 1, NEVER - bench.now, NEVER - bench.now + 1, NEVER - 1, NEVER):
         enqueued = bench.now
         if whose == "entity":
@@ -154,7 +154,7 @@ async def test_a_message_with_a_time_to_live_of_zero_is_never_received(bench: Be
 
 @set_to(dead_letter_expired=True)
 async def test_messages_expire_in_the_order_in_which_their_times_to_live_end(bench: Bench) -> None:
-    """Long lives come before short ones, across levels, with messages without expiry in between."""
+    """The messages have long and short times to live, or none, in mixed order and on several levels."""
     lives = (5000, 100, None, 3000, 4000, 2000, 6000)
     await bench.send_all(*(Outgoing(b"%d" % (ttl or 0), ttl, level=place % 3) for place, ttl in enumerate(lives)))
     seen: list[bytes] = []
@@ -168,7 +168,7 @@ async def test_messages_expire_in_the_order_in_which_their_times_to_live_end(ben
 
 @set_to(dead_letter_expired=True)
 async def test_messages_expire_even_if_no_client_receives(bench: Bench) -> None:
-    """A scheduled message expires after its time to live in the active state; other messages expire on all levels."""
+    """A scheduled message expires after it has been active for its time to live. Messages on all levels expire."""
     await bench.send(b"scheduled", time_to_live=500, due=START + 600)
     bench.later(600)
     assert (await bench.due()).due == 500
@@ -183,7 +183,7 @@ async def test_messages_expire_even_if_no_client_receives(bench: Bench) -> None:
 
 
 async def test_each_receive_removes_a_bounded_number_of_expired_messages(bench: Bench) -> None:
-    """Each call says that there is more; the call that reaches the live message gives it out."""
+    """Each call reports that due work is left, until a call reaches the message that has not expired and returns it."""
     await bench.send(*(b"m" for _ in range(450)), time_to_live=1000)
     await bench.send(b"alive")
     bench.later(1000)
@@ -199,7 +199,7 @@ async def test_each_receive_removes_a_bounded_number_of_expired_messages(bench: 
 
 @set_to(max_delivery_count=10)
 async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
-    """Deferred messages do not expire while they wait, nor when they are given back; they expire when asked for."""
+    """Deferred messages expire neither while they wait nor when they are given back, but when a call asks for them."""
     await bench.send(b"m", time_to_live=1000)
     await bench.defer(await bench.one())
     ((message,), _) = await bench.receive_deferred("1")

@@ -1,9 +1,9 @@
-"""The behaviour of a queue, told from the beginning: each test shows one thing that its users may rely on.
+"""The behaviour of a queue, from the beginning: each test shows one promise to its users.
 
 This is the first part: sending, receiving, settling, deferring.
 The other parts are the dead-letter queue (test_dead_letters.py), expiry (test_expiry.py), the other effects of time
 (test_clockwork.py), waiting (test_waiting.py), repeated calls (test_repetition.py), administration
-(test_administration.py), and looking without taking (test_looks.py).
+(test_administration.py), and looking for messages without receiving them (test_looks.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def test_a_message_is_sent_received_and_completed(bench: Bench) -> None:
 
 
 async def test_messages_come_in_the_order_in_which_they_were_sent(bench: Bench) -> None:
-    """Numbers rise with every message, and the lowest comes first."""
+    """Each message gets a higher number, and the message with the lowest number is received first."""
     names = await bench.send(b"one", b"two") + await bench.send(b"three")
     assert [int(name) for name in names] == [1, 2, 3]
     assert await bench.payloads() == [b"one", b"two", b"three"]
@@ -47,7 +47,7 @@ async def test_a_receiver_gets_at_most_the_messages_that_it_wants(bench: Bench) 
 
 
 async def test_a_receiver_gets_the_messages_that_fit_its_room_but_at_least_one(bench: Bench) -> None:
-    """A message larger than the room comes alone."""
+    """A message that is larger than the room is received alone."""
     await bench.send(b"x" * 100, b"y" * 100, b"z")
     received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=50))
     assert [message.name for message in received.messages] == ["1"]
@@ -73,7 +73,7 @@ async def test_competing_receivers_never_share_a_message(bench: Bench) -> None:
 
 
 async def test_receive_and_delete_removes_a_message_immediately(bench: Bench) -> None:
-    """The message cannot be settled, and it does not come back."""
+    """A message that was received and deleted cannot be settled and is not delivered again."""
     await bench.send(b"one", b"two")
     (message,) = await bench.receive(1, mode="delete")
     assert message.payload == b"one"
@@ -98,7 +98,7 @@ async def test_a_received_message_has_its_level_and_enqueued_time(bench: Bench) 
 
 
 async def test_one_call_sends_a_thousand_messages_and_one_call_receives_them(bench: Bench) -> None:
-    """A thousand is the most that a call takes; the bodies extend over two of the hashes that hold them."""
+    """A call takes at most a thousand messages. Their bodies are stored in two hashes."""
     for _ in range(5):
         await bench.send(*(b"%d" % number for number in range(1000)))
     for _ in range(5):
@@ -113,7 +113,7 @@ async def test_one_call_sends_a_thousand_messages_and_one_call_receives_them(ben
 
 
 async def test_a_message_that_is_not_settled_in_time_is_delivered_again(bench: Bench) -> None:
-    """The lock ends to the millisecond: until then no receiver gets the message, then the next receiver does."""
+    """No receiver gets the message until its lock ends, exact to the millisecond. Then the next receiver gets it."""
     await bench.send(b"m")
     first = await bench.one()
     bench.later(SETTINGS.lock_duration - 1)
@@ -124,7 +124,7 @@ async def test_a_message_that_is_not_settled_in_time_is_delivered_again(bench: B
 
 
 async def test_a_settlement_after_the_lock_has_ended_reports_a_lost_lock(bench: Bench) -> None:
-    """The lock is lost even if no other receiver has the message yet."""
+    """An ended lock is lost even if no other receiver has the message yet."""
     await bench.send(b"m")
     late = await bench.one()
     bench.later(SETTINGS.lock_duration)
@@ -147,7 +147,7 @@ async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
 
 
 async def test_a_message_can_be_settled_only_once(bench: Bench) -> None:
-    """A second settlement finds the message's lock lost, in the same call or in another one."""
+    """A second settlement of a message reports a lost lock, in the same call or in a later one."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     assert (await bench.complete(one, one, two)).lost == (one.name,)
@@ -176,7 +176,7 @@ async def test_a_renewed_lock_lasts_for_the_full_duration_again(bench: Bench) ->
 
 
 async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> None:
-    """The renewed part has the new token; the rest keeps its token and its time."""
+    """The renewed messages have the new token. The other messages keep their token and their lock time."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     bench.later(SETTINGS.lock_duration - 1)
@@ -189,7 +189,7 @@ async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> 
 
 
 async def test_renewing_all_remaining_messages_of_a_lease_keeps_its_token(bench: Bench) -> None:
-    """If the others were settled, or renewed under another token, naming the rest renews all: the token stays."""
+    """The other messages of the lease were settled, or renewed under another token."""
     await bench.send(b"one", b"two", b"three", b"four")
     one, two, three, four = await bench.receive()
     await bench.complete(two)
@@ -239,7 +239,7 @@ async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
 
 
 async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(bench: Bench) -> None:
-    """Others pass it during the delay; then it has its own place again."""
+    """Later messages are received during the delay. Then the message has its old place again."""
     await bench.send(b"one", b"two")
     await bench.abandon(await bench.one(), delay=5000)
     assert await bench.states() == {"1": "w", "2": "a"}
@@ -253,7 +253,7 @@ async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(benc
 
 
 async def test_giving_a_message_back_unread_does_not_increase_its_delivery_count(bench: Bench) -> None:
-    """The message is as if it had never been received, however often this happens."""
+    """A message that is given back unread, even many times, is as if it had never been received."""
     await bench.send(b"m")
     before = await bench.whole()
     for _ in range(SETTINGS.max_delivery_count + 1):
@@ -268,7 +268,7 @@ async def test_giving_a_message_back_unread_does_not_increase_its_delivery_count
 
 
 async def test_changed_properties_are_kept_until_they_are_changed_again(bench: Bench) -> None:
-    """Changed properties come with the next delivery, and stay if that delivery changes nothing."""
+    """The next delivery has the changed properties. They stay if that delivery changes none."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"\x00first;1")
     message = await bench.one()
@@ -307,7 +307,7 @@ async def test_changed_properties_count_as_stored_bytes_until_the_message_is_gon
 
 
 async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -> None:
-    """An ordinary receive does not return a deferred message, and it does not come back with time."""
+    """An ordinary receive never returns a deferred message, however much time passes."""
     await bench.send(b"one", b"two")
     one = await bench.one()
     assert (await bench.defer(one)).lost == ()
@@ -320,7 +320,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -
 
 
 async def test_a_call_receives_all_of_its_deferred_messages_or_none(bench: Bench) -> None:
-    """If one of the messages is not deferred here, the answer names it, and none is given out."""
+    """If one of the messages is not deferred here, the answer names that message, and the call gives out none."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     await bench.defer(one, three)
@@ -332,7 +332,7 @@ async def test_a_call_receives_all_of_its_deferred_messages_or_none(bench: Bench
 
 
 async def test_a_deferred_message_whose_delivery_failed_is_deferred_again(bench: Bench) -> None:
-    """After an abandon, an unread return or a lapse, deliveries count as for any message, and no delay applies."""
+    """After an abandon, an unread return or a lapse, deliveries are counted as usual, and no delay applies."""
     await bench.change(max_delivery_count=4)
     await bench.send(b"m")
     await bench.defer(await bench.one())
@@ -352,7 +352,7 @@ async def test_a_deferred_message_whose_delivery_failed_is_deferred_again(bench:
 
 
 async def test_deferred_messages_are_locked_like_other_messages(bench: Bench) -> None:
-    """The locks of deferred messages are renewed and ended, one by one or all at once."""
+    """The locks of deferred messages can be renewed and ended, one by one or all together."""
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred(*names)
@@ -367,7 +367,7 @@ async def test_deferred_messages_are_locked_like_other_messages(bench: Bench) ->
 
 
 async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> None:
-    """The call names the messages by number, and then they are gone."""
+    """The call names the messages by number, and deletes them."""
     await bench.send(b"one", b"two")
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred("1", "2", mode="delete")

@@ -1,8 +1,8 @@
-"""The keys and commands that the scripts use: the keys that they are given, and the commands that their text names.
+"""The scripts use only the keys that they are given and the commands that their text names.
 
-The fundamentals show by running that they keep to the 30 keys of their partition:
+The tests of the fundamentals show that the scripts use only the 30 keys of their partition:
 the bench calls as a user who may touch no other key (see conftest.py).
-Here is the rest: that this user is really confined, that a user confined to a namespace can do everything,
+This file tests the rest: that this user is really confined, that a user confined to a namespace can do everything,
 which keys publishing touches, and which calls work when the memory of the server is full.
 """
 
@@ -58,7 +58,7 @@ ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
 
 
 def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
-    """One slot holds a partition's own keys, its store's, its subscriptions', and its receivers' channels."""
+    """One slot has the keys of the partition, its store and its subscriptions, and the channels of its receivers."""
     for salt in salts(64):
         keys = (
             *partition_keys("ns", salt, "e1"),
@@ -89,7 +89,7 @@ def test_only_a_topic_and_its_subscriptions_share_keys() -> None:
 
 @real_servers
 async def test_the_user_of_the_bench_can_access_only_the_keys_of_its_partition(bench: Bench) -> None:
-    """The user reaches no other key by a command, by a script that is given one, or by a script that makes one up."""
+    """A command on another key fails, and so does a script that is given another key or builds its name."""
     with pytest.raises(ServiceBusAuthorizationError):
         await bench.transport.command("HGETALL", ELSEWHERE[0], key=ELSEWHERE[0])
     with pytest.raises(ServiceBusAuthorizationError):
@@ -114,7 +114,7 @@ async def test_the_user_of_the_bench_may_use_only_its_own_commands_and_channels(
 
 
 async def test_the_commands_of_the_scripts_are_known_to_the_server_and_not_dangerous(server: LocalServer) -> None:
-    """The server agrees about which commands only read; the others write or publish."""
+    """The server knows all of these commands, and agrees which of them only read. The others write or publish."""
     commands = commands_of(operations())
     dangerous = server.ask("ACL", "CAT", "dangerous")
     assert isinstance(dangerous, list)
@@ -155,7 +155,7 @@ async def tour_of_the_registry(transport: Transport) -> None:
 
 @real_servers
 async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: LocalServer | LocalCluster) -> None:
-    """The commands named in the scripts are enough for every operation, and the user can listen to its channels."""
+    """The user needs only the commands that the scripts name. The user can also listen to its channels."""
     done: set[str] = set()
     async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
         await transport.subscribe(waiting_channel(NAMESPACE, SALT, "c"), Ear())
@@ -178,7 +178,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
 async def test_a_script_needs_rights_to_the_commands_in_its_text(
     bench: Bench, server: LocalServer, arrange: Arrange
 ) -> None:
-    """The rules of a role can therefore be made from the scripts that it uses."""
+    """The rights of a role can therefore be derived from the scripts that the role uses."""
     request = await arrange(bench)
     rights = Rights.of_keys(KEYS, NAMESPACE, SALT, commands_of([request.script.name]))
     async with user(server, rights) as transport:
@@ -233,7 +233,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """The call may wake receivers, and messages may live shorter in a subscription; it touches no more keys."""
+    """The call touches no other keys, even if it wakes receivers or a message has a shorter life in a subscription."""
     channel = waiting_channel(NAMESPACE, SALT, "c")
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
@@ -250,7 +250,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
 async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """It touches only the topic's messages, and nothing of the other subscription, even when it is destroyed."""
+    """Besides its own keys, a subscription uses only the store of the topic, even when it is destroyed."""
     await topic.tell(topic.publish(*[(0, 1)] * 7))
     sub, call_id = topic.two, topic.call_id
     async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:
@@ -277,7 +277,8 @@ async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
         while await tell(sub.destroy(share=2)):
             pass
     assert not await everything(topic.admin, sub.keys[:9])
-    assert len((await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages) == 0  # they expired
+    # Both messages have expired.
+    assert len((await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages) == 0
 
 
 @one_server
@@ -298,7 +299,7 @@ async def test_a_subscription_destroyed_after_its_topic_leaves_no_keys(topic: To
 
 @one_server
 async def test_even_an_empty_queue_is_not_stored_as_a_listpack(bench: Bench, server: LocalServer) -> None:
-    """A queue is not packed at first, nor when it has run empty, nor when it was lost and is made again."""
+    """A new queue, a queue that became empty, and a lost queue that is made again are not stored as a listpack."""
 
     def held() -> list[Any]:
         return [server.ask("OBJECT", "ENCODING", key.decode()) for key in bench.partition.keys[1:3]]
@@ -317,7 +318,7 @@ async def test_even_an_empty_queue_is_not_stored_as_a_listpack(bench: Bench, ser
 
 @pytest.fixture(scope="module")
 def bounded(binary: str | None) -> Iterator[LocalServer]:
-    """A server with limited memory that evicts nothing."""
+    """A server with limited memory that evicts no keys."""
     config = {"maxmemory": "100mb", "maxmemory-policy": "noeviction"}
     with LocalServer(binary=binary, config=config) as server:
         yield server
@@ -346,7 +347,7 @@ async def no_memory_left(server: LocalServer) -> AsyncIterator[None]:
 async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
     scarce: Bench, bounded: LocalServer, arrange: Arrange
 ) -> None:
-    """A call is refused before its first write, so nothing has changed; with memory to spare it is done."""
+    """A call is refused before its first write, so it changes nothing. The same call succeeds when memory is free."""
     request = await arrange(scarce)
     before = await scarce.whole()
     async with no_memory_left(bounded):
@@ -366,7 +367,7 @@ async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
 async def test_a_queue_can_be_emptied_when_the_memory_of_the_server_is_full(
     scarce: Bench, bounded: LocalServer
 ) -> None:
-    """Sending is refused; receiving, completing and changing settings work; then there is room again."""
+    """Sending is refused, but receiving, completing and changing settings work. After that, sending works again."""
     await scarce.send(*(b"x" * 1000 for _ in range(100)))
     async with no_memory_left(bounded):
         await scarce.change(max_delivery_count=5)
@@ -385,7 +386,7 @@ async def test_a_queue_can_be_emptied_when_the_memory_of_the_server_is_full(
 
 
 async def test_a_server_whose_memory_fills_up_refuses_further_messages(scarce: Bench, bounded: LocalServer) -> None:
-    """The test does not switch the server to full memory here: it sends messages until the memory is full."""
+    """The test sends messages until the memory of the server is really full."""
     about = str(bounded.ask("INFO", "memory"))
     used = int(next(line for line in about.splitlines() if line.startswith("used_memory:")).partition(":")[2])
     bounded.ask("CONFIG", "SET", "maxmemory", used + 4_000_000)

@@ -1,4 +1,4 @@
-"""Large messages: a call reads and writes only a limited number of their bytes, and says that there is more."""
+"""Large messages: a call reads and writes only a limited number of their bytes, and reports whether more is left."""
 
 from __future__ import annotations
 

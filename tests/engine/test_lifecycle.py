@@ -95,7 +95,7 @@ def test_every_condition_decides_some_transition() -> None:
 def test_the_last_condition_of_a_row_always_holds(
     of: tuple[Side, State, Event], outcomes: dict[Condition, Any]
 ) -> None:
-    """Only for an expiry may no condition hold: it happens only to an expired message."""
+    """The rows of an expiry are the exception: an expiry happens only to a message that has expired."""
     places = [place for place, condition in enumerate(outcomes) if condition is Condition.OTHERWISE]
     assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
 
@@ -174,7 +174,7 @@ def test_a_held_message_moves_like_a_locked_one_but_is_never_delayed() -> None:
 
 
 def test_burying_a_session_buries_its_enqueued_messages() -> None:
-    """A scheduled message stays: it is not enqueued yet."""
+    """A scheduled message stays, because it is not enqueued yet."""
     buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
     assert buried == {(MAIN, state, Event.BURY) for state in (State.ACTIVE, State.HELD, State.DEFERRED)}
 
@@ -236,7 +236,7 @@ def test_the_delivery_limit_does_not_apply_to_a_message_given_back_unread() -> N
         (MAIN, State.DEFERRED, Event.RECEIVE),
         (DEAD, State.LOCKED, Event.DEAD_LETTER),
         (DEAD, State.NEW, Event.SEND),
-        (MAIN, State.ACTIVE, Event.EXPIRE),  # it has not expired: no condition of the row holds
+        (MAIN, State.ACTIVE, Event.EXPIRE),  # the message has not expired: no condition of the row holds
     ],
 )
 def test_an_event_outside_the_table_is_impossible(side: Side, state: State, event: Event) -> None:
@@ -254,7 +254,7 @@ def test_bands_do_not_overlap_and_are_listed_in_ascending_order() -> None:
 
 
 def test_the_bands_match_the_contract() -> None:
-    """Stored data depends on the bands: they change only with the layout version."""
+    """Stored data depends on the bands, so they may change only with a new layout version."""
     listed = {(side.name, state.name): (bands.start, bands.stop - 1) for (side, state), bands in BANDS.items()}
     assert listed == {
         ("MAIN", "ACTIVE"): (0, 7),

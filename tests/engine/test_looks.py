@@ -1,4 +1,4 @@
-"""Fundamentals, part eight: a receiver for several partitions looks first, and then takes from one of them."""
+"""Fundamentals, part eight: a receiver of several partitions looks at them first, and then receives from one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def waiters(bench: Bench) -> dict[bytes, int]:
 
 
 async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
-    """The receiver waits from the very call that looked, so it misses nothing in between."""
+    """The call that looks also registers the receiver as a waiter, so the receiver misses no message."""
     receiver = await listening("a")
     assert await receiver.look() == NOTHING
     await bench.send(b"m")
@@ -36,7 +36,7 @@ async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Ben
 async def test_a_look_that_finds_nothing_waits_like_a_receive_that_finds_nothing(
     bench: Bench, listening: Receivers
 ) -> None:
-    """The receiver waits as long, and for as many messages; the stored data is the same."""
+    """After a look, the waiting time, the number of wanted messages and the stored data are as after a receive."""
     looking, receiving = await listening("a"), await listening("b")
     assert await looking.look(5) == NOTHING
     assert await receiving.receive(5) == []
@@ -66,7 +66,7 @@ async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listeni
 async def test_a_waiting_receiver_stops_waiting_when_its_look_finds_a_message(
     bench: Bench, listening: Receivers
 ) -> None:
-    """After a receive, too, the receiver waits no longer. The next in line is woken, as the first may be elsewhere."""
+    """A receive also ends the waiting. The next waiter is then woken, because the first may receive elsewhere."""
     first, second = await listening("a"), await listening("b")
     await first.look()
     bench.later(10)
@@ -82,7 +82,7 @@ async def test_a_waiting_receiver_stops_waiting_when_its_look_finds_a_message(
 
 
 async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
-    """A look without a channel only asks."""
+    """A look without a channel only returns whether there is a message."""
     assert await bench.look() == NOTHING
     before = await bench.whole()
     assert await bench.look() == NOTHING
@@ -93,7 +93,7 @@ async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
 
 
 async def test_a_look_considers_only_one_side(bench: Bench, listening: Receivers) -> None:
-    """The content of the other side makes no difference."""
+    """A look does not see the messages of the other side."""
     receiver = await listening("a")
     await bench.send(b"m")
     assert await receiver.look(side="d") == NOTHING
@@ -114,7 +114,7 @@ async def test_a_look_considers_only_one_side(bench: Bench, listening: Receivers
 async def test_a_look_that_finds_nothing_returns_the_next_due_time(
     bench: Bench, listening: Receivers, way: str
 ) -> None:
-    """A message that comes by the clock wakes no receiver; a later look finds it."""
+    """A message that becomes active by the clock wakes no receiver until the next call. A later look finds it."""
     receiver = await listening("a")
     due = START + (SETTINGS.lock_duration if way == "locked" else 20_000)
     if way == "scheduled":
@@ -134,7 +134,7 @@ async def test_a_look_that_finds_nothing_returns_the_next_due_time(
 
 
 async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
-    """Like every call, a look does due work, so a waiter hears of it, even one at the other side."""
+    """Like every call, a look does due work and wakes the waiters for its results, also at the other side."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m", due=START + 20_000)
     await main.look()
@@ -146,7 +146,7 @@ async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
 
 @set_to(dead_letter_expired=True)
 async def test_a_look_does_not_find_an_expired_message(bench: Bench, listening: Receivers) -> None:
-    """The message is in the dead-letter queue, and a look finds it there."""
+    """An expired message is in the dead-letter queue, and a look finds it there."""
     receiver = await listening("a")
     await bench.send(b"m", time_to_live=1_000)
     assert await receiver.look() == FOUND
@@ -157,7 +157,7 @@ async def test_a_look_does_not_find_an_expired_message(bench: Bench, listening: 
 
 
 async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Bench, listening: Receivers) -> None:
-    """Each call removes some of many expired messages, and asks for another. The last look finds nothing and waits."""
+    """Each call removes some expired messages and reports more due work. The last look finds nothing and waits."""
     receiver = await listening("a")
     await bench.send(*(b"m" for _ in range(250)), time_to_live=1_000)
     bench.later(1_000)
@@ -169,7 +169,7 @@ async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Benc
 
 
 async def test_a_repeated_look_has_the_same_result(bench: Bench, listening: Receivers) -> None:
-    """The transport may send it twice, whether or not it found something."""
+    """The transport may send a look twice, whether or not the first one found something."""
     receiver = await listening("a")
     call_id = CallId("", 0, bench.now)
     request = bench.partition.look(waiter=receiver.channel, call_id=call_id)
@@ -183,7 +183,7 @@ async def test_a_repeated_look_has_the_same_result(bench: Bench, listening: Rece
 
 
 async def test_a_look_does_not_change_any_lane(bench: Bench) -> None:
-    """A call in a lane keeps its first answer; a look must be answered anew each time, so it has no lane."""
+    """A lane stores the answer of its last call. A look needs a new answer each time, so a look has no lane."""
     await bench.send(b"m")
     with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
         await bench.tell(bench.partition.look(call_id=bench.call_id("other")))
@@ -193,7 +193,7 @@ async def test_a_look_does_not_change_any_lane(bench: Bench) -> None:
 
 @pytest.mark.parametrize("status", ["ReceiveDisabled", "Disabled"])
 async def test_a_look_is_refused_while_receiving_is_disabled(bench: Bench, listening: Receivers, status: str) -> None:
-    """No receiver begins to wait, and an earlier waiter is not forgotten."""
+    """The refused look registers no waiter and removes none."""
     waiting, other = await listening("a"), await listening("b")
     await waiting.look()
     await bench.change(status=status)
@@ -212,7 +212,7 @@ async def test_a_look_is_refused_while_receiving_is_disabled(bench: Bench, liste
 
 
 async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, listening: Receivers) -> None:
-    """After a second, a look gives up a waiter that was woken and has not come."""
+    """If a woken waiter has made no call after a second, a look wakes the next waiter."""
     gone, next_one, third = [await listening(name) for name in "abc"]
     await gone.look()
     bench.later(10)
@@ -226,7 +226,7 @@ async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, 
 
 
 async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receivers) -> None:
-    """A look that waits for nothing says that the waiter leaves."""
+    """A look with a waiting time of zero ends the waiting of its receiver."""
     receiver = await listening("a")
     await receiver.look()
     assert await receiver.look(0) == NOTHING
@@ -238,7 +238,7 @@ async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receiver
 
 
 async def test_when_a_woken_waiter_leaves_the_next_waiter_is_woken(bench: Bench, listening: Receivers) -> None:
-    """The next waiter is woken at once, even if the leaving one had time left to come or knew nothing of it."""
+    """The next waiter is woken immediately, even if the leaving one had time left or did not hear its waking."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
         await receiver.look()
@@ -263,7 +263,7 @@ async def test_a_receiver_that_leaves_one_side_still_waits_at_the_other(bench: B
 
 
 async def test_a_receiver_can_stop_waiting_with_a_receive(bench: Bench, listening: Receivers) -> None:
-    """A receive that leaves may get messages or none."""
+    """A receive that ends the waiting may return messages or none."""
     receiver = await listening("a")
     for payloads in ([b"m"], []):
         await receiver.receive()
@@ -276,7 +276,7 @@ async def test_a_receiver_can_stop_waiting_with_a_receive(bench: Bench, listenin
 
 
 async def test_a_receiver_that_never_waited_may_stop_waiting(bench: Bench, listening: Receivers) -> None:
-    """Leaving then changes nothing, with a channel or without."""
+    """Such a look changes nothing, with or without a channel."""
     receiver = await listening("a")
     await bench.look()
     before = await bench.whole()

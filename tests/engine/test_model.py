@@ -141,7 +141,7 @@ def test_expiry_takes_effect_at_once_when_the_lock_ends(kept: bool, dead: list[i
 def test_expired_messages_are_neither_received_nor_shown() -> None:
     model = a_queue()
     send(model, b"a", b"b", time_to_live=1_000)
-    send(model, b"c", time_to_live=500)  # it expires before the others, and is in `due`
+    send(model, b"c", time_to_live=500)  # this message expires before the others, so its expiry is in `due`
     send(model, b"d")
     assert model.snapshot().due == {"e000000000003": T0 + 500}
     assert len(model.peek(at(0), 0, 10).messages) == 4
@@ -251,7 +251,7 @@ def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None
     purged = model.purge(at(1), T0 + 1_000, share=2)
     assert (purged.count, purged.onwards) == (1, score(band(MAIN, State.ACTIVE), 6) + 1)
     assert model.purge(at(1), T0 + 1_000, start=purged.onwards or 0).count == 2
-    assert sorted(model.messages[MAIN]) == [1, 5, 6]  # the locked, the scheduled and the young one
+    assert sorted(model.messages[MAIN]) == [1, 5, 6]  # the locked message, the scheduled message and the young message
 
 
 # -- failures between client and server --------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_repeated_receive_and_delete_is_answered_empty() -> None:
 def test_a_refused_call_changes_nothing(
     settings: dict[str, Any], knowledge: dict[str, Any], messages: list[Outgoing], code: str
 ) -> None:
-    """Not even due work is done: here a lock has ended."""
+    """A refused call does no due work either. Here an ended lock is due."""
     model = a_queue()
     send(model, b"a")
     model.receive(at(0), "t1", 1)
@@ -305,7 +305,7 @@ def test_a_refused_call_changes_nothing(
         model.complete(at(0, lane="a", number=number), [Lock("t9", "1")])
     model.configure(at(0, version=2), Settings(**settings))
     call = replace(at(99, version=2), **knowledge)
-    if code == "QUOTA":  # a refusal for lack of room comes only after all due work
+    if code == "QUOTA":  # a call is refused for lack of room only after all due work is done
         with pytest.raises(Refused, match="QUOTA"):
             model.send(call, messages)
     assert refusal(model, lambda: model.send(call, messages)).code == code
@@ -330,7 +330,7 @@ def test_a_new_epoch_leaps_over_numbers_and_extends_locks_by_one_duration_at_mos
     send(model, b"a", b"b")
     model.receive(at(0), "t1", 1)
     assert model.send(at(59, run_id="r2"), [Outgoing(b"c")]).first == 3 + 2**24
-    model.due(at(118.999, run_id="?"))  # the logical clock stood still from 0 to 59
+    model.due(at(118.999, run_id="?"))  # the logical clock did not move from second 0 to second 59
     assert model.messages[MAIN][1].state is State.LOCKED
     model.due(at(119, run_id="r2"))
     assert (model.messages[MAIN][1].state, model.seq) == (State.ACTIVE, 3 + 2**24)
@@ -341,7 +341,7 @@ def test_only_the_needed_waiters_are_woken_in_order() -> None:
     for second, waiter in enumerate(("a", "b", "c")):
         assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
     send(model, b"1", b"2", b"3", seconds=30.5)
-    assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first had waited for its 30 seconds
+    assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first waiter is gone, because its 30 seconds have passed
 
 
 def test_a_look_gives_out_nothing_and_waits_only_if_it_finds_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The names that are allowed, and the bytes that names and identifiers become."""
+"""The allowed names, and the bytes as which names and identifiers are stored."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_an_empty_identifier_is_refused_unless_it_may_be_empty() -> None:
 
 @pytest.mark.parametrize(("text", "at"), [("\ud800", 0), ("ab\udfff", 2), ("a\ud83d\ude00", 1)])
 def test_half_of_a_surrogate_pair_is_refused(text: str, at: int) -> None:
-    """Two surrogate halves in a Python text are two separate halves, and no character either."""
+    """Two surrogate halves in a Python text are not one character either, so they are refused too."""
     with pytest.raises(ValueError, match=f"message id '.*' has half a surrogate pair as character {at}"):
         identifier(text, "message id")
 

@@ -47,7 +47,7 @@ def test_a_salt_is_three_characters_that_need_no_quoting_anywhere() -> None:
 
 
 def test_each_partition_has_its_slot_in_its_own_slice() -> None:
-    """Slices have no slot in common, so no two partitions share a slot or a salt."""
+    """Slices do not overlap, so no two partitions have the same slot or salt."""
     for count in ALL:
         found = slots_of(count)
         assert len(found) == count
@@ -92,7 +92,7 @@ def test_the_registry_has_the_free_slot_that_is_nearest_to_the_middle() -> None:
 
 
 def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield the ways to split the slots evenly: a name, the first slot of each master, and the end of the last."""
+    """Yield the even splits of the slots: a name, and the first slot of each master, and then the number of slots."""
     whole, rest = divmod(SLOTS, masters)
     numbers = range(masters + 1)
     yield "boundaries rounded, as redis-cli does", [int(number * SLOTS / masters + 0.5) for number in numbers]
@@ -154,7 +154,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("count", [2, 3, 5, 12, 16, 24, 32, 64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_keys_are_spread_over_the_partitions_as_evenly_as_by_chance(family: str, count: int) -> None:
-    """With 64 keys a partition, a share above 1.7 or below 0.4 times the mean would be no accident."""
+    """With 64 keys a partition, chance alone gives no partition more than 1.7 or less than 0.4 times the mean."""
     found = Counter(partition_for_key(FAMILIES[family](number), count) for number in range(64 * count))
     assert set(found) == set(range(count))
     assert 0.4 * 64 <= min(found.values()) <= max(found.values()) <= 1.7 * 64
@@ -194,7 +194,7 @@ def test_names_spread_over_the_partitions() -> None:
 
 
 def test_the_slots_of_stored_data_do_not_change_between_releases() -> None:
-    """If this fails, the code is wrong and not the test: another slot would leave messages where no client looks."""
+    """If this test fails, the code is wrong: with other slots, clients would not find stored messages."""
     assert " ".join(salts(16)) == "04s 003 kld 4x6 0ay 0e9 4mt 4i4 0ag 22u 4mj 6zp 04m 895 6o2 6kr"
     every = "\n".join(" ".join(salts(count)) for count in ALL)
     assert hashlib.sha256(every.encode()).hexdigest() == (
@@ -204,7 +204,7 @@ def test_the_slots_of_stored_data_do_not_change_between_releases() -> None:
 
 
 def test_the_partition_of_a_key_does_not_change_between_releases() -> None:
-    """The code is wrong here too: a session would go on in another partition, and a duplicate would not be found."""
+    """If this test fails, the code is wrong: sessions would change partitions, and duplicates would not be found."""
     keys = ["", "1", "2", "3", "order-1", "\u00e9", "\U0001f600"]
     assert [partition_for_key(key, 16) for key in keys] == [0, 14, 10, 10, 8, 5, 14]
     assert [partition_for_name(name, 16) for name in ("orders", "ORDERS", "billing/Orders", "a")] == [8, 8, 5, 7]
@@ -231,7 +231,7 @@ def test_a_partition_count_that_no_namespace_can_have_is_refused(ask: Callable[[
 def test_an_invalid_partition_count_is_refused_even_if_it_equals_a_valid_one(
     ask: Callable[[Any], object], count: Any
 ) -> None:
-    """True equals 1, whose salts are cached."""
+    """In Python True equals 1, so a cache of salts could return the salts for 1."""
     ask(1)
     with pytest.raises(TypeError, match=f"number of partitions must be a whole number, not {type(count).__name__}"):
         ask(count)
@@ -260,7 +260,7 @@ def test_choosing_among_zero_partitions_is_refused() -> None:
 
 
 def test_nothing_is_computed_by_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Computing the table of salts would cost every start of the command line twenty milliseconds."""
+    """Computing the table of salts on import would slow each start of the command line by twenty milliseconds."""
     asked: list[bytes] = []
 
     def slot(key: bytes) -> int:

@@ -140,7 +140,7 @@ async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topi
     steps = 0
     while await topic.tell(topic.two.destroy(share=2)):
         steps += 1
-        with pytest.raises(ServiceBusError, match="does not exist"):  # it is gone from the first step on
+        with pytest.raises(ServiceBusError, match="does not exist"):  # the subscription is gone from the first step on
             await topic.receive(topic.two)
     assert steps == 3
     assert await topic.stored() == 7
@@ -179,7 +179,7 @@ async def test_a_copy_has_the_time_to_live_that_its_rule_set(topic: Topic) -> No
 
 
 async def test_a_due_message_is_published_on_a_full_topic(topic: Topic) -> None:
-    """The message is stored and counted already."""
+    """Publishing needs no further room, because the message is already stored and counted."""
     await topic.hand_out([Outgoing(b"m" * 100, due=topic.now + 10)], [[]])
     full = replace(topic.topic.settings, quota=1)
     topic.topic = Partition("ns", "abc", "t", "topic", 2, full)
@@ -204,7 +204,7 @@ async def test_properties_changed_by_rules_count_toward_the_quota(topic: Topic) 
 
 
 async def test_a_judged_message_is_published_immediately_if_its_time_has_passed(topic: Topic) -> None:
-    """The clock of the partition decides; the caller's clock may differ."""
+    """The time is that of the partition's clock. The caller's clock may differ."""
     for due, route, found, waiting in (
         (START - 1, [Copy(0)], [b"m"], 0),
         (START, [Copy(0)], [b"m"], 0),
@@ -227,7 +227,7 @@ async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> 
 async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A single message may make more; both the script and the caller's side check the limit."""
+    """A message that is alone in its call may have more copies. The script and the client both check the limit."""
     many = [Copy(0, b"x")] * 10_001
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
@@ -252,7 +252,7 @@ async def test_an_impossible_route_is_refused_before_sending(topic: Topic, route
 
 
 async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) -> None:
-    """Each copy has its own number and its own changes; the numbers rise in the order in which messages were sent."""
+    """Each copy has its own number and its own changes. The copies of later messages have higher numbers."""
     sent = await topic.hand_out(
         [Outgoing(b"one"), Outgoing(b"two"), Outgoing(b"three")],
         [
@@ -315,7 +315,7 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 
 async def test_copies_of_a_message_are_settled_independently(topic: Topic) -> None:
-    """One copy is dead-lettered, one abandoned, one deferred (it expires when asked for). All keep their changes."""
+    """One copy is dead-lettered, one is abandoned, and one is deferred and expires. All keep their changes."""
     await topic.hand_out(
         [Outgoing(b"m", 5000)],
         [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]],
@@ -382,7 +382,7 @@ async def test_session_states_count_in_the_topics_bytes_and_are_deleted_with_the
 
 
 async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topic: Topic) -> None:
-    """The topic does not activate the message: a client finds it due, judges it, and publishes it by its number."""
+    """The topic does not activate the message. A client finds the due message, judges it and publishes it by number."""
     later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
     sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
     assert (sent.first, sent.scheduled) == (1, (2, 3))
@@ -442,7 +442,7 @@ async def test_a_scheduled_message_is_published_only_once(topic: Topic) -> None:
 
 
 async def test_a_cancelled_message_is_gone(topic: Topic) -> None:
-    """If one of a call's messages belongs to a subscription, the call cancels none."""
+    """A call cancels none of its messages if one of them belongs to a subscription."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"now")], [[], [Copy(0)]])
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1", "2"]))).missing == ("2",)
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1"]))).missing == ()
@@ -459,7 +459,7 @@ async def test_a_scheduled_message_without_a_subscription_is_gone_when_published
 
 
 async def test_a_client_that_lost_the_role_publishes_nothing(topic: Topic) -> None:
-    """A later holder has a higher fence; a call without a fence comes from a sender, and no fence refuses it."""
+    """Each later holder of the role has a higher fence. A sender's call has no fence, and no fence refuses it."""
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
@@ -496,7 +496,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
 
 
 async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: Topic) -> None:
-    """The waiters wait for messages, for dead letters, for a session, and in a session."""
+    """Four kinds of waiters are woken: for messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
     channels = {name: waiting_channel("ns", "abc", name) for name in ears}
     for name, ear in ears.items():
@@ -526,7 +526,7 @@ async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: T
     assert await woken(Copy(1)) == {"two"}
     assert await woken(Copy(0, dead=True)) == {"dead"}
     assert await woken(Copy(2)) == set()
-    assert await woken(Copy(3)) == set()  # it has no session, and there is no waiter for dead letters there
+    assert await woken(Copy(3)) == set()  # the message has no session, and no waiter there waits for dead letters
     assert await woken(Copy(3), session="s") == {"holder"}
     assert await woken(Copy(3), session="t") == {"acceptor"}
 

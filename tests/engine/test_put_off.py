@@ -1,6 +1,6 @@
-"""Calls whose answer may change with due work: they are put off, unless all due work was done on the way.
+"""Calls whose answer may depend on due work: such a call is put off if it cannot do all due work first.
 
-The bench repeats a call for as long as it is put off; these tests look at each attempt by itself.
+The bench repeats a call while it is put off. These tests check each attempt separately.
 If something becomes due in every millisecond, each attempt finds due work.
 So a call must not be put off when no due work is left.
 """
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.anyio
 
 
 def _with(bench: Bench, **changes: Any) -> Partition:
-    """Return the partition as it is after a change of settings, in the next version."""
+    """Return the partition with changed settings, in their next version."""
     before = bench.partition
     settings = replace(before.settings, **changes)
     return Partition(NAMESPACE, SALT, ENTITY, before.incarnation, before.version + 1, settings)
 
 
 async def test_a_due_message_cannot_be_cancelled_even_if_it_is_not_activated_yet(bench: Bench) -> None:
-    """The message was enqueued at its due time, even if more is due than a call does on its way."""
+    """The message counts as enqueued from its due time on, even if one call cannot do all due work."""
     names = await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     bench.later(10)
     assert await bench.cancel(names[-1]) == (names[-1],)
@@ -56,7 +56,7 @@ async def test_a_future_message_is_cancelled_even_if_one_call_cannot_do_all_due_
 
 
 async def test_changed_settings_are_accepted_if_one_call_can_do_all_due_work(bench: Bench) -> None:
-    """The work uses the old settings. Otherwise no change would succeed while something is due each millisecond."""
+    """Due work uses the old settings. A change must succeed even if something becomes due in each millisecond."""
     await bench.send(b"m", due=START + 10)
     bench.later(10)
     bench.partition = _with(bench, time_to_live=1)

@@ -1,7 +1,7 @@
 """Starting real servers: local ones for tests, benchmarks and demonstrations, and the embedded one that processes
 share.
 
-Everything here blocks; an asynchronous caller uses a thread. This package asks a server only whether it is up, and
+All functions here block, so an asynchronous caller uses a thread. This package only checks whether a server is up, and
 configures it. It needs nothing but the standard library.
 """
 

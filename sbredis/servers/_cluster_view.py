@@ -41,7 +41,7 @@ class NodeView:
 
 
 def parse_nodes(text: str) -> list[NodeView]:
-    """Parse the answer to CLUSTER NODES. Slots that are being moved count for their owner."""
+    """Parse the answer to CLUSTER NODES. A slot that is being moved still belongs to its present owner."""
     return [_parse_line(line) for line in text.splitlines() if line.strip()]
 
 

@@ -1,9 +1,10 @@
 """The embedded server: one real server on a folder. The processes of a machine share it, and none of them owns it.
 
-Four locks of the kernel hold all the state that they share. A lock is dropped with the last descriptor of its holder:
+Four locks of the kernel hold all the state that the processes share. A lock ends when its holder's last descriptor is
+closed:
 
 - ``owner.lock``: held by the process that starts or ends the server, for that moment;
-- ``clients.lock``: held, shared, by every lease: at least one client needs the server;
+- ``clients.lock``: held by every lease, as a shared lock: at least one client needs the server;
 - ``server.lock``: held by the server, through a descriptor that it inherits: the server is alive;
 - ``supervisor.lock``: held by the embedded supervisor: it will end the server when no client needs it any more.
 
@@ -41,11 +42,11 @@ def acquire(
     """Take a share of the embedded server of a folder. Start the server if it does not run. Returns when it answers.
 
     The folder is made if it does not exist, accessible to this user only. ``fsync`` says when the server's append-only
-    file is forced to the disk: each second, or before each answer. The first client that wants ``"always"`` raises a
-    running server to it, and it stays so while the server runs. ``binary`` (see :func:`~sbredis.servers.find_server`)
-    is the server program. ``linger`` is the number of seconds that the server stays after its last client. Both count
-    only for the client that starts the server. ``timeout`` bounds this call and each
-    :meth:`EmbeddedLease.ensure_running`.
+    file is forced to the disk: each second, or before each answer. The first client that asks for ``"always"`` switches
+    a running server to it. The server then keeps this setting until it ends. ``binary`` (see
+    :func:`~sbredis.servers.find_server`) is the server program. ``linger`` is the number of seconds that the server
+    stays after its last client. Both are used only if this call starts the server. ``timeout`` bounds this call and
+    each :meth:`EmbeddedLease.ensure_running`.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the folder cannot be used or the server refuses to
     start, with the end of its log; :class:`~sbredis.servers.ServerNotFoundError` if there is no server program; and
@@ -70,9 +71,9 @@ def _has_file_locks() -> bool:
 class EmbeddedLease:
     """A share of an embedded server, made by :func:`acquire`. The server stays as long as at least one share is held.
 
-    The share ends with :meth:`release`, and with this process, however it dies. It is a file lock: a child made by fork
-    (unless it runs another program) holds it along with its parent for as long as it lives. All methods may be called
-    from any thread. A context manager releases it at the end.
+    The share ends with :meth:`release`, or when this process ends in any way. It is a file lock. A forked child holds
+    the lock too, until the child ends or runs another program. All methods may be called from any thread. As a context
+    manager, the lease is released at the end of the block.
     """
 
     def __init__(self, folder: DataFolder, starter: Starter) -> None:
@@ -93,8 +94,8 @@ class EmbeddedLease:
     def ensure_running(self) -> None:
         """Start the server if it has ended. Returns when it runs, with at least the ``fsync`` of this lease.
 
-        Call it before every reconnect: the new server loads the data that a killed one had stored. Raises as
-        :func:`acquire` does.
+        Call this before every reconnect. A new server loads the data that a killed one had stored. Raises the same
+        errors as :func:`acquire`.
         """
         clients = self._clients
         if clients is None:
@@ -104,10 +105,10 @@ class EmbeddedLease:
         self._ensure(look_first=True)
 
     def release(self) -> None:
-        """Give the share back. A second call does nothing."""
+        """Release the share. A second call does nothing."""
         clients, self._clients = self._clients, None
         if clients is not None:
-            clients.close()  # not dropped, which would take it from a forked child or parent as well
+            clients.close()  # not dropped: a forked child or parent may still hold it
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +127,9 @@ class EmbeddedLease:
             raise unusable(self._folder.path, error) from error
 
     def _with_owner_lock(self, deadline: float) -> None:
-        """Take the share, if not taken yet, and start the server, if needed. ``owner.lock`` keeps others from both."""
+        """Take the share and start the server, as far as needed. Meanwhile ``owner.lock`` keeps other processes from
+        both.
+        """
         while True:
             owner = FileLock(self._folder.owner_lock)
             try:
@@ -141,7 +144,7 @@ class EmbeddedLease:
                         self._starter.bring_up(deadline)
                         return
                 finally:
-                    owner.drop()  # a child that another thread forks meanwhile must not keep it
+                    owner.drop()  # a child that another thread forks meanwhile must not keep the lock
             finally:
                 owner.close()
             open_folder(self._folder.path)  # the folder was removed between opening and locking
@@ -150,7 +153,8 @@ class EmbeddedLease:
         if self._clients is not None:
             return
         clients = FileLock(self._folder.clients_lock)
-        # Only the embedded supervisor ever takes it exclusively: for a short look, or, under owner.lock, to the end.
+        # Only the embedded supervisor takes this lock exclusively. It holds the lock for a moment, to see if clients
+        # are left. It keeps the lock only while it holds owner.lock too, to end the server.
         if not clients.take(shared=True, until=deadline):
             clients.close()
             raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by something that is not sbredis.")

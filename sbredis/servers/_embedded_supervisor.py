@@ -2,13 +2,13 @@
 
 A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`). The embedded supervisor
 inherits the taken locks ``server.lock`` and ``supervisor.lock``, and a log as its standard output. It hands
-``server.lock`` on to the server and keeps the other lock. From then on it depends on no client: it lives in a session
-of its own, and the process that started it has ended.
+``server.lock`` on to the server and keeps the other lock. From then on it depends on no client: it runs in a session of
+its own, and the process that started it has ended.
 
 It looks at ``clients.lock`` a few times a second. When that lock has been free for a while, it takes ``owner.lock``, so
-that no client can arrive in between, looks once more, and ends the server. When the server ends by itself, the embedded
-supervisor ends too. When the embedded supervisor is killed, the kernel tells the server to end (Linux), and the server
-ends in order.
+that no client can arrive in between. Then it looks at ``clients.lock`` once more, and ends the server. When the server
+ends by itself, the embedded supervisor ends too. When the embedded supervisor is killed, the kernel tells the server to
+end (Linux), and the server shuts down cleanly.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ENDED_WITH = "# sbredis: the server ended by itself, with exit code"
 """The line that the embedded supervisor adds to the log, before the code, if no signal ended the server."""
 
 _END_TIMEOUT = 30.0
-"""Seconds that a server may take to end: it may have much to flush."""
+"""Seconds that a server may take to end, because it may have to write much data to the disk."""
 
 _DEFECT = 126
 """The exit code that is logged for a server that could not even be run."""
 
 _BIND_TIMEOUT = 10.0
-"""Seconds that a server may take to make its socket, which it does before it loads anything."""
+"""Seconds that a server may take to make its socket. It makes the socket before it loads any data."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Order:
 def main() -> None:
     """Start the server that the first argument describes, and return at once.
 
-    The embedded supervisor goes on in its own process.
+    The embedded supervisor continues in its own process.
     """
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
-        os._exit(0)  # so that the starting process has no child to wait for
+        os._exit(0)  # then the starting process has no child to wait for
     try:
         _EmbeddedSupervisor(order).keep()
     except Exception:
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def _wake(*_: object) -> None:
-    """Let a signal only end the wait."""
+    """Do nothing: the signal only has to end the wait."""
 
 
 class _EmbeddedSupervisor:
@@ -123,7 +123,7 @@ class _EmbeddedSupervisor:
                     with contextlib.suppress(OSError):
                         if self._folder.socket.parent != self._folder.path:
                             self._folder.socket.parent.rmdir()
-                    return  # both locks go with this process, after the server
+                    return  # both locks end with this process, which ends now
                 owner.drop()
         code = self._server.poll()
         if code is not None and code > 0:

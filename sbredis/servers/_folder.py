@@ -16,7 +16,7 @@ __all__ = ["DataFolder", "open_folder"]
 
 _LONGEST_SOCKET_PATH = 100  # bytes; the kernels permit 104 to 108
 _MOST_LOG = 1_000_000
-_OURS = "owner.lock"  # the first file that is ever made in a folder
+_OURS = "owner.lock"  # the first file that is made in a new folder
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class DataFolder:
         """The server's unix socket.
 
         It is in the folder unless its path would be too long for a socket. Then it is in a folder in ``/tmp``. The name
-        of that folder follows from this folder's path alone, and not from anything that may differ between processes,
-        such as TMPDIR.
+        of that folder is computed from the data folder's path alone, because other values, such as TMPDIR, may differ
+        between processes.
         """
         inside = self.path / "server.sock"
         if len(os.fsencode(inside)) < _LONGEST_SOCKET_PATH:
@@ -86,7 +86,7 @@ class DataFolder:
                 ) from None
 
     def turn_log(self) -> int:
-        """Begin a new log if the present one is large. Return the size of the log."""
+        """Begin a new log if the present one is large. Return the size of the log that is used from now on."""
         try:
             size = self.log.stat().st_size
         except FileNotFoundError:
@@ -98,7 +98,7 @@ class DataFolder:
 
 
 def open_folder(path: str | os.PathLike[str]) -> DataFolder:
-    """Make the folder, or check one that is there, and make it accessible to this user only.
+    """Make the folder, or check an existing one, and make it accessible to this user only.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the path is not a folder, may not be written, or holds
     files that are not an embedded server's.
@@ -107,7 +107,7 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     try:
         real.mkdir(mode=0o700, parents=True, exist_ok=True)
         strangers = sorted(entry.name for entry in os.scandir(real) if not _is_harmless(entry.name))
-        # owner.lock is looked for after the other files were listed: another process may be making the folder's first
+        # Look for owner.lock after listing the other files, because another process may be making the folder's first
         # files just now.
         if strangers and not (real / _OURS).exists():
             raise ServerUnsuitableError(

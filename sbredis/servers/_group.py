@@ -1,4 +1,4 @@
-"""The common part of all that runs here: it is started, stopped, and used as a context manager."""
+"""The base classes of servers and groups of servers: they are started, stopped, and used as context managers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Startable(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start it. Returns when it can be used."""
+        """Start the server or the group. Returns when it can be used."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it, and remove its files."""
+        """End the server or the group, and remove its files."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -51,7 +51,7 @@ class LocalGroup(Startable):
 
     @abstractmethod
     def _members(self) -> list[LocalServer]:
-        """All present servers, in the order in which they are ended."""
+        """All current servers, in the order in which they are ended."""
 
     @abstractmethod
     def _make_members(self, binary: ServerBinary, directory: Path) -> None:
@@ -72,7 +72,7 @@ class LocalGroup(Startable):
     def start(self) -> None:
         """Start all servers, and wait as :meth:`wait_until_ok` does.
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if they do not get to work together.
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if they do not begin to work together in time.
         """
         if self._members():
             return

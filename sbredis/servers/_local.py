@@ -21,11 +21,11 @@ from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 __all__ = ["LocalServer", "Settings"]
 
 Settings: TypeAlias = Mapping[str, str | Sequence[str]]
-"""Lines of a server's configuration file: a key and its value as written there, or several values for repeated
-lines.
+"""The lines of a server's configuration file, as a mapping from a key to its value. Several values give several lines
+with the same key.
 """
 
-_SIGKILL = 9  # the signal module has no such name on Windows, where this module can still be imported
+_SIGKILL = 9  # on Windows the signal module has no SIGKILL, and this module can still be imported
 
 START_TIMEOUT = 30.0
 _ADDRESS_TAKEN = "Address already in use"
@@ -39,7 +39,7 @@ class LocalServer(Startable):
     and permits DEBUG to local clients. ``directory`` is the server's working directory; without it, a temporary one is
     made, and :meth:`stop` removes it. With ``unix_socket`` the server listens on a unix socket and on no port.
 
-    Use it as a context manager, or by :meth:`start` and :meth:`stop`. The port is chosen at the first start and kept.
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`. The port is chosen at the first start and kept.
     Do not share it between threads without a lock, and do not use it in a forked child.
     """
 
@@ -71,7 +71,7 @@ class LocalServer(Startable):
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 before the first start, and for a unix socket."""
+        """The port that the server listens on; 0 before the first start, and for a unix socket."""
         return self._port
 
     @property
@@ -117,7 +117,7 @@ class LocalServer(Startable):
     def stop(self) -> None:
         """End the server, and remove its directory if that is a temporary one. Does nothing if it does not run.
 
-        In a given directory it ends in order, so that its data are on disk.
+        A server with a given directory is shut down cleanly, so that its data are on disk.
         """
         if self._supervisor is not None and self._pid is not None:
             if self._given_directory is not None:
@@ -131,13 +131,15 @@ class LocalServer(Startable):
             self._directory = None
 
     def restart(self) -> None:
-        """Start it again on the same port with its data on disk. If it runs, it is ended first, in order."""
+        """Start the server again on the same port, with its data from the disk. If it runs, it is first shut down
+        cleanly.
+        """
         if self.is_alive():
             self.kill(signal.SIGTERM)
         self.start()
 
     def kill(self, sig: int = _SIGKILL) -> None:
-        """Send it a signal. Returns after its exit if the signal is SIGKILL or SIGTERM, and otherwise at once."""
+        """Send the server a signal. If the signal is SIGKILL or SIGTERM, wait until the server has exited."""
         if self._supervisor is None or self._pid is None:
             return
         self._supervisor.signal(self._pid, sig)
@@ -147,15 +149,15 @@ class LocalServer(Startable):
             )
 
     def pause(self) -> None:
-        """Stop its process (SIGSTOP). Connections stay open, and no call is answered until :meth:`resume`."""
+        """Stop the server's process (SIGSTOP). Connections stay open, and no call is answered until :meth:`resume`."""
         self.kill(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue it after :meth:`pause`."""
+        """Let the server's process continue after :meth:`pause`."""
         self.kill(signal.SIGCONT)
 
     def is_alive(self) -> bool:
-        """Whether its process exists, which is true for a paused one."""
+        """Whether the server's process exists. A paused process exists."""
         return self._supervisor is not None and self._pid is not None and self._supervisor.exit_code(self._pid) is None
 
     # -- commands
@@ -170,7 +172,7 @@ class LocalServer(Startable):
         return ask(self.address, *arguments, timeout=timeout, password=password if isinstance(password, str) else None)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Return the last lines that it wrote to its log since its start."""
+        """Return the last lines that the server wrote to its log since its start."""
         return tail_of(self._log, self._log_start, lines) if self._directory is not None else ""
 
     # -- the steps of starting: a cluster takes each step for all of its nodes at once
@@ -224,13 +226,14 @@ class LocalServer(Startable):
             self._directory = Path(tempfile.mkdtemp(dir=self._supervisor.directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._unix_socket and (self._socket_path is None or not self._socket_path.parent.is_dir()):
-            # Not in the directory: the path of a given one may be too long for a socket, whose path may have 108 bytes.
+            # The socket is not in the directory: a socket's path has at most 108 bytes, and a given directory's path
+            # may be longer.
             self._socket_path = Path(tempfile.mkdtemp(dir=self._supervisor.directory)) / "server.sock"
         if self._port == 0:
             self._choose_ports()
 
     def launch(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the process. Do not wait until it answers."""
         self.prepare()
         assert self._supervisor is not None
         self._write_config()
@@ -238,7 +241,7 @@ class LocalServer(Startable):
         self._pid = self._supervisor.start(self._command(), self.directory, self._log)
 
     def await_ready(self) -> bool:
-        """Wait until it answers. Return ``False`` if it ended because its port was taken."""
+        """Wait until the server answers. Return ``False`` if the server ended because its port was taken."""
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             if not self.is_alive():
@@ -258,10 +261,11 @@ class LocalServer(Startable):
             self.ask("PING", timeout=2)
             about = self.ask("INFO", "server", timeout=2)
         except ScriptRefusedError as error:
-            return error.reply_code != "LOADING"  # it asks for authentication (NOAUTH, NOPERM), so it is up
+            return error.reply_code != "LOADING"  # NOAUTH and NOPERM come from a server that is up
         except OSError:
             return False
-        # If the server of another process has the port, this one will find that out and end.
+        # The answer may come from a server of another process that has the port. Then our server will notice that and
+        # end.
         return isinstance(about, str) and f"process_id:{self._pid}\r" in about
 
     def _described(self) -> str:

@@ -1,8 +1,8 @@
 """Locks that the kernel keeps and that end with their holder: flock on a file.
 
 Such a lock belongs to an *open file description*: to all descriptors of one opening of the file, also inherited ones
-and those of forked children. It is dropped when the last of these descriptors is closed. Two openings contend, even in
-one process.
+and those of forked children. It is dropped when the last of these descriptors is closed. Two openings of a file compete
+for the lock, even in one process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FileLock:
 
     def take(self, *, shared: bool = False, until: float = 0.0) -> bool:
         """Take the lock; wait until the monotonic time ``until``. Return ``False`` if others held it all that time."""
-        import fcntl  # missing on some systems; the callers have checked
+        import fcntl  # some systems have no fcntl; the callers have checked
 
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         if self._try(operation):
@@ -61,7 +61,7 @@ class FileLock:
         return True
 
     def _keep_trying(self, operation: int, until: float) -> bool:
-        from tenacity import Retrying, retry_if_result, wait_exponential, wait_random  # costs 40 ms
+        from tenacity import Retrying, retry_if_result, wait_exponential, wait_random  # this import takes 40 ms
 
         attempts = Retrying(
             retry=retry_if_result(operator.not_),
@@ -72,13 +72,15 @@ class FileLock:
         return attempts(self._try, operation)
 
     def drop(self) -> None:
-        """Give the lock up, for all processes that share this opening of the file, forked children included."""
+        """Release the lock for all processes that share this opening of the file, forked children included."""
         import fcntl
 
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close it in this process. Others that share this opening keep the lock. A second call does nothing."""
+        """Close the file in this process. Other processes that share this opening keep the lock. A second call does
+        nothing.
+        """
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

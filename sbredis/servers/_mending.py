@@ -1,9 +1,10 @@
 """Cutting off the zeros that a loss of power may leave at the end of an append-only file.
 
-A file system may have stored the new length of a file, and not yet its content. Then the file ends with zeros, which no
+A file system may have stored the new length of a file before its new content. Then the file ends with zeros, which no
 server wrote. Every complete entry of an append-only file ends with a carriage return and a line feed. So zeros at the
-end are no part of a complete entry, and cutting them off loses nothing that could be read. Without them the file is
-whole, or ends in the middle of an entry, which the server leaves out by itself. No other damage is touched.
+end are no part of a complete entry, and cutting them off loses nothing that could be read. Without the zeros, the file
+is complete, or it ends in the middle of an entry. The server itself drops such an entry. This module repairs no other
+damage.
 """
 
 from __future__ import annotations

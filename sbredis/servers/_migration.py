@@ -29,7 +29,7 @@ def migrate_stepwise(
         assert isinstance(keys, list)
         source.ask("MIGRATE", target.host, target.port, "", 0, 10_000, "KEYS", *map(str, keys), timeout=15)
         yield "keys"
-    # The target first: if this is interrupted here, the slot has an owner that has the keys.
+    # Tell the target first: if the move is interrupted here, the slot has an owner that has the keys.
     target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
     source.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
     for node in others:

@@ -45,7 +45,7 @@ def _first_ephemeral() -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Servers do the same: without it a port with connections in TIME_WAIT would look taken.
+        # Servers set this option too. Without it, a port with connections in TIME_WAIT would look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -17,7 +17,7 @@ __all__ = ["LocalSentinel"]
 
 
 class _RewrittenServer(LocalServer):
-    """A server whose configuration file is changed by the sentinels, so a restart must not write it again."""
+    """A server whose configuration file the sentinels change. So a restart must not overwrite the file."""
 
     def _write_config(self) -> None:
         if not self._config_file.exists():
@@ -42,12 +42,12 @@ class LocalSentinel(LocalGroup):
     """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels. All end when this process ends.
 
     The sentinels consider the master down when it was silent for ``down_after`` milliseconds and most of them agree.
-    ``binary`` and ``config`` are as for :class:`LocalServer` and apply to the master and its replicas. They use a
-    ``requirepass`` in ``config`` among themselves too.
+    ``binary`` and ``config`` are as for :class:`LocalServer` and apply to the master and its replicas. If ``config``
+    has a ``requirepass``, they use it among themselves too.
 
-    Use it as a context manager, or by :meth:`start` and :meth:`stop`. A server that was killed and restarted comes back
-    on its port and in its folder. An old master comes back as a master, and the sentinels make it a replica some 10 s
-    later.
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`. A server that was killed and restarted comes
+    back on its port and in its folder. An old master comes back as a master, and the sentinels make it a replica some
+    10 s later.
     """
 
     name = "mymaster"
@@ -78,7 +78,7 @@ class LocalSentinel(LocalGroup):
     # -- waiting until the group works
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
-        """Wait until the group works, as far as its processes are alive.
+        """Wait until the live servers and sentinels work together.
 
         The group works if
 
@@ -103,7 +103,7 @@ class LocalSentinel(LocalGroup):
 
     @property
     def master(self) -> LocalServer:
-        """The server that the first sentinel that answers names now. Raises :class:`LookupError` if none answers."""
+        """The present master: the first sentinel that answers names it. Raises :class:`LookupError` if none answers."""
         for sentinel in self.sentinels:
             named = self._named_by(sentinel)
             if named is not None:
@@ -129,7 +129,7 @@ class LocalSentinel(LocalGroup):
             return _RewrittenServer(binary=binary, config=config, directory=directory / f"server{index}")
 
         master = server(0, self._config)
-        master.prepare()  # the others must know its port
+        master.prepare()  # the others must know the master's port
         following = self._config | {"replicaof": f"{master.host} {master.port}"}
         self.servers = [master, *(server(index + 1, following) for index in range(self._replicas))]
         sentinels = [_Sentinel(binary=binary, directory=directory / f"sentinel{n}") for n in range(self._sentinels)]
@@ -137,7 +137,7 @@ class LocalSentinel(LocalGroup):
         for each in (*self.servers[1:], *sentinels):
             each.prepare()
         for sentinel in sentinels:
-            # Tell them everything at once: by themselves they look for replicas every 10 s only.
+            # Tell the sentinels about all servers now: by themselves they look for replicas only every 10 s.
             others = [other for other in sentinels if other is not sentinel]
             sentinel.monitoring = [
                 f"myid {sentinel.id}",

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 def python_command(module: str) -> list[str]:
     """Return the command that runs ``main()`` of a module of this folder in a new process."""
-    # -P: a json.py in the current folder must not be imported in place of the real one.
+    # -P: a json.py in the current folder must not be imported in place of the standard library's.
     return [_interpreter(), "-P", "-c", f"from sbredis.servers.{module} import main; main()"]
 
 
@@ -34,14 +34,14 @@ def _interpreter() -> str:
 
 
 def python_environment() -> dict[str, str]:
-    """Return this process's environment, changed so that a child finds the same sbredis."""
+    """Return this process's environment with a change that lets a child find the same sbredis."""
     home = str(Path(__file__).absolute().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": home + os.pathsep + inherited if inherited else home}
 
 
 def server_environment() -> dict[str, str]:
-    """Return the environment for a server: this process's environment without its language.
+    """Return the environment for a server: this process's environment without its language settings.
 
     Servers from 7.2 on refuse to start when LANG names a locale that is not installed, as it often does in containers.
     """
@@ -51,9 +51,9 @@ def server_environment() -> dict[str, str]:
 def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
     """Return a function to run in a child between fork and exec. It ties the child to its parent.
 
-    After it, the kernel sends the child ``death_signal`` when the parent dies. The kernel ties this to the *thread*
-    that forked. So the caller must be single-threaded, which also makes it safe to run Python there. Returns ``None``
-    on systems without it (outside Linux).
+    After the function has run, the kernel sends the child ``death_signal`` when the parent dies. For the kernel, the
+    parent is the *thread* that forked. So the caller must be single-threaded, which also makes it safe to run Python
+    between fork and exec. Returns ``None`` on systems that cannot do this (outside Linux).
     """
     if not sys.platform.startswith("linux"):
         return None

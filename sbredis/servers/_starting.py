@@ -28,7 +28,7 @@ from sbredis.servers._spawn import python_command, python_environment
 __all__ = ["Fsync", "Starter", "answers"]
 
 Fsync: TypeAlias = Literal["everysec", "always"]
-"""The times at which a server forces its append-only file to the disk."""
+"""When a server forces its append-only file to the disk: every second, or before each answer."""
 
 _ORPHAN_GRACE = 3.0
 _AGAIN_AFTER = 0.05
@@ -41,7 +41,7 @@ def answers(socket_path: str) -> bool:
     try:
         return ask(socket_path, "PING", timeout=1.0) == "PONG"
     except ScriptRefusedError as error:
-        return error.reply_code != "LOADING"  # an error such as BUSY comes from a server that runs
+        return error.reply_code != "LOADING"  # another error, such as BUSY, comes from a server that runs
     except OSError:
         return False
 
@@ -73,10 +73,9 @@ class Starter:
                 self._look_why_it_ended(log_start or 0, deadline)
 
     def _look_why_it_ended(self, log_start: int, deadline: float) -> None:
-        """Raise the reason why a server has ended that was just started, unless it may be started again.
-
-        It may be started again if it, or the embedded supervisor, was killed. A server that ends by itself cannot work
-        in this state.
+        """Raise the reason why the server ended soon after its start, or return if the server may be started again. It
+        may be started again if it, or the embedded supervisor, was killed. A server that ends by itself cannot work in
+        this state.
         """
         while self._has_supervisor() and time.monotonic() < deadline:
             time.sleep(0.005)  # the embedded supervisor writes into the log how the server ended, and then ends
@@ -107,7 +106,7 @@ class Starter:
     def _start(self, server: FileLock, deadline: float) -> int | None:
         """Start an embedded supervisor, and with it a server.
 
-        Returns the position in the log at which they begin; ``None`` if the embedded supervisor was killed.
+        Returns the position in the log at which their output begins; ``None`` if the embedded supervisor was killed.
         """
         self.check_room()
         take_zeros_away(self.folder.path)
@@ -185,7 +184,7 @@ class Starter:
         try:
             if not server.take(until=deadline):
                 return False
-            server.drop()  # closing is not enough if another thread is starting a child, which holds it for a moment
+            server.drop()  # closing is not enough: a child that another thread starts may hold the lock for a moment
             return True
         finally:
             server.close()
@@ -216,7 +215,7 @@ class Starter:
 
 
 def _no_room(probe: Path) -> str | None:
-    """Try to write there. Return why that is not possible; ``None`` if it is."""
+    """Try to write the file ``probe``. Return why that failed, or ``None`` if it worked."""
     try:
         with probe.open("wb") as file:
             file.write(bytes(_ROOM))

@@ -14,7 +14,7 @@ everything in it when it ends.
 The owner holds the other end of its standard input. When that end closes, the owner has ended, and the supervisor ends
 all servers. When the supervisor itself is killed, the kernel ends them (Linux). The supervisor lives in a session of
 its own, so a Ctrl-C reaches only the owner, which can then close in order. Only the supervisor sends signals to
-servers: as their parent, it knows that a process id is still theirs.
+servers: as their parent, it knows whether a process id still belongs to a server.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Supervisor:
         os.set_blocking(wake_reader, False)
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        # Handlers, not SIG_IGN: a signal that is ignored here would stay ignored in the servers.
+        # Use handlers and not SIG_IGN: the servers would inherit that a signal is ignored.
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, _wake)
         signal.signal(signal.SIGTERM, self._on_terminate)
@@ -112,7 +112,7 @@ class _Supervisor:
             return self._start(request["start"], request["directory"], request["log"])
         child = self._children.get(request["pid"])
         if child is not None:
-            child.send_signal(request["signal"])  # looks first whether the child has exited
+            child.send_signal(request["signal"])  # this first checks whether the child has exited
         return {}
 
     def _start(self, command: list[str], directory: str, log: str) -> dict[str, Any]:
@@ -141,5 +141,5 @@ class _Supervisor:
 
     @staticmethod
     def _say(message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the owner has ended; the end of our input tells the same
+        with contextlib.suppress(BrokenPipeError):  # the owner has ended; the end of our input will tell so
             os.write(1, json.dumps(message).encode() + b"\n")

@@ -78,7 +78,7 @@ class SupervisorClient:
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a server that this supervisor started. Does nothing if the server has exited."""
-        with contextlib.suppress(ServerUnsuitableError):  # no supervisor, no server
+        with contextlib.suppress(ServerUnsuitableError):  # without a supervisor there is no server
             self._request({"signal": int(number), "pid": pid})
 
     def exit_code(self, pid: int) -> int | None:
@@ -176,7 +176,7 @@ class _Current:
     def close(self) -> None:
         if self._supervisor is not None:
             self._supervisor.close()
-        for directory in self._directories:  # the folder of a killed supervisor; servers may have gone on using it
+        for directory in self._directories:  # a killed supervisor left its folder, and its servers may still use it
             shutil.rmtree(directory, ignore_errors=True)
 
     def forget(self) -> None:

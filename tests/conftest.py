@@ -1,9 +1,10 @@
-"""The fixtures that all tests share: the three targets, each started once, and an event loop that reports forgotten
+"""The fixtures that all tests share: three targets, each started once, and an event loop that reports forgotten
 coroutines.
 
-A test that takes ``url`` runs over memory and over one server. If it is marked for it, it also runs over a cluster of
-three masters (tests/plugins/targets.py). ``SBREDIS_TEST_SERVER`` names another server program than that of the wheel
-(see :func:`sbredis.servers.find_server`), to run the same tests on an older or another server.
+A test that takes ``url`` runs in memory and on one server. A test with the mark ``everywhere`` also runs on a cluster
+of three masters (tests/plugins/targets.py). The environment variable ``SBREDIS_TEST_SERVER`` names the server program
+to test, for example an older one. Without it the tests use the program in the wheel (see
+:func:`sbredis.servers.find_server`).
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from sbredis.transport._memory import memory_names
 from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
-"""In debug mode asyncio warns of each step that takes 0.1 s, which any step may take on a busy machine."""
+"""In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take so long."""
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
-"""Hypothesis measures the time of an example, which depends on the machine."""
+"""Hypothesis measures how long an example takes, and this depends on the machine."""
 
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """Choose asyncio; a test without a server gets a loop that refuses calls from another thread.
+    """Choose asyncio. A test without a server gets a loop that refuses calls from another thread.
 
-    In every test a coroutine that is never awaited is a warning, and a warning is an error.
+    In every test, Python warns about a coroutine that is never awaited, and a warning is an error.
     """
     over = request.getfixturevalue("target") if "target" in request.fixturenames else "memory"
     return "asyncio", {"loop_factory": OneThreadLoop if over == "memory" else None}
@@ -58,14 +59,16 @@ def forgotten_memory() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no client skip a partition that answers late: on a busy machine any answer may take seconds."""
+    """Do not let a client skip a partition that answers late. On a busy machine any answer may take seconds."""
     monkeypatch.setattr(watching, "LATE", 60.0)
     monkeypatch.setattr(inbox, "ANSWERING", 60.0)
     monkeypatch.setattr(accepting, "ANSWERING", 60.0)
     gather = inbox.Inbox._gather
 
     async def gathered(self: inbox.Inbox, call: ReceiveCall, deadline: float | None) -> None:
-        """Gather as usual, and then wait for the calls under way: they may bring messages that the test expects."""
+        """Gather as usual, and then wait for the calls under way, because they may bring messages that the test
+        expects.
+        """
         await gather(self, call, deadline)
         now = self._loop.time
         until = now() + min(5.0, self.entity.record.settings.lock_duration / 8000)
@@ -79,20 +82,20 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a receiver that has one message gather until it has all messages, however slowly they arrive."""
+    """Let a receiver that has one message gather until it has all messages, even if they arrive slowly."""
     monkeypatch.setattr(inbox, "_GATHERING", 60.0)
     monkeypatch.setattr(inbox, "_LONGEST_GATHERING", 60.0)
 
 
 @pytest.fixture
 def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- sets the order
-    """Treat an answer as late after a short time, for tests in which an answer never arrives."""
+    """Treat an answer as late after a short time. This is for tests in which an answer never arrives."""
     monkeypatch.setattr(watching, "LATE", 0.05)
 
 
 @pytest.fixture(scope="session")
 def binary() -> str | None:
-    """The server program under test in this run."""
+    """The server program that this run tests."""
     return BINARY
 
 
@@ -112,14 +115,14 @@ def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def server(shared_server: LocalServer) -> LocalServer:
-    """The shared server, emptied."""
+    """The shared server, without data."""
     shared_server.ask("FLUSHALL")
     return shared_server
 
 
 @pytest.fixture
 def cluster(shared_cluster: LocalCluster) -> LocalCluster:
-    """The shared cluster, emptied."""
+    """The shared cluster, without data."""
     shared_cluster.flush()
     return shared_cluster
 
@@ -127,7 +130,7 @@ def cluster(shared_cluster: LocalCluster) -> LocalCluster:
 @pytest.fixture
 def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
     """A fresh cluster with a replica for each master, for tests that damage it."""
-    with LocalCluster(3, 1, node_timeout=2000, binary=binary) as cluster:  # a failover then takes 3 to 6 s
+    with LocalCluster(3, 1, node_timeout=2000, binary=binary) as cluster:  # with this setting a failover takes 3 to 6 s
         yield cluster
 
 

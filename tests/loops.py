@@ -1,6 +1,6 @@
-"""An event loop that refuses calls from another thread, as asyncio's debug mode does, at very little cost.
+"""An event loop that refuses calls from another thread, like asyncio's debug mode, but at very little cost.
 
-The debug mode also keeps a stack for every future and every call-back, and takes twice the time for that.
+The debug mode also stores a stack for every future and every callback, which doubles the time of the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Given = TypeVarTuple("Given")
 
 
 class OneThreadLoop(asyncio.SelectorEventLoop):
-    """An event loop that only its own thread may use, except by ``call_soon_threadsafe``."""
+    """An event loop that raises an error when another thread uses it, except for ``call_soon_threadsafe``."""
 
     _runs_in: int | None = None
 

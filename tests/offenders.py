@@ -1,8 +1,8 @@
-"""A decorator that makes one test of a rule about many things of the repository. The test names every thing that breaks
+"""A decorator that makes one test of a rule for many things of the repository. The test names each thing that breaks
 the rule.
 
-A rule about every module, Lua file, class or keyword is one fact to know, so it is one item of the suite, and not one
-for each file. Cases that were written down to show a behaviour stay separate items, by ``parametrize``.
+A rule about every module, Lua file, class or keyword is one fact, so it is one test item, and not one item for each
+thing. Cases that were written to show a behaviour stay separate items, by ``parametrize``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from _pytest.mark import ParameterSet
 __all__ = ["Offenders", "for_each"]
 
 LONGEST = 100
-"""The maximum length of a name that is made of values."""
+"""The maximum length of a thing's name that is made of its values."""
 
 
 def for_each(
     names: str | tuple[str, ...], things: Iterable[Any], *, ids: Callable[[Any], str] = str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Call a test for each of these things, and fail once, with a line for each thing that broke the rule.
+    """Call a test for each of these things, and fail at the end, with one line for each thing that breaks the rule.
 
-    The decorator is written like ``pytest.mark.parametrize``. The name of a thing is that of ``pytest.param(...,
-    id=...)``, or the result of ``ids`` for its first value. A rule without any things fails. The test may be
-    asynchronous. It gets the same fixtures for all things, so it must leave them unchanged.
+    The decorator is written like ``pytest.mark.parametrize``. The name of a thing is the ``id`` of its
+    ``pytest.param``, or the result of ``ids`` for its first value. The test fails if there are no things. It may be
+    asynchronous. All things share the same fixtures, so the test must leave the fixtures unchanged.
     """
     wanted = (names,) if isinstance(names, str) else names
     cases = [_case(thing, one=isinstance(names, str), ids=ids) for thing in things]
@@ -62,7 +62,7 @@ def for_each(
 
 
 class Offenders:
-    """Collects the failures of single things, and fails after the last one."""
+    """Collects the failures of single things. After the last thing it fails the test."""
 
     def __init__(self, count: int) -> None:
         self.count = count

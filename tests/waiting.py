@@ -38,10 +38,10 @@ async def eventually(
 
 
 async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, seconds: float = 0.3) -> Exception:
-    """Return the error of an attempt that was given a number of seconds, if its text matches.
+    """Call an attempt with a number of seconds. Return its error if the text of the error matches.
 
-    On a busy machine the time may run out before the attempt has reached the point that the test needs. Then the
-    attempt is repeated with more time.
+    On a busy machine the time may be over before the attempt has reached the point that the test needs. Then the
+    function repeats the attempt with more time.
     """
     while True:
         try:
@@ -59,5 +59,5 @@ async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, 
 def _source_of(condition: object) -> str:
     try:
         return inspect.getsource(condition).strip()  # type: ignore[arg-type]
-    except TypeError:  # a partial has no source
+    except TypeError:  # a functools.partial has no source
         return repr(condition)

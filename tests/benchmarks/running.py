@@ -13,7 +13,7 @@ from tools.repository import ROOT
 __all__ = ["SPEED", "benchmark", "mismatches", "refused"]
 
 SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
-"""The pattern of messages a second, and of the processor time of both sides."""
+"""The pattern of the messages per second, and of the processor time of client and server."""
 
 
 def benchmark(module: str, *arguments: str) -> list[str]:

@@ -98,10 +98,10 @@ def report_patterns(*loops: str) -> list[str]:
     [((), ("asyncio", "uvloop")), (("--uvloop",), ("uvloop",))],
     ids=["both loops", "uvloop alone"],
 )
-def test_the_short_form_reports_the_same_rows_as_the_long_one(
+def test_the_short_form_reports_the_same_rows_as_the_long_form(
     tmp_path: Path, arguments: tuple[str, ...], loops: tuple[str, ...]
 ) -> None:
-    """The benchmark runs without NATS here, whether or not NATS is installed."""
+    """The benchmark runs without NATS here, even if NATS is installed."""
     pytest.importorskip("uvloop")
     lines = benchmark("client", "--short", "--messages", "300", "--body", "64", "--nats", str(tmp_path), *arguments)
     assert mismatches(lines, report_patterns(*loops)) == ([], 0)
@@ -151,7 +151,7 @@ def speed(per_second: float, server: float = 1.0, client: float = 1.0) -> dict[s
 
 
 def results(*, nats: float, streams: float, server: float, sixteen: float, idle: Idle) -> Results:
-    """Make up measured results: NATS and bare streams at 10,000 messages/s, and round trips of 1 ms through NATS."""
+    """Make up results: NATS and bare streams process 10,000 messages/s, and a round trip through NATS takes 1 ms."""
     works: dict[str, dict[str, Medians]] = {}
     for shape in (IN_STEP, BACKLOG):
         works |= {
@@ -168,7 +168,7 @@ def cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())[1:]
 
 
-def test_met_and_missed_goals_are_distinguished() -> None:
+def test_the_report_distinguishes_met_and_missed_goals() -> None:
     met = results(nats=1.5, streams=1.1, server=1.5, sixteen=0.9, idle=Idle(1.4, 2.0))
     missed = results(nats=1.498, streams=1.098, server=1.502, sixteen=0.898, idle=Idle(1.402, 2.002))
     assert [cells(line) for line in verdicts({"asyncio": met, "uvloop": missed})[1:]] == [

@@ -16,7 +16,7 @@ PATTERNS = [
 ]
 
 
-def test_one_round_reports_the_same_rows_as_more() -> None:
+def test_one_round_reports_the_same_rows_as_several_rounds() -> None:
     assert mismatches(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
 
 

@@ -51,7 +51,7 @@ PATTERNS = [
 ]
 
 
-def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
+def test_the_short_form_reports_the_same_rows_as_the_long_form() -> None:
     lines = benchmark("sessions", "--short", "--messages", "100", "--sessions", "200", "--body", "64")
     assert mismatches(lines, PATTERNS) == ([], 0)
 
@@ -60,7 +60,7 @@ def test_an_invalid_number_is_refused() -> None:
     assert "--sessions more than 10" in refused("sessions", "--sessions", "10")
 
 
-def test_met_and_missed_goals_are_distinguished() -> None:
+def test_the_report_distinguishes_met_and_missed_goals() -> None:
     def judged(weight: float, growth: float, left: float) -> list[str]:
         weights = Weights(100, weight, 999, 999, 999, left)
         lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999))

@@ -40,7 +40,7 @@ PATTERNS = [
 ]
 
 
-def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
+def test_the_short_form_reports_the_same_rows_as_the_long_form() -> None:
     lines = benchmark("topics", "--short", "--messages", "100", "--body", "64")
     assert mismatches(lines, PATTERNS) == ([], 0)
 
@@ -49,7 +49,7 @@ def test_an_invalid_number_is_refused() -> None:
     assert "--messages, --rounds and --body must be 1 at least" in refused("topics", "--rounds", "-1")
 
 
-def test_met_and_missed_goals_are_distinguished() -> None:
+def test_the_report_distinguishes_met_and_missed_goals() -> None:
     lines = verdicts(2_000, 10.0, {"simple": 1.0, "complex": 10.001})
     goals = [re.split(r" {2,}", line.strip()) for line in lines[1:]]
     assert goals == [

@@ -1,5 +1,5 @@
-"""Tests of the ways in which the benchmarks call a queue: they send and complete every message, within the bound of
-concurrent calls.
+"""Tests of the ways in which the benchmarks call a queue: all messages are sent and completed, with few enough calls at
+a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class CountingQueue:
-    """A queue in memory that counts the calls under way at once."""
+    """A queue in memory that counts the concurrent calls."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[int] = asyncio.Queue()
@@ -86,7 +86,7 @@ async def test_every_message_is_sent_and_completed_once(way: str, shape: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_in_step_at_most_a_hundred_messages_wait_and_with_a_backlog_all(way: str) -> None:
+async def test_at_most_a_hundred_messages_wait_in_step_and_all_messages_with_a_backlog(way: str) -> None:
     for shape, expected in ((IN_STEP, range(1, 101)), (BACKLOG, range(250, 251))):
         queue = CountingQueue()
         for step in WAYS[way](queue, shape).values():
@@ -95,14 +95,14 @@ async def test_in_step_at_most_a_hundred_messages_wait_and_with_a_backlog_all(wa
 
 
 @pytest.mark.parametrize(("way", "at_once", "calls"), [("tasks", 100, 500), ("callers", 100, 500), ("batches", 1, 6)])
-async def test_at_most_a_hundred_calls_are_under_way(way: str, at_once: int, calls: int) -> None:
+async def test_at_most_a_hundred_calls_run_at_the_same_time(way: str, at_once: int, calls: int) -> None:
     queue = CountingQueue()
     for step in WAYS[way](queue, BACKLOG).values():
         await step(250)
     assert (queue.most["send"], queue.most["complete"], queue.calls) == (at_once, at_once, calls)
 
 
-async def test_a_trip_ends_at_the_start_of_the_handler_and_the_next_waits_for_its_end() -> None:
+async def test_a_measured_trip_ends_when_its_handler_starts_and_the_next_begins_after_the_handler() -> None:
     queue = CountingQueue()
     completed_before: list[int] = []
 

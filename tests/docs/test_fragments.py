@@ -1,4 +1,4 @@
-"""Tests of the functions that the guides show without a program: they do what the guides say."""
+"""Tests of functions that the guides show outside a program: they do what the guides say."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fragment(page: str, name: str) -> Any:
 
 
 @pytest.mark.anyio
-async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_pipeline_of_the_guide_works(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The pipeline sends each message that can be sent, and reports the others."""
 
     async def source() -> AsyncIterator[ServiceBusMessage]:
@@ -43,7 +43,7 @@ async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.anyio
-async def test_the_worker_of_the_guide(url: str) -> None:
+async def test_the_worker_of_the_guide_works(url: str) -> None:
     """The worker handles and completes the messages in the queue."""
     handled: list[str] = []
 
@@ -62,7 +62,7 @@ async def test_the_worker_of_the_guide(url: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["work", "patient"])
-async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None:
+async def test_the_session_workers_of_the_guide_work(name: str, url: str) -> None:
     """Each worker handles the messages of a session in order."""
     handled: list[tuple[str, str]] = []
 
@@ -81,7 +81,9 @@ async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None
 
 
 @pytest.mark.anyio
-async def test_a_session_without_a_holder_is_shown_and_cleared(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_guide_lists_and_clears_a_session_without_a_receiver(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Clearing one session leaves the other sessions in place."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True)
@@ -95,8 +97,8 @@ async def test_a_session_without_a_holder_is_shown_and_cleared(url: str, capsys:
 
 
 @pytest.mark.anyio
-async def test_the_guide_shows_how_to_maintain_topics(url: str) -> None:
-    """While the function of the guide runs, messages that are scheduled on a topic reach its subscriptions."""
+async def test_the_guide_maintains_topics(url: str) -> None:
+    """While the function of the guide runs, scheduled messages of a topic reach its subscriptions."""
     ended = asyncio.Event()
     looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
     async with (
@@ -113,8 +115,8 @@ async def test_the_guide_shows_how_to_maintain_topics(url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
-    """While the function of the guide runs, expired messages reach a receiver of dead letters, although no client uses
+async def test_the_guide_maintains_queues(url: str) -> None:
+    """While the function of the guide runs, a receiver of dead letters gets expired messages, although no client uses
     the queue itself.
     """
     ended = asyncio.Event()
@@ -134,7 +136,7 @@ async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("well", [True, False])
 async def test_the_guide_settles_a_message_through_another_client(url: str, well: bool) -> None:
-    """Another client completes the message, or abandons it so that it is delivered again."""
+    """Another client completes the message, or abandons it for another delivery."""
 
     async def done() -> bool:
         return well
@@ -151,7 +153,7 @@ async def test_the_guide_settles_a_message_through_another_client(url: str, well
 
 @pytest.mark.anyio
 async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
-    """The second process gets the state of the session and settles the message."""
+    """The second process reads the state of the session and settles the message."""
     async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
         await here.ensure_queue("payments", requires_session=True)
         async with here.get_queue_sender("payments") as sender:
@@ -167,7 +169,7 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
 
 @pytest.mark.anyio
 async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) -> None:
-    """A handler that ends before the lock is lost returns its result."""
+    """A handler that ends before its lock is lost returns its result."""
 
     async def quick() -> str:
         return "done"
@@ -175,7 +177,7 @@ async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) ->
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True, lock_duration=timedelta(seconds=5))
         async with client.get_queue_receiver("payments", session_id="ann") as receiver:
-            # The guide shows this function in a module that has already imported asyncio.
+            # In the guide this function is part of a module that has already imported asyncio.
             guarded = fragment("docs/sessions.md", "guarded")
             guarded.__globals__["asyncio"] = asyncio
             assert await guarded(receiver.session, quick) == "done"

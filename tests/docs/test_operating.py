@@ -1,4 +1,4 @@
-"""Tests that the page about operating names every error, logger, operation and metric, and no others."""
+"""Tests that the page about operations names every error, logger, operation and metric, and no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(header: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
 
-def test_every_public_error_has_a_cause_and_a_cure() -> None:
+def test_the_page_gives_a_cause_and_a_cure_for_every_public_error() -> None:
     found = {name.strip("`"): (code.strip("`"), cause, cure) for name, code, cause, cure in rows("| error | code |")}
     kinds: set[type[ServiceBusError]] = {*PUBLIC, EntityChangedError, ServerNotFoundError}
     assert set(found) == {kind.__name__ for kind in kinds}
@@ -40,24 +40,24 @@ def test_every_public_error_has_a_cause_and_a_cure() -> None:
     assert [name for name, (_, cause, cure) in found.items() if not (cause.endswith(".") and cure.endswith("."))] == []
 
 
-def test_every_logger_is_named() -> None:
+def test_the_page_names_every_logger() -> None:
     code = [path.read_text("utf-8") for path in files(".py") if "sbredis" in path.relative_to(ROOT).parts]
     used = {name for text in code for name in re.findall(r'getLogger\("([\w.]+)"\)', text)}
     assert len(used) > 3
     assert {name.strip("`") for name, _ in rows("| logger |")} == used
 
 
-def test_every_operation_is_named() -> None:
+def test_the_page_names_every_operation() -> None:
     spans = {name for cell, _ in rows("| span |") for name in re.findall(r"`(\w+)`", cell)}
     assert spans - {"process_span"} == {*operation_names(), "create", "process"}
 
 
-def test_every_metric_is_named() -> None:
+def test_the_page_names_every_metric() -> None:
     made = set(re.findall(r'"((?:messaging|sbredis)\.[\w.]+)"', inspect.getsource(_metrics)))
     assert {name.strip("`") for name, _ in rows("| metric |")} == made - {"messaging.operation.type"}
 
 
-def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
+def test_the_programs_of_the_page_show_logs_traces_and_counts(tmp_path: Path) -> None:
     printed = run_typed(ROOT / "docs" / "operating.md", folder=tmp_path).printed
     for pattern in (
         r"DEBUG sbredis\.operations: send logged: 1 message \(1 'm-1'\) in [\d.]+ ms",
@@ -70,5 +70,5 @@ def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
 
 
 @for_each("row", sorted({name for *_, cell in rows("| in a program") for name in cell.split(", ")}))
-def test_every_porting_trap_names_its_row(row: str) -> None:
+def test_every_porting_trap_names_an_existing_row_of_the_table_of_differences(row: str) -> None:
     assert row.strip("`") in ROWS

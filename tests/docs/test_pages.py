@@ -1,7 +1,7 @@
-"""Tests that run the README and the guides as a reader types them, one page after another.
+"""Tests that run the README and the guides in the way in which a reader would type them, one page after another.
 
 Each page runs in its own process, with Python's development mode and with warnings as errors. All pages share one
-server. If two guides use one name for different things they collide here, as they would for a reader.
+server. If two guides use one name for different things, their programs conflict here, as they would for a reader.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PRINTED = {
     "docs/topics.md": ["sales piano"],
     "docs/testing.md": [r"\.+ +\[100%\]"],
 }
-"""Patterns of the first lines that each page with Python prints. A page without an entry prints none."""
+"""For each page with Python: patterns of the first lines that it prints. A page without an entry prints no lines."""
 
 NOT_RUN: dict[str, list[str]] = {}
 """The programs that are not run, each with the reason that its page gives."""
@@ -53,10 +53,10 @@ CALLED_ELSEWHERE = {
     "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear"],
     "docs/topics.md": ["look_after"],
 }
-"""The functions that pages show and do not call. ``test_fragments.py`` calls them."""
+"""The functions that pages show but do not call. ``test_fragments.py`` calls them."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
-"""The warning that asyncio's debug mode logs on a busy machine."""
+"""The warning that asyncio's debug mode may log on a busy machine."""
 
 
 class Ran(NamedTuple):
@@ -68,7 +68,7 @@ class Ran(NamedTuple):
 
 
 def run_typed(page: Path, *url: str, folder: Path) -> Ran:
-    """Run a page in this folder to its end."""
+    """Run a page in this folder until it ends."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-m", "tools.run_page", str(page), *url],
         cwd=folder,
@@ -94,7 +94,7 @@ def problems(page: str, ran: Ran) -> list[str]:
     ]
 
 
-def test_every_page_runs_against_one_server_that_all_share(binary: str | None, tmp_path: Path) -> None:
+def test_every_page_runs_against_one_shared_server(binary: str | None, tmp_path: Path) -> None:
     found: list[str] = []
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         for page in WITH_PYTHON:
@@ -103,7 +103,7 @@ def test_every_page_runs_against_one_server_that_all_share(binary: str | None, t
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if PLACE.search((ROOT / page).read_text("utf-8"))])
-def test_a_page_runs_as_it_is_written(page: str, tmp_path: Path) -> None:
+def test_a_page_runs_exactly_as_it_is_written(page: str, tmp_path: Path) -> None:
     assert problems(page, run_typed(ROOT / page, folder=tmp_path)) == []
 
 
@@ -132,7 +132,7 @@ def test_every_function_of_a_page_is_called(page: str) -> None:
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("test_")
     ]
-    fixtures = {"anyio_backend"}  # a fixture of anyio's plugin
+    fixtures = {"anyio_backend"}  # the name of a fixture of anyio's plugin
     assert [name for name in defined if name not in called | fixtures] == CALLED_ELSEWHERE.get(page, [])
 
 
@@ -145,11 +145,11 @@ def run_text(folder: Path, text: str) -> Ran:
     return run_typed(page, folder=folder)
 
 
-def test_the_blocks_of_a_page_share_a_session(tmp_path: Path) -> None:
+def test_the_code_blocks_of_a_page_share_their_variables(tmp_path: Path) -> None:
     assert run_text(tmp_path, "```python\na = 1\n```\nand\n```python\nprint(a + 1)\n```\n") == Ran(["2"], [], 0)
 
 
-def test_a_block_that_raises_fails_its_page_and_its_line_is_shown(tmp_path: Path) -> None:
+def test_a_code_block_that_raises_fails_its_page_and_its_line_is_shown(tmp_path: Path) -> None:
     ran = run_text(
         tmp_path, "# A page\n\n```python\nprint(1)\n```\n\n```python\nprint(2)\nraise ValueError('it')\n```\n"
     )
@@ -162,13 +162,13 @@ def test_a_warning_fails_a_page(tmp_path: Path) -> None:
     assert run_text(tmp_path, "```python\nimport warnings\nwarnings.warn('it')\n```\n").code == 1
 
 
-def test_top_level_await_needs_a_page_that_names_the_asyncio_prompt(tmp_path: Path) -> None:
+def test_top_level_await_works_only_on_a_page_that_names_the_asyncio_prompt(tmp_path: Path) -> None:
     block = "```python\nimport asyncio\nawait asyncio.sleep(0)\nprint('done')\n```\n"
     assert "outside function" in run_text(tmp_path, block).complained[-1]
     assert run_text(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
 
 
-def test_a_failing_test_fails_its_page(tmp_path: Path) -> None:
+def test_a_failing_test_in_a_page_fails_the_page(tmp_path: Path) -> None:
     good, bad = "```python\ndef test_a():\n    pass\n```\n", "```python\ndef test_b():\n    assert 1 == 2\n```\n"
     assert run_text(tmp_path, good).code == 0
     ran = run_text(tmp_path, good + bad)
@@ -176,14 +176,14 @@ def test_a_failing_test_fails_its_page(tmp_path: Path) -> None:
     assert any("1 failed, 1 passed" in line for line in ran.printed)
 
 
-def test_a_block_is_left_out_for_a_reason(tmp_path: Path) -> None:
+def test_a_code_block_with_a_stated_reason_is_not_run(tmp_path: Path) -> None:
     block = "```python\nraise ValueError\n```\n"
     assert run_text(tmp_path, f"<!-- not run: it raises -->\n{block}").code == 0
     assert python_blocks(f"<!-- not run: it raises -->\n\n{block}")[0].not_run == "it raises"
     assert run_text(tmp_path, f"<!-- not run: it raises -->\nText.\n\n{block}").code == 1
 
 
-def test_only_the_connection_string_is_replaced(tmp_path: Path) -> None:
+def test_only_the_connection_string_of_a_page_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint('memory://guide', 'memory://guide?x=1', 'redis://a')\n```\n", "utf-8")
     assert run_typed(page, "redis://b", folder=tmp_path).printed == ["redis://b redis://b?x=1 redis://a"]

@@ -1,7 +1,7 @@
-"""Tests that run every example as it is shown, over memory, a server and a cluster.
+"""Tests that run every example as the guides show it, in memory, on a server and on a cluster.
 
-Each example runs in its own process, with Python's development mode and with warnings as errors. ``tests/docs`` runs
-the programs in the documents.
+Each example runs in its own process, with Python's development mode and with warnings as errors. The tests in
+``tests/docs`` run the programs in the documents.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ EXAMPLES = {
 """Patterns of the lines that each example prints."""
 
 ELSEWHERE = {"command_line.py", "demo.py"}
-"""Programs that are no examples: the shared command line, and the demo, which has its own target `make demo`."""
+"""Programs that are not examples: the shared command line, and the demo, which has its own target `make demo`."""
 
 GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md"]
 """The guides that name the examples; each example is named in one of them."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
-"""The warning that asyncio's debug mode logs on a busy machine."""
+"""The warning that asyncio's debug mode may log on a busy machine."""
 
 
 class Ran(NamedTuple):
@@ -128,7 +128,7 @@ class Ran(NamedTuple):
 
 
 def run(*arguments: str, folder: Path) -> Ran:
-    """Run a program in this folder to its end."""
+    """Run a program in this folder until it ends."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", *arguments],
         cwd=folder,
@@ -148,8 +148,8 @@ def run(*arguments: str, folder: Path) -> Ran:
 
 @pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_the_expected_output(name: str, target: str, url: str, tmp_path: Path) -> None:
-    """An example runs over memory if it is called without a connection string."""
+def test_each_example_prints_the_expected_output(name: str, target: str, url: str, tmp_path: Path) -> None:
+    """An example that is called without a connection string runs in memory."""
     ran = run(str(ROOT / "examples" / name), *([] if target == "memory" else [url]), folder=tmp_path)
     assert (ran.complained, ran.code) == ([], 0)
     expected = textwrap.dedent(EXAMPLES[name]).strip().splitlines()
@@ -157,16 +157,16 @@ def test_an_example_prints_the_expected_output(name: str, target: str, url: str,
 
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
-def test_the_example_of_topics_can_be_run_again(url: str, tmp_path: Path) -> None:
-    """On the second run, the entities of the first run exist already."""
+def test_the_example_of_topics_can_run_again(url: str, tmp_path: Path) -> None:
+    """In the second run, the entities of the first run already exist."""
     first, again = (run(str(ROOT / "examples/topic_with_rules.py"), url, folder=tmp_path) for _ in range(2))
     assert (again.complained, again.code) == ([], 0)
     assert again.printed == first.printed
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, "demo.py"])
-def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
-    """An example shows its usage on request and after a wrong call, and then does nothing else."""
+def test_each_example_shows_its_usage(name: str, tmp_path: Path) -> None:
+    """An example shows its usage on request and after a wrong call, and then ends."""
     program = str(ROOT / "examples" / name)
     asked = run(program, "--help", folder=tmp_path)
     assert (asked.complained, asked.code) == ([], 0)
@@ -179,7 +179,9 @@ def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let child processes be interrupted: a test run in the background ignores SIGINT, and children inherit that."""
+    """Make child processes react to SIGINT. A test run in the background ignores this signal, and child processes
+    inherit that.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -187,7 +189,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py"])
-def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) -> None:
+def test_an_interrupted_example_ends_without_an_error_message(name: str, tmp_path: Path) -> None:
     """Ctrl-C interrupts the example while it waits for messages. All examples are called in the same way."""
     command = [sys.executable, "-u", "-W", "error", str(ROOT / "examples" / name)]
     with subprocess.Popen(
@@ -206,7 +208,7 @@ def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) 
     assert printed.splitlines()[-1] == "Stopped."
 
 
-def test_all_examples_take_the_same_arguments() -> None:
+def test_all_examples_accept_the_same_arguments() -> None:
     for name in EXAMPLES:
         tail = (ROOT / "examples" / name).read_text("utf-8").partition('if __name__ == "__main__":\n')[2]
         call = "main(url)" if name.startswith("synchronous") else "asyncio.run(main(url))"
@@ -216,7 +218,7 @@ def test_all_examples_take_the_same_arguments() -> None:
         )
 
 
-def test_every_example_is_run_and_in_the_guide() -> None:
+def test_every_example_is_tested_and_named_in_a_guide() -> None:
     there = {path.name for path in (ROOT / "examples").glob("*.py")} - ELSEWHERE
     rows = re.compile(r"^\| \[.+\]\(\.\./examples/(\S+)\) \|", re.MULTILINE)
     in_the_guides = [name for guide in GUIDES for name in rows.findall((ROOT / guide).read_text("utf-8"))]

@@ -1,4 +1,4 @@
-"""The modules of this repository as syntax trees, for the tests of the rules of the house."""
+"""The modules of this repository as syntax trees, for the tests of the rules for the code."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Module:
         return ast.parse(self.path.read_text("utf-8"), str(self.path))
 
     def imports(self) -> Iterator[str]:
-        """Yield the full name of each import, wherever it is in the module, also in functions and for types alone.
+        """Yield the full name of each import, anywhere in the module: also imports in functions and imports for types
+        alone.
 
-        ``from a.b import c`` gives ``a.b.c``, since ``c`` may be a module.
+        ``from a.b import c`` yields ``a.b.c``, because ``c`` may be a module.
         """
         package = self.name if self.is_package else self.name.rpartition(".")[0]
         for node in ast.walk(self.tree):

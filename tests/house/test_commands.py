@@ -21,7 +21,7 @@ SCRIPTS = ["tools/environment", "tools/nats", "tools/system-packages", ".ci/run"
 
 
 def make(*arguments: str) -> str:
-    """Run make as if it were called at a prompt, and return its output."""
+    """Run make as a user would run it at a prompt, and return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=280)
@@ -44,8 +44,8 @@ def test_make_alone_lists_every_target_with_its_purpose() -> None:
 
 
 @pytest.mark.parametrize("failing", ["", "check", "test", "test-pythons"])
-def test_continuous_integration_runs_checks_and_tests_and_fails_if_one_fails(failing: str, tmp_path: Path) -> None:
-    """A failing step does not keep the other steps from running."""
+def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(failing: str, tmp_path: Path) -> None:
+    """The steps after a failing step still run."""
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci/run").write_bytes((ROOT / ".ci/run").read_bytes())
     made = tmp_path / "make"
@@ -60,7 +60,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_one_fails(fai
 
 
 @pytest.mark.parametrize(("status", "missing"), [(0, None), (1, "npm error network")])
-def test_an_unavailable_pyright_is_distinguished_from_an_available_one(
+def test_make_check_distinguishes_a_missing_pyright_from_an_available_one(
     status: int, missing: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = subprocess.CompletedProcess([], status, "", "npm error code\nnpm error network\n")
@@ -69,7 +69,7 @@ def test_an_unavailable_pyright_is_distinguished_from_an_available_one(
 
 
 @for_each("script", SCRIPTS)
-def test_a_script_can_be_run_and_is_well_formed(script: str) -> None:
+def test_each_script_is_executable_and_well_formed(script: str) -> None:
     path = ROOT / script
     assert os.access(path, os.X_OK)
     shell = "bash" if "bash" in path.read_text("utf-8").partition("\n")[0] else "sh"
@@ -77,7 +77,7 @@ def test_a_script_can_be_run_and_is_well_formed(script: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["test.txt", "check.txt", "nats.txt"])
-def test_requirements_are_exact_so_that_a_run_can_be_repeated(name: str) -> None:
+def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()
 
@@ -87,7 +87,7 @@ def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
     assert needed <= {re.sub(r"\[.*\]", "", package) for package in pins("test.txt")}
 
 
-def test_an_unsuitable_python_is_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_an_unsuitable_python_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
     copy = tmp_path / "a checkout"
     (copy / "tools").mkdir(parents=True)
     (copy / "tools/environment").write_bytes((ROOT / "tools/environment").read_bytes())

@@ -1,4 +1,4 @@
-"""Tests that the documents keep the rules of the house, and that the tool that checks them finds a violation."""
+"""Tests that the documents follow the project's rules, and that the tool that checks them finds violations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_documents_pass_the_check() -> None:
 @pytest.mark.parametrize(
     "link", ["[x](nowhere.md)", "[x](../outside.md)", "[x](ARCHITECTURE.md#no-such-heading)", "[x](#no-such-heading)"]
 )
-def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+def test_a_broken_link_is_found(link: str) -> None:
     assert len(list(check_links(README, link))) == 1
 
 
@@ -44,7 +44,7 @@ def test_a_good_link_passes(link: str) -> None:
     assert list(check_links(README, link)) == []
 
 
-def test_a_link_to_a_heading_consists_of_its_words() -> None:
+def test_the_anchor_of_a_heading_is_made_of_its_words() -> None:
     assert anchors("# The `house`\n## What, why?\n## What, why?\n```\n# no heading\n```\n") == {
         "the-house",
         "what-why",
@@ -52,12 +52,12 @@ def test_a_link_to_a_heading_consists_of_its_words() -> None:
     }
 
 
-def test_python_that_does_not_compile_is_found_at_its_line() -> None:
+def test_python_code_that_does_not_compile_is_reported_with_its_line() -> None:
     text = "Text.\n\n```python\nawait f()\n```\n\n```python\ndef f(:\n```\n"
     assert [problem.startswith("the Python at line 7 does not compile") for problem in check_python(text)] == [True]
 
 
-def test_a_target_that_the_makefile_lacks_is_found() -> None:
+def test_a_make_target_that_does_not_exist_is_found() -> None:
     text = "Say `make tea`, and make haste.\n```sh\nmake test\n```\n"
     assert list(check_targets(text, {"test"})) == ["`make tea` is no target of the Makefile"]
 

@@ -1,4 +1,4 @@
-"""Tests that the errors form one tree, and that the docstring of their module draws it."""
+"""Tests that the errors form one tree, and that the docstring of their module shows this tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.repository import ROOT
 LINE = re.compile(r"^ *(?P<depth>(?:│   |    )*)[├└]── (?P<name>\w+) +(?P<also>\(also a ValueError\))?", re.MULTILINE)
 
 
-def test_the_drawn_tree_of_errors_matches_the_classes() -> None:
+def test_the_tree_of_errors_in_the_docstring_matches_the_classes() -> None:
     drawn: dict[str, tuple[str, bool]] = {}
     above = ["ServiceBusError"]
     for line in LINE.finditer(inspect.cleandoc(exceptions.__doc__ or "")):
@@ -67,7 +67,8 @@ CODES: dict[type[ServiceBusError], str] = {
     registry.EntityChangedError: "EntityChanged",
     ServerNotFoundError: "ServerNotFound",
 }
-"""The codes are written out because programs compare with them: a changed or removed code breaks those programs."""
+"""The codes are repeated here, because programs compare with them. Changing or removing a code breaks those programs.
+"""
 
 
 def below(cls: type[ServiceBusError]) -> Iterator[type[ServiceBusError]]:

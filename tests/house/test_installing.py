@@ -1,6 +1,6 @@
-"""Tests of how errors and documents say how sbredis is installed.
+"""Tests of what errors and documents say about installing sbredis.
 
-It is not published, so no text tells a user to install it by name.
+The package is not published, so no text tells a user to install it by name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tools.repository import ROOT, files
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BARE = re.compile(r"(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[")
-"""A command with the bare name would ask a package registry, where anyone could have registered that name."""
+"""A command with the bare name would ask a package registry, where another person could have registered this name."""
 
 NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
 """CONTRIBUTING.md names the texts that documents will contain once sbredis is published."""
 
 
-def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:
+def test_no_text_tells_users_to_install_a_package_name_that_is_not_ours() -> None:
     commands = [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in {*files(".md"), *files(".py"), *files(".toml"), ROOT / "Makefile"} - NOT_FOR_USERS
@@ -45,11 +45,11 @@ def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:
         ("pip install dist/sbredis-1.whl", False),
     ],
 )
-def test_a_bare_name_is_found(text: str, is_bare: bool) -> None:
+def test_an_install_command_with_a_bare_name_is_found(text: str, is_bare: bool) -> None:
     assert (BARE.search(text) is not None) is is_bare
 
 
-def test_every_extra_that_is_named_exists() -> None:
+def test_every_extra_that_a_text_names_exists() -> None:
     named = {
         extra.strip()
         for path in (*files(".md"), *files(".py"))
@@ -60,8 +60,8 @@ def test_every_extra_that_is_named_exists() -> None:
     assert named <= set(PROJECT["optional-dependencies"])
 
 
-def test_the_first_program_of_the_readme_runs_after_the_line_above_it() -> None:
-    """Only the extras that this line installs can be imported."""
+def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it() -> None:
+    """In this test only the extras that this command installs can be imported."""
     blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
     (shell, line), (language, program) = blocks[:2]
     assert (shell, language) == ("sh", "python")

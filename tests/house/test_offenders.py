@@ -1,4 +1,4 @@
-"""Tests of the decorator that makes one test of a rule about many things (tests/offenders.py)."""
+"""Tests of the decorator that makes one test of a rule for many things (tests/offenders.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def long_as_said(word: str, length: int, tmp_path: Path) -> None:
     assert 1 / length == len(word)
 
 
-def test_every_offender_is_named_with_its_error() -> None:
+def test_every_thing_that_breaks_the_rule_is_named_with_its_error() -> None:
     with pytest.raises(pytest.fail.Exception) as raised:
         even()
     where = r"\(test_offenders\.py, line \d+\)"
@@ -31,7 +31,7 @@ def test_every_offender_is_named_with_its_error() -> None:
     assert re.fullmatch(expected, str(raised.value))
 
 
-def test_fixtures_are_handed_on_and_other_errors_are_offences(tmp_path: Path) -> None:
+def test_the_test_gets_its_fixtures_and_any_error_breaks_the_rule(tmp_path: Path) -> None:
     assert list(inspect.signature(long_as_said).parameters) == ["tmp_path"]
     with pytest.raises(pytest.fail.Exception) as raised:
         long_as_said(tmp_path=tmp_path)
@@ -48,11 +48,11 @@ async def small(number: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_an_asynchronous_rule_is_waited_for() -> None:
+async def test_an_asynchronous_rule_is_awaited() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"(?s)1 of 2 break this rule:\n2: large.*"):
         await small()
 
 
-def test_a_rule_that_is_given_nothing_to_check_fails() -> None:
+def test_a_rule_without_things_to_check_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match="0 of 0"):
         for_each("number", [])(even)()

@@ -1,4 +1,4 @@
-"""Tests of the package that a user gets: an sdist, a wheel made from it, and an installation of that wheel."""
+"""Tests of the package that a user gets: an sdist, a wheel built from it, and an installation of the wheel."""
 
 from __future__ import annotations
 
@@ -80,13 +80,15 @@ def test_the_folders_at_the_root_are_shipped_inside_sbredis_byte_for_byte(wheel:
 
 
 def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """The wheel has no top-level ``workers``, a name that many services use, no tests, and no leftovers of a build."""
+    """The wheel contains no top-level ``workers``, a name that many services use. It contains no tests and no leftovers
+    of a build.
+    """
     info = f"sbredis-{sbredis.__version__}.dist-info"
     names = wheel.namelist()
     assert {name.split("/")[0] for name in names} == {"sbredis", info}
     assert len(names) == len(set(names))
     assert {Path(name).suffix for name in names if name.startswith("sbredis/")} <= {".py", ".typed", ".lua", ".md"}
-    own = {f"sbredis/{name}" for name in sources("sbredis")}  # rglob does not follow the links
+    own = {f"sbredis/{name}" for name in sources("sbredis")}  # rglob does not follow symbolic links
     own |= {f"sbredis/{folder}/{name}" for folder in ("lua", "workers") for name in sources(folder)}
     assert {name for name in names if name.startswith("sbredis/")} == own
     assert {name.removeprefix(info + "/") for name in names if name.startswith(info)} == {
@@ -98,12 +100,12 @@ def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> Non
     }
 
 
-def test_the_record_lists_exactly_what_the_wheel_holds(wheel: zipfile.ZipFile) -> None:
+def test_the_record_lists_exactly_the_files_of_the_wheel(wheel: zipfile.ZipFile) -> None:
     record = wheel.read(f"sbredis-{sbredis.__version__}.dist-info/RECORD").decode().splitlines()
     assert sorted(line.split(",")[0] for line in record) == sorted(wheel.namelist())
 
 
-def test_the_sdist_holds_real_folders_and_no_links(dist: Path) -> None:
+def test_the_sdist_holds_real_folders_instead_of_links(dist: Path) -> None:
     with tarfile.open(dist / SDIST) as archive:
         members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
@@ -111,7 +113,7 @@ def test_the_sdist_holds_real_folders_and_no_links(dist: Path) -> None:
     assert [name for name in members if "__pycache__" in name or name.startswith((".venv", ".cache", ".git/"))] == []
 
 
-def test_the_metadata_contain_the_facts_users_need(metadata: Message) -> None:
+def test_the_metadata_contain_the_facts_that_users_need(metadata: Message) -> None:
     assert metadata["Name"] == "sbredis"
     assert metadata["Version"] == sbredis.__version__
     assert metadata["Requires-Python"] == ">=3.11"
@@ -123,18 +125,18 @@ def test_the_metadata_contain_the_facts_users_need(metadata: Message) -> None:
     assert sorted(needs) == ["anyio<5,>=4.9", "redis<9,>=8.1", "tenacity<10,>=9"]
 
 
-def test_the_metadata_claim_only_the_python_that_the_suite_runs_on(metadata: Message) -> None:
+def test_the_metadata_claim_only_the_python_versions_that_the_suite_runs_on(metadata: Message) -> None:
     claimed = [name.rpartition(" ")[2] for name in metadata.get_all("Classifier", []) if re.search(r":: 3\.\d+$", name)]
     assert claimed == ["3.11"]
 
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of an environment that has the wheel and nothing of this checkout.
+    """Return the Python of an environment that has the wheel and nothing from this checkout.
 
-    The dependencies of sbredis are borrowed from the environment of the tests, so that nothing is fetched. Python
-    searches a path that a ``.pth`` file lists, but does not read the ``.pth`` files in it. So the ``.pth`` file of the
-    editable installation has no effect.
+    The environment uses the dependencies that are installed for the tests, so that nothing is downloaded. Python
+    searches a path that a ``.pth`` file lists, but does not read the ``.pth`` files in that path. So the ``.pth`` file
+    of the editable installation has no effect.
     """
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
@@ -177,7 +179,7 @@ def test_the_installed_scripts_can_be_read_as_resources(installed: Path, tmp_pat
     assert run(installed, "-I", "-c", code, cwd=tmp_path) == str(sorted(names))
 
 
-def test_the_wheel_can_be_imported_without_being_unpacked(dist: Path, tmp_path: Path) -> None:
+def test_sbredis_can_be_imported_from_the_wheel_without_unpacking_it(dist: Path, tmp_path: Path) -> None:
     borrowed = [path for path in {sysconfig.get_path("purelib"), *site.getsitepackages()} if Path(path).is_dir()]
     code = f"""
 import sys
@@ -189,7 +191,7 @@ print(sbredis.__file__)
     assert str(dist / WHEEL) in run(sys.executable, "-I", "-S", "-c", code, cwd=tmp_path)
 
 
-def test_these_tests_run_on_the_checkout() -> None:
+def test_these_tests_import_sbredis_from_the_checkout() -> None:
     """sbredis is installed in editable mode, so a change in the checkout takes effect at once."""
     assert Path(sbredis.__file__).resolve().is_relative_to(ROOT)
     assert importlib.metadata.version("sbredis") == sbredis.__version__

@@ -23,7 +23,7 @@ def summary(found: memory.Memory) -> list[str]:
     return lines
 
 
-def test_the_peak_is_read_from_the_status_of_the_process() -> None:
+def test_the_peak_is_read_from_the_status_file_of_the_process() -> None:
     assert memory.peak_in("Name:\tpython\nVmPeak:\t  900000 kB\nVmHWM:\t  204800 kB\n") == 200
     assert memory.peak_in("Name:\tpython\n") is None
 
@@ -31,7 +31,7 @@ def test_the_peak_is_read_from_the_status_of_the_process() -> None:
 @pytest.mark.parametrize(
     ("peak", "exitstatus"), [(memory.LIMIT, pytest.ExitCode.OK), (memory.LIMIT + 1, pytest.ExitCode.TESTS_FAILED)]
 )
-def test_a_process_above_the_limit_fails_the_run(
+def test_a_process_above_the_memory_limit_fails_the_run(
     peak: int, exitstatus: pytest.ExitCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "peak", lambda: peak)
@@ -43,11 +43,11 @@ def test_a_process_above_the_limit_fails_the_run(
 
 
 def worker_node(**fields: object) -> Any:
-    """Return a stand-in for a worker of pytest-xdist."""
+    """Return an object that acts as a worker of pytest-xdist."""
     return SimpleNamespace(gateway=SimpleNamespace(id="gw0"), **fields)
 
 
-def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_its_peak_memory_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "peak", lambda: 7)
     output: dict[str, object] = {}
     worker = session()
@@ -58,7 +58,7 @@ def test_a_worker_reports_its_peak_to_the_main_process(monkeypatch: pytest.Monke
     assert summary(found) == ["peak memory", "gw0 7 MB"]
 
 
-def test_a_worker_that_died_has_no_peak() -> None:
+def test_a_worker_that_died_has_no_peak_memory() -> None:
     found = memory.Memory()
     found.pytest_testnodedown(worker_node())
     assert summary(found) == []

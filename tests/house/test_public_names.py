@@ -1,6 +1,4 @@
-"""Tests that a package's ``__init__`` is its table of contents: it lists the public names, and each of them is
-documented.
-"""
+"""Tests that a package's ``__init__`` is its table of contents: it lists the public names, and each is documented."""
 
 from __future__ import annotations
 
@@ -60,8 +58,8 @@ def undocumented_methods(cls: type) -> list[str]:
 
 
 @for_each("package", PACKAGES, ids=lambda module: module.name)
-def test_a_package_holds_nothing_but_its_table_of_contents(package: Module) -> None:
-    """The table may include a module's ``__getattr__``, which imports an entry when it is first used."""
+def test_a_package_module_defines_nothing_except_its_table_of_contents(package: Module) -> None:
+    """The table may include the function ``__getattr__``, which imports an entry when it is first used."""
     things = [
         node for node in package.tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]

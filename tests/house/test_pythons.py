@@ -1,4 +1,4 @@
-"""The interpreters that ``make test-pythons`` finds, and its verdicts about them."""
+"""Tests of the interpreters that ``make test-pythons`` finds, and of its verdict on each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tools.repository import ROOT
 
 
 def interpreter(path: Path, version: str) -> Path:
-    """Make a program that answers as a Python of this version does."""
+    """Make a program that answers like a Python of this version."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{version.replace('.', ' ')} cpython final'\n", "utf-8")
     path.chmod(0o755)
     return path
 
 
-def test_the_first_interpreter_of_each_version_is_found_wherever_it_is(tmp_path: Path) -> None:
+def test_the_first_interpreter_of_each_version_is_found_in_any_folder(tmp_path: Path) -> None:
     on_path = interpreter(tmp_path / "bin/python3.12", "3.12.1")
     interpreter(tmp_path / "bin/python3.10", "3.10.4")
     interpreter(tmp_path / "pyenv/versions/3.12.9/bin/python3.12", "3.12.9")
@@ -72,7 +72,7 @@ def test_one_failing_python_fails_the_run_and_every_verdict_is_reported(
     assert ("only one Python" in output) == (len(verdicts) == 1)
 
 
-def test_the_readme_names_the_versions_that_the_classifiers_name() -> None:
+def test_the_readme_names_the_same_python_versions_as_the_classifiers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
     output = (ROOT / "README.md").read_text("utf-8").partition("\n## Supported versions\n")[2].partition("\n## ")[0]

@@ -1,6 +1,4 @@
-"""Tests of the rooms of the asynchronous client: which room may import which, and that no module imports itself
-indirectly.
-"""
+"""Tests of the rooms of the asynchronous client: which room may import which, and that no modules import each other."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from tests.house.modules import modules
 from tests.offenders import for_each
 
 HOUSE = "sbredis.aio"
-# The floors of the client, the highest first. A room may import rooms on a floor below its own, also for types alone.
-# "" holds the public classes and the modules that belong to them.
+# The floors of the client, from the top down. A room may import only rooms on lower floors, also for types alone. ""
+# holds the public classes and the modules that belong to them.
 FLOORS: list[set[str]] = [
     {"management"},
     {""},
@@ -38,9 +36,10 @@ KNOWN = {name: known(name) for name in MODULES}
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the modules that are in import circles, or that import only such modules.
+    """Return the modules that are part of an import circle, and the modules that import one of these directly or
+    indirectly.
 
-    These are the modules that are left after repeatedly removing each module that imports none of the rest.
+    The function repeatedly removes each module that imports none of the remaining modules. It returns the rest.
     """
     left = {name: set(others) for name, others in graph.items()}
     while ends := [name for name, others in left.items() if not others]:
@@ -48,12 +47,12 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
     return sorted(left)
 
 
-def test_every_room_has_its_floor() -> None:
+def test_every_room_has_a_floor() -> None:
     assert {room(name) for name in MODULES} == set().union(*FLOORS)
 
 
 @for_each("name", sorted(MODULES))
-def test_a_room_imports_only_rooms_below_it(name: str) -> None:
+def test_a_room_imports_only_rooms_on_lower_floors(name: str) -> None:
     own = room(name)
     (floor,) = (number for number, rooms in enumerate(FLOORS) if own in rooms)
     allowed = {own}.union(*FLOORS[floor + 1 :])
@@ -64,5 +63,5 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circle(KNOWN) == []
 
 
-def test_a_circle_is_found() -> None:
+def test_a_circle_of_imports_is_found() -> None:
     assert circle({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["a", "b", "c"]

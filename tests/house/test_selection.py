@@ -1,4 +1,4 @@
-"""``--in-process`` selects the tests that start no process."""
+"""Tests of the option ``--in-process``, which selects the tests that start no process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def embeds() -> str:
 
 
 class Helper:
-    """Starts a process in a method."""
+    """A class with a method that starts a process."""
 
     def ask(self) -> object:
         return subprocess.run(["/bin/true"], check=True)
@@ -65,7 +65,8 @@ def test_a_function_that_refers_to_a_process_starter_is_recognised(
 
 
 def test_a_selected_test_that_starts_a_process_fails_with_the_reason() -> None:
-    guard = Guard.__new__(Guard)  # without ``__init__``, which would add an audit hook for the rest of the process
+    # without ``__init__``, because that would add an audit hook for the rest of the process
+    guard = Guard.__new__(Guard)
     guard.running = "tests/x.py::test_it"
     with pytest.raises(RuntimeError, match="was selected by --in-process and starts a process"):
         guard.hear("subprocess.Popen", ("true", ["true"]))

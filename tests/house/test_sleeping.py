@@ -1,4 +1,4 @@
-"""Tests wait for conditions: a length of time that is enough on one machine is too short on another."""
+"""Tests that all tests wait for conditions: a length of time that is enough on one machine is too short on another."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from tools.repository import ROOT, files
 
 FOR_EVER = 3600
-"""A sleep of at least this many seconds represents work that never ends; the test ends it."""
+"""A sleep of at least this many seconds stands for work that never ends. The test itself ends it."""
 
-# Files that sleep for a number of seconds, the number of sleeps, and why no slow machine makes such a test fail.
+# The files that may sleep for a number of seconds: how often, and why the test passes on a slow machine too.
 ALLOWED = {
     "tests/waiting.py": (2, "asks again whether a condition holds"),
     "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
@@ -21,7 +21,7 @@ ALLOWED = {
 
 
 def sleeps(tree: ast.AST) -> Iterator[ast.Call]:
-    """Find the calls of a function named ``sleep`` with a positive number."""
+    """Find the calls of a function with the name ``sleep`` and a positive number."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(
@@ -35,14 +35,14 @@ def found_in(path: Path) -> int:
     return len(list(sleeps(ast.parse(path.read_text("utf-8")))))
 
 
-def test_no_test_sleeps_for_a_length_of_time() -> None:
-    """A test waits for a condition (``tests/waiting.py``), passes in a clock, or lets the event loop run."""
+def test_no_test_sleeps_for_a_fixed_time() -> None:
+    """Instead a test waits for a condition (``tests/waiting.py``), passes in a clock, or lets the event loop run."""
     tests = [path for path in files(".py") if path.relative_to(ROOT).parts[0] == "tests"]
     found = {str(path.relative_to(ROOT)): count for path in tests if (count := found_in(path))}
     assert found == {name: count for name, (count, _) in ALLOWED.items()}
 
 
 def test_sleeps_for_a_fixed_time_are_found() -> None:
-    """Only numbers count: a computed time may depend on the condition that the test waits for."""
+    """The rule is about numbers only. A computed time may depend on the condition that the test waits for."""
     text = "time.sleep(1)\nasyncio.sleep(0.05)\nsleep(2)\nasyncio.sleep(0)\nasyncio.sleep(3600)\nasyncio.sleep(pause)\n"
     assert [call.lineno for call in sleeps(ast.parse(text))] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Tests that the spelling check, which `make check` runs over the repository, finds misspelt words."""
+"""Tests that the spelling check of `make check` finds misspelt words in the repository."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tools.check_spelling import american_spellings, misspellings, prose
 
 WRONG = "recie" + "ve"
-"""A misspelling. It is composed, so that the check does not find it in this file."""
+"""A misspelling. The code composes it, so that the check does not find it in this file."""
 
 TEXTS = {
     "page.md": f"Call it to {WRONG}.\n",
@@ -57,5 +57,5 @@ def test_an_american_spelling_in_prose_is_found(name: str, text: str) -> None:
         ("settings.toml", "color = 1\n"),
     ],
 )
-def test_american_names_in_code_pass(name: str, text: str) -> None:
+def test_american_spelling_in_names_of_code_passes(name: str, text: str) -> None:
     assert list(american_spellings(prose(text, Path(name).suffix))) == []

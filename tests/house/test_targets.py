@@ -94,13 +94,13 @@ def collected(folder: Path, tests: str) -> str:
     return done.stdout
 
 
-def test_marks_choose_where_a_test_runs(tmp_path: Path) -> None:
+def test_marks_select_the_targets_of_a_test(tmp_path: Path) -> None:
     found: dict[str, list[str]] = {}
     for name, item in re.findall(r"^test_it\.py::(\w+)(?:\[(.*)\])?$", collected(tmp_path, TESTS), re.MULTILINE):
         found.setdefault(name, []).append(item)
     assert found == CHOSEN
 
 
-def test_a_test_that_runs_everywhere_gives_its_reason(tmp_path: Path) -> None:
+def test_a_test_with_the_mark_everywhere_gives_a_reason(tmp_path: Path) -> None:
     text = "import pytest\n\n\n@pytest.mark.everywhere\ndef test_it(url): ...\n"
     assert "test_it.py::test_it: everywhere needs a reason" in collected(tmp_path, text)

@@ -1,4 +1,4 @@
-"""Tests that a wrong call of a public function is reported with its public name, and without an internal name."""
+"""Tests that the error for a wrong call shows the public name of the function, and no internal name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def classes() -> Iterator[Any]:
 
 
 def functions(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield a public object and its public methods, each with its name."""
+    """Yield a public object and each of its public methods, with their names."""
     yield thing.__name__, thing
     for name in dir(thing) if inspect.isclass(thing) else ():
         if not name.startswith("_") and inspect.isroutine(inspect.getattr_static(thing, name)):
@@ -49,10 +49,10 @@ def functions(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def complaints(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the errors of calls that have wrong arguments."""
+    """Yield the error texts of calls with wrong arguments."""
     for positional, named in WRONG:
         if inspect.isclass(function) and not positional and not named:
-            continue  # such a call may be valid
+            continue  # a call without arguments may be valid
         try:
             done = function(*positional, **named)
         except TypeError as error:
@@ -64,9 +64,9 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
                 done.close()
 
 
-@pytest.mark.filterwarnings("ignore")  # unknown options are a warning elsewhere
+@pytest.mark.filterwarnings("ignore")  # the warnings about unknown options are tested elsewhere
 @for_each("thing", classes())
-def test_a_wrong_call_is_reported_with_public_names(thing: Any) -> None:
+def test_the_error_for_a_wrong_call_shows_only_public_names(thing: Any) -> None:
     said = [text for _, function in functions(thing) for text in complaints(function)]
     public = {thing, *(each for each in getattr(thing, "__mro__", ()) if is_public(each))}
     internal = [name for name, cls in OURS.items() if cls not in public and not is_public(cls)]
@@ -74,7 +74,7 @@ def test_a_wrong_call_is_reported_with_public_names(thing: Any) -> None:
     assert [text for text in said if pattern.search(text)] == []
 
 
-def test_wrong_calls_are_reported() -> None:
+def test_wrong_calls_cause_errors() -> None:
     said = [text for _, function in functions(aio.ServiceBusReceiver) for text in complaints(function)]
     assert "ServiceBusReceiver.complete_message() got an unexpected keyword argument 'no_such_option'" in said
 
@@ -83,7 +83,7 @@ def is_public(cls: type) -> bool:
     return any(getattr(import_module(module), cls.__name__, None) is cls for module in PUBLIC)
 
 
-def test_another_kind_of_renewer_is_reported_by_its_public_name() -> None:
+def test_the_error_for_a_wrong_renewer_shows_its_public_name() -> None:
     client, other = aio.ServiceBusClient("memory://a"), sbredis.ServiceBusClient("memory://a")
     ours: Any = aio.AutoLockRenewer()
     theirs: Any = sbredis.AutoLockRenewer()

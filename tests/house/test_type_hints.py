@@ -1,4 +1,4 @@
-"""Tests that tools for documentation or dependency injection can read the type hints of everything public."""
+"""Tests that documentation tools and dependency injection can read the type hints of all public functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A pytest plugin that ends a run with the peak memory of each process that ran tests, and bounds it.
+"""A pytest plugin that prints the peak memory of each test process at the end of a run, and limits it.
 
-``addopts`` in pyproject.toml loads it. The figure is that of Linux (``VmHWM``); other systems report none.
+``addopts`` in pyproject.toml loads the plugin. The peak is a figure of Linux (``VmHWM``). Other systems report none.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import pytest
 from hypothesis import strategies
 
 EVERY = 50
-"""The number of tests after which garbage is collected. An in-memory server ends in a reference cycle, and Lua holds
-most of its memory. Python counts objects, so it does not see how large such a server is."""
+"""The number of tests after which garbage is collected. An in-memory server ends as a reference cycle. Lua holds most
+of its memory, which Python does not see because it only counts objects.
+"""
 
 LIMIT = 400
-"""The limit of each process in megabytes.
+"""The memory limit of each process in megabytes.
 
-A process above it fails the run: some test, or sbredis, keeps objects that are no longer used.
+A process above the limit fails the run, because a test or sbredis keeps objects that are no longer used.
 """
 
 
 class Node(Protocol):
-    """The part of a pytest-xdist worker that the plugin uses."""
+    """The parts of a pytest-xdist worker that the plugin uses."""
 
     gateway: Gateway
     workeroutput: dict[str, object]
@@ -61,18 +62,18 @@ class Memory:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Let Hypothesis list the characters of UTF-8 in the main process, before workers start: it takes 200 MB.
+        """Let Hypothesis list the characters of UTF-8 in the main process, before workers start. This takes 200 MB.
 
-        Hypothesis does so once in a checkout, and keeps the list in ``.hypothesis``.
+        Hypothesis makes this list once in a checkout, and stores it in ``.hypothesis``.
         """
         if not hasattr(session.config, "workerinput"):
             strategies.characters(codec="utf-8").validate()
 
     def pytest_collection_finish(self) -> None:
-        """Hide the modules and the thousands of items from the garbage collector.
+        """Hide the modules and the thousands of test items from the garbage collector.
 
-        Otherwise every full collection would visit them, and Python would run one only after their number has grown by
-        a quarter.
+        Otherwise every full collection would visit them. Python would also collect only after the number of objects has
+        grown by a quarter.
         """
         gc.collect()
         gc.freeze()

@@ -1,12 +1,12 @@
 """A pytest plugin that selects the tests that start no process: ``--in-process`` and ``--quick``.
 
-It finds these tests without marks. It leaves out a test whose target is a server or a cluster. It also leaves out a
-test that names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that
-they call. A selected test that still starts a process fails with the reason.
+The plugin needs no marks. It leaves out a test whose target is a server or a cluster. It also leaves out a test that
+names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that these call.
+If a selected test still starts a process, it fails with the reason.
 
-``--quick`` also leaves out the tests marked ``exhaustive``, and lets Hypothesis try few examples.
+``--quick`` also leaves out the tests marked ``exhaustive``, and limits Hypothesis to few examples.
 
-``addopts`` in pyproject.toml loads it.
+``addopts`` in pyproject.toml loads the plugin.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ import pytest
 from hypothesis import settings
 
 SERVED = ("server", "cluster")
-"""The targets that are not in this process."""
+"""The targets that run in another process."""
 
 STARTERS = ("multiprocessing.", "subprocess.", "sbredis.servers.")
-"""The modules that start processes. Code that names one of them, or a part of one, needs processes."""
+"""The modules that start processes. Code that names such a module, or a part of it, starts processes."""
 
 STARTER = object()
-"""Represents a part of one of these modules."""
+"""Stands for any part of one of these modules."""
 
 OURS = ("tests.", "tools.", "benchmarks.")
 """The modules whose functions the plugin searches."""
 
 EMBEDDED = "embedded:"
-"""Code with such a connection string starts a server."""
+"""Code that contains such a connection string starts a server."""
 
 EXAMPLES = 10
 """The number of examples of a property in a quick run, unless the property sets its own."""
 
 EVENTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
-"""The audit events of Python before a process starts."""
+"""The audit events that Python raises before it starts a process."""
 
 
 class Reach:
@@ -75,7 +75,9 @@ def _is_starter(thing: object) -> bool:
 
 
 def _named_by(thing: object) -> Iterator[object]:
-    """Yield the objects that code of ours names: globals, imported modules, closures, the methods of a class."""
+    """Yield the objects that code of this repository names: globals, imported modules, closures, and methods of a
+    class.
+    """
     if isinstance(thing, type):
         if thing.__module__.startswith(OURS):
             yield from thing.__mro__[1:]
@@ -89,12 +91,12 @@ def _named_by(thing: object) -> Iterator[object]:
             for name in _names_in(thing.__code__):
                 yield STARTER if f"{name}.".startswith(STARTERS) else thing.__globals__.get(name)
             for cell in thing.__closure__ or ():
-                with suppress(ValueError):  # not filled yet
+                with suppress(ValueError):  # the closure variable has no value yet
                     yield cell.cell_contents
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names in a function and its inner functions, and the module of a process starter with another name."""
+    """Yield the names in a function and its inner functions, and the modules that start processes under other names."""
     yield from code.co_names
     if "fork" in code.co_names:
         yield "multiprocessing"
@@ -117,7 +119,7 @@ def needs_processes(item: pytest.Item, reach: Reach) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options; pytest calls this for the command line."""
+    """Add the options of this plugin; pytest calls this before it reads the command line."""
     parser.addoption(
         "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
     )
@@ -126,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests; pytest calls this when it has found them."""
+    """Leave out the tests that are not selected; pytest calls this after it has collected the tests."""
     quick = config.getoption("quick")
     if not quick and not config.getoption("in_process"):
         return

@@ -1,8 +1,8 @@
 """A pytest plugin that chooses the targets of a test: memory, one server, or a cluster.
 
-It decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is tested in
-memory, where ``make quick`` runs it, and once more on a real server. A cluster is another transport below the same
-client and the same scripts, so tests use it where it can make a difference, and for the fundamentals.
+The plugin decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is
+tested in memory, where ``make quick`` runs it, and again on a real server. A cluster uses another transport below the
+same client and the same scripts. So tests use a cluster for the fundamentals, and if a cluster could make a difference.
 
 | a test | runs over |
 |---|---|
@@ -10,10 +10,10 @@ client and the same scripts, so tests use it where it can make a difference, and
 | ``@pytest.mark.everywhere("why")`` | memory, one server and a cluster |
 | ``@pytest.mark.parametrize("target", [...], indirect=True)`` | the targets that it lists |
 
-An entity has one partition, or is partitioned. ``@pytest.mark.both_shapes`` passes this to the test as its argument
-``partitioned``: plain in memory, and partitioned on servers, where the partitions really run side by side. A test that
-lists its targets gets both shapes on each. Both marks may be set for a whole module:
-``pytestmark = pytest.mark.everywhere("why")``.
+An entity has one partition, or several. ``@pytest.mark.both_shapes`` passes this choice to the test as its argument
+``partitioned``: False in memory, and True on servers, where the partitions really run side by side. A test that lists
+its targets runs with both values on each. Both marks may be set for a whole module: ``pytestmark =
+pytest.mark.everywhere("why")``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHAPES = {False: "plain", True: "partitioned"}
 
 
 def partitioned_on(target: str) -> bool:
-    """Return whether the entity is partitioned on a target that the plugin chose."""
+    """Return whether the entity is partitioned on a target that the plugin selected."""
     return target != "memory"
 
 

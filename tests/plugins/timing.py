@@ -1,6 +1,7 @@
 """A pytest plugin that ends a run with a table of the time that each folder of tests took.
 
-``addopts`` in pyproject.toml loads it. The time of a fixture counts for the test that set it up or tore it down.
+``addopts`` in pyproject.toml loads the plugin. The time of a fixture counts for the test that set it up or tore it
+down.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Part:
 
     seconds: float = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
-    """The final outcome of each test: a failed set-up or teardown overrides the outcome of the test itself."""
+    """The final outcome of each test: a failed setup or teardown overrides the outcome of the test itself."""
 
     slowest: tuple[float, str] = (0.0, "")
 
@@ -38,7 +39,9 @@ class Part:
 
 
 def folder_of(nodeid: str) -> str:
-    """Return the first two folders of a test's path: ``tests/house`` of ``tests/house/test_imports.py::test_rule``."""
+    """Return the first two folders of a test's path. For ``tests/house/test_imports.py::test_rule`` this is
+    ``tests/house``.
+    """
     folder = PurePosixPath(nodeid.partition("::")[0]).parent
     return "/".join(folder.parts[:2]) or "."
 
@@ -54,7 +57,7 @@ def table(parts: dict[str, Part], wall: float) -> Iterable[str]:
 
 
 class Timing:
-    """Adds up the reports of one run."""
+    """Adds up the test reports of one run."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()

@@ -1,6 +1,6 @@
-"""The synchronous scenarios that are not derived from the asynchronous ones, each with the reason.
+"""The synchronous scenarios that are written by hand, each with the reason.
 
-``derivation.py`` derives all others.
+``derivation.py`` derives all other synchronous scenarios from asynchronous ones.
 """
 
 from __future__ import annotations
@@ -112,4 +112,4 @@ REASONS = {
     "sending.many_at_once": "the callers are threads, and not coroutines that are gathered",
     "sessions.pool": "the workers are threads, and not coroutines that are gathered",
 }
-"""The reason why each of them differs from its derived form."""
+"""The reason why each of these scenarios is not derived."""

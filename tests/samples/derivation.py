@@ -1,15 +1,15 @@
 """Derives the synchronous scenarios from the asynchronous ones.
 
-Azure's two clients differ like ``async`` code and plain code, and so do ours. A synchronous scenario is the
-asynchronous one, token by token, with these changes:
+Azure's two clients differ only as ``async`` code differs from plain code, and so do the clients of sbredis. A
+synchronous scenario has the same tokens as the asynchronous one, with these changes:
 
 1. ``async`` and ``await`` are removed.
 2. Imports from below ``sbredis.aio`` become imports from below ``sbredis``.
 3. A few names change (``NAMES``).
 4. The docstring of the module names the synchronous client.
 
-A scenario with other differences is written by hand (``by_hand.py``), with the reason. Lines keep their
-numbers, so an error in a derived scenario shows the line of the asynchronous file.
+A scenario with other differences is written by hand (``by_hand.py``), with the reason. Lines keep their numbers, so an
+error in a derived scenario shows the right line of the asynchronous file.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ MODULES = sorted(path.stem for path in FOLDER.glob("*.py"))
 """The modules of scenarios."""
 
 NAMES = {
-    "__anext__": "next",  # Azure's synchronous receiver has a method for the next message; its asynchronous one has not
-    "eventually": "wait_until",  # the tests' own way of waiting for a condition
+    # Azure's synchronous receiver has a method for the next message, and its asynchronous receiver lacks it
+    "__anext__": "next",
+    "eventually": "wait_until",  # the function of these tests that waits for a condition
 }
 
 _Change = tuple[int, int, int, str]
-"""The line, the first and last column, and the replacement text."""
+"""A line number, the first and the last column, and the replacement text."""
 
 
 def derived(source: str) -> str:
@@ -64,7 +65,7 @@ def _changes(source: str) -> Iterator[_Change]:
 
 
 def _spoken(docstring: tokenize.TokenInfo) -> Iterator[_Change]:
-    """Yield the word in the module's docstring that names the client."""
+    """Yield the position of the word in the module's docstring that names the client."""
     for number, line in enumerate(docstring.string.splitlines()):
         column = line.find("asynchronous")
         if column >= 0:
@@ -73,7 +74,9 @@ def _spoken(docstring: tokenize.TokenInfo) -> Iterator[_Change]:
 
 
 def without(source: str, functions: Mapping[str, Any]) -> str:
-    """Return the text with empty lines in the place of these functions, and without the imports that only they need."""
+    """Return the text with empty lines in place of these functions, and without the imports that only these functions
+    need.
+    """
     lines = source.splitlines(keepends=True)
     for node in ast.parse(source).body:
         is_gone = isinstance(node, ast.FunctionDef) and node.name in functions
@@ -99,7 +102,8 @@ def synchronous_source(module: str) -> str:
 def synchronous(module: str) -> ModuleType:
     """Return a module of synchronous scenarios, both derived and written by hand."""
     source, name = synchronous_source(module), f"<synchronous form of tests/samples/asynchronous/{module}.py>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # for tracebacks
+    # so that tracebacks can show the source
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     made = ModuleType(f"tests.samples.synchronous.{module}")
     exec(compile(source, name, "exec"), vars(made))  # noqa: S102  # it is our own text
     vars(made).update(BY_HAND.get(module, {}))

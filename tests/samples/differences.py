@@ -14,10 +14,10 @@ _MARK = re.compile(r"# row: (?P<name>\S+)")
 ROWS: list[str] = [
     row["name"]
     for row in _ROW.finditer((ROOT / "docs/differences.md").read_text("utf-8"))
-    if row["name"] != "row"  # except the heading of the column
+    if row["name"] != "row"  # all names in the first column except its heading
 ]
 
 
 def rows_named_in(text: str) -> list[str]:
-    """Return the rows that the lines of a scenario name."""
+    """Return the rows of the table that the lines of a scenario name."""
     return [mark["name"] for mark in _MARK.finditer(text)]

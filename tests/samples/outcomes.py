@@ -1,4 +1,6 @@
-"""The expected result of each scenario: the same for the asynchronous and the synchronous one, over each target."""
+"""The expected result of each scenario. It is the same for the asynchronous and the synchronous form, and on each
+target.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from sbredis.management import AccessRights, NamespaceType
 __all__ = ["SAMPLES", "Sample"]
 
 SHORT = 700
-"""The duration in ms of a lock that is to end: shorter than an administrator may set."""
+"""The duration in ms of a lock that will end during the scenario. An administrator could not set such a short duration.
+"""
 RENEWED = 4_000
-"""The duration in ms of a lock that any machine can renew in time, and that the work outlives."""
+"""The duration in ms of a lock that any machine can renew in time. The work of the scenario takes longer."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Sample:
     queue: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The properties of the queue that the scenario uses."""
     lock: int | None = None
-    """The lock duration of the queue in ms, if it is shorter than an administrator may set."""
+    """The lock duration of the queue in ms, if it is shorter than the minimum for administrators."""
     warns: str | None = None
     """The text of the warning that the scenario causes."""
 
@@ -263,7 +266,7 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
     "settling.expired": {"dead_lettering_on_message_expiration": True},
     **{f"sessions.{name}": {"requires_session": True, "enable_partitioning": True} for name in SESSIONS},
 }
-"""The queues that have different properties from the rest."""
+"""The properties of queues that differ from those of all other queues."""
 
 LOCKS_OF_QUEUES = {
     "locks.lost": SHORT,

@@ -1,8 +1,9 @@
-"""The differences between the public surfaces of sbredis and azure.servicebus, found by comparing both.
+"""The differences between the public APIs of sbredis and azure.servicebus, found by comparing them.
 
-``azure_surface.json`` holds Azure's: modules, classes, members, parameters and defaults, enumerations and exceptions,
-read from the package itself. The comparison finds the differences that a caller would notice: a missing name, a
-parameter that cannot be passed as before, another default, a method that must be awaited, and additions.
+``azure_surface.json`` describes Azure's API: modules, classes, members, parameters and defaults, enumerations and
+exceptions. It was read from the package itself. The comparison finds the differences that a caller would notice: a
+missing name, a parameter that cannot be passed as before, another default, a method that must be awaited, and
+additions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ __all__ = ["AZURE", "differences"]
 
 AZURE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("azure_surface.json").read_text("utf-8"))
 MADE_BY_OTHERS = {"ServiceBusReceivedMessage", "ServiceBusReceiver", "ServiceBusSender", "ServiceBusSession"}
-"""Classes that no application constructs; Azure's constructors take arguments that only its client knows."""
+"""Classes that no application constructs. In Azure's library only the client knows the arguments of their constructors.
+"""
 
 
 def differences(azure: Mapping[str, Any] = AZURE) -> list[str]:
@@ -62,7 +64,9 @@ def _class(path: str, cls: type, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods, properties and attributes of a class, also inherited ones except ``object``'s."""
+    """Yield the public methods, properties and attributes of a class, including inherited ones, without those of
+    ``object``.
+    """
     for name in dir(cls):
         owner = next(parent for parent in cls.__mro__ if name in vars(parent))
         if not name.startswith("_") and owner.__module__.startswith(("sbredis", "collections.abc", "_collections_abc")):
@@ -99,7 +103,8 @@ def _parameters(path: str, ours: Callable[..., Any], theirs: Mapping[str, Any], 
             if not given.get("keyword") and (mine.kind is mine.KEYWORD_ONLY or names.index(name) != place):
                 yield f"{path}({name}): at another place"
             yield from _default(f"{path}({name})", mine.default, given)
-        elif not (takes_more and path.endswith(".from_connection_string")):  # which passes them to the constructor
+        # from_connection_string passes unknown keywords to the constructor
+        elif not (takes_more and path.endswith(".from_connection_string")):
             yield f"{path}({name}): missing"
     if theirs.get("more") and not takes_more:
         yield f"{path}: refuses other keywords"
@@ -119,7 +124,7 @@ def _default(path: str, ours: Any, theirs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kept(path: str, cls: type, theirs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments of a class of properties that cannot be read from it."""
+    """Yield the constructor arguments of a properties class that cannot be read from its objects."""
     if not path.endswith(("Properties", "Rule")):
         return
     for given in theirs["parameters"]:

@@ -60,11 +60,11 @@ def scenario(url: str) -> object:
 '''
 
 
-def test_only_necessary_differences_are_changed() -> None:
+def test_the_derivation_changes_only_the_necessary_differences() -> None:
     assert without(derived(ASYNCHRONOUS), {"gathered": None}) == SYNCHRONOUS
 
 
-def test_derived_code_keeps_its_lines() -> None:
+def test_derived_code_keeps_its_line_numbers() -> None:
     source = derived('"""A.\n\nB of the asynchronous client.\n"""\n\n\nasync def f() -> None:\n    raise KeyError\n')
     assert source == '"""A.\n\nB of the synchronous client.\n"""\n\n\ndef f() -> None:\n    raise KeyError\n'
     made: dict[str, object] = {}
@@ -89,7 +89,7 @@ def test_derived_code_has_no_asynchronous_parts(module: str) -> None:
 
 
 @for_each("name", [f"{module}.{name}" for module, scenarios in BY_HAND.items() for name in scenarios])
-def test_a_scenario_that_is_written_by_hand_has_a_reason_and_the_rows_of_the_asynchronous_one(name: str) -> None:
+def test_a_scenario_written_by_hand_has_a_reason_and_names_the_rows_of_the_asynchronous_one(name: str) -> None:
     module, _, function = name.partition(".")
     assert REASONS[name]
     tree = ast.parse(asynchronous_source(module))
@@ -100,5 +100,5 @@ def test_a_scenario_that_is_written_by_hand_has_a_reason_and_the_rows_of_the_asy
     assert rows_named_in(inspect.getsource(BY_HAND[module][function])) == rows_named_in(there)
 
 
-def test_every_reason_is_needed() -> None:
+def test_every_reason_belongs_to_a_scenario() -> None:
     assert set(REASONS) == {f"{module}.{name}" for module, scenarios in BY_HAND.items() for name in scenarios}

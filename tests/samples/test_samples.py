@@ -1,4 +1,4 @@
-"""The sample scenarios of azure.servicebus run on sbredis; the lines that had to differ are marked."""
+"""The sample scenarios of azure.servicebus run on sbredis. Each line that had to differ has a mark with the reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def warned(sample: Sample) -> Iterator[None]:
 
 
 @every_sample
-@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous scenarios run on servers too
+# the synchronous scenarios run on a server and a cluster too
+@pytest.mark.parametrize("target", ["memory"], indirect=True)
 @pytest.mark.anyio
 async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     await prepare(url, sample)
@@ -91,7 +92,7 @@ def test_every_scenario_is_run(module: str) -> None:
     assert sorted(scenarios(synchronous(module))) == sorted(expected)
 
 
-def test_every_module_of_scenarios_is_run() -> None:
+def test_every_module_of_scenarios_is_tested() -> None:
     assert sorted({sample.module for sample in SAMPLES}) == MODULES
 
 

@@ -1,4 +1,4 @@
-"""The public surface is that of Azure, except for the rows of the table of differences."""
+"""Tests that the public API equals Azure's, except for the rows of the table of differences."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ACCEPTED = {
     "sbredis.exceptions.Outcome: added": "error-facts",
     "sbredis.exceptions.[DINRS]*Error: added": "more-errors",
 }
-"""The accepted differences: a pattern for the lines of :func:`differences`, and the row of the table for it."""
+"""The accepted differences: a pattern for the lines of :func:`differences`, and the table row that documents them."""
 
 FOUND = differences()
 
@@ -125,7 +125,7 @@ def test_every_row_that_accepts_a_difference_is_in_the_table(row: str) -> None:
     assert row in ROWS
 
 
-def test_a_difference_is_found() -> None:
+def test_a_made_up_difference_is_found() -> None:
     other = deepcopy(AZURE)
     synchronous, asynchronous = other["modules"]["sbredis"], other["modules"]["sbredis.aio"]
     receiver, message = asynchronous["ServiceBusReceiver"]["members"], synchronous["ServiceBusMessage"]["members"]

@@ -1,4 +1,4 @@
-"""Correct uses of the public API: the type checkers report nothing here. This file is never run."""
+"""Correct uses of the public API. The type checkers report no error here. This file is never run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def made_by_clients(client: aio.ServiceBusClient, other: sbredis.ServiceBu
 
 
 async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
-    """A receiver with a session id has a session; a receiver without one has none."""
+    """A receiver with a session id has a session. A receiver without one has none."""
     assert_type(client.get_queue_receiver("q", session_id="a").session, aio.ServiceBusSession)
     assert_type(client.get_subscription_receiver("t", "s", session_id="a").session, aio.ServiceBusSession)
     assert_type(client.get_queue_receiver("q").session, aio.ServiceBusSession | None)
@@ -49,7 +49,7 @@ async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient
 
 
 async def paths(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
-    """An entity is opened by its path, with the options of its kind; handles are text."""
+    """A client opens an entity by its path, with the options of its kind. Lock handles are text."""
     assert_type(
         client.get_receiver("t/Subscriptions/s", session_id="a", prefetch_count=1).session, aio.ServiceBusSession
     )
@@ -60,7 +60,7 @@ async def paths(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -
 
 
 def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
-    """The body of a message is bytes, and an id has any type that AMQP allows."""
+    """The body of a message has the type bytes, and its id has any type that AMQP allows."""
     assert_type(message.body, bytes)
     assert_type(message.raw_amqp_message.body, Any)
     assert_type(message.message_id, str | int | UUID | bytes | None)

@@ -25,9 +25,7 @@ PUBLIC = [module.name for module in modules() if not any(part.startswith("_") fo
 
 
 def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
-    """Return the lines of a program in which mypy reports an error, and mypy's whole output for this and the other
-    programs.
-    """
+    """Return the lines of a program in which mypy reports an error, and mypy's output for all the programs."""
     programs = [folder / f"{name}.py" for name in ("program", *others)]
     for program, content in zip(programs, (text, *others.values()), strict=True):
         program.write_text(content, "utf-8")
@@ -55,8 +53,8 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
     assert lines == marked(text), said
 
 
-def test_correct_code_has_no_type_errors(tmp_path: Path) -> None:
-    """The synchronous sample scenarios are checked here, since a type checker sees derived code nowhere else."""
+def test_mypy_reports_no_error_in_correct_code(tmp_path: Path) -> None:
+    """The test includes the synchronous sample scenarios, because no other check sees the types of derived code."""
     samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}
     _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"), **samples)
     assert said.startswith("Success: no issues found"), said
@@ -88,5 +86,5 @@ def untyped(name: str) -> list[str]:
 
 
 @for_each("name", PUBLIC)
-def test_no_public_function_takes_keywords_of_any_name(name: str) -> None:
+def test_no_public_function_accepts_keywords_of_any_name(name: str) -> None:
     assert untyped(name) == []

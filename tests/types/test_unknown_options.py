@@ -23,7 +23,7 @@ CLIENTS: list[type[Any]] = [
 
 
 def line_of(function: Callable[..., object]) -> tuple[str, int]:
-    """Return the file and the line of a function of one line."""
+    """Return the file and the line of the code of a one-line function."""
     return __file__, inspect.getsourcelines(function)[1] + 1
 
 
@@ -37,21 +37,21 @@ def by_connection_string(kind: type[Any]) -> object:
 
 @pytest.mark.parametrize("make", [by_constructor, by_connection_string])
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_an_unknown_option_of_a_client_is_a_warning(kind: type[Any], make: Callable[[type[Any]], object]) -> None:
+def test_an_unknown_option_of_a_client_causes_a_warning(kind: type[Any], make: Callable[[type[Any]], object]) -> None:
     with pytest.warns(UserWarning, match=f"{kind.__name__} does not know, and ignores: later") as seen:
         make(kind)
     assert [(warning.filename, warning.lineno) for warning in seen] == [line_of(make)]
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_the_durability_is_refused_by_all_clients(kind: type[Any]) -> None:
-    """The client would otherwise ignore the option, and messages would be less safe than they seem."""
+def test_every_client_refuses_durability_as_an_option(kind: type[Any]) -> None:
+    """If the client ignored this option, messages would be less safe than they seem."""
     with pytest.raises(ValueError, match="durability belongs in the connection string"):
         kind("memory://unused", durability="fsync")
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_from_connection_string_takes_the_options_of_the_constructor(kind: type[Any]) -> None:
+def test_from_connection_string_accepts_the_options_of_the_constructor(kind: type[Any]) -> None:
     options = ClientOptions if kind.__name__ == "ServiceBusClient" else AdministrationClientOptions
     given_by_name = {"conn_str", "kwargs", "credential_provider", "partition_count", "timeout"}
     named = set(inspect.signature(kind.from_connection_string).parameters)
@@ -62,6 +62,6 @@ def test_from_connection_string_takes_the_options_of_the_constructor(kind: type[
 
 
 def test_the_type_hints_of_options_can_be_resolved() -> None:
-    """A program that generates documentation reads them."""
+    """Programs that generate documentation read these type hints."""
     for options in (management.QueueOptions, management.RuleOptions, management.NewSubscriptionOptions):
         assert get_type_hints(options)

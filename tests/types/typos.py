@@ -1,5 +1,6 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
-"""Typos that a user might make. Type checkers report an error in each marked line, and for a mark without an error.
+"""Typos that a user might make. Type checkers report an error in each marked line, and also report a mark without an
+error.
 
 This file is never run. ``test_typos.py`` removes the marks and compares the lines that mypy reports with the marked
 lines.

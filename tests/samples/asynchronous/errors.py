@@ -1,4 +1,4 @@
-"""Refusals and failures, and how a program goes on; as with the asynchronous client of azure.servicebus."""
+"""Errors, and how a program handles them, as with the asynchronous client of azure.servicebus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sbredis.management import EntityStatus  # row: imports
 
 
 async def raised(expected: type[Exception], call: Callable[..., Any], *given: Any, **named: Any) -> bool:
-    """Return whether a call ends with this error."""
+    """Return whether a call raises this error."""
     try:
         await call(*given, **named)
     except expected:
@@ -217,7 +217,7 @@ async def send_with_patience(sender: ServiceBusSender) -> None:
 
 
 async def receive_with_patience(receiver: ServiceBusReceiver, seen: list[str]) -> None:
-    """Handle and settle each message; ignore a settlement that comes too late."""
+    """Handle and settle each message. Ignore the error if a settlement comes too late."""
     async for message in receiver:
         seen.append(str(message))
         for _attempt in range(3):

@@ -1,6 +1,6 @@
 """Locks are renewed by hand, renewed automatically, and lost; as with the asynchronous client of azure.servicebus.
 
-The locks of these scenarios' queue last for less than a second, so that the work outlives them.
+The queue of these scenarios has locks of less than a second, so that the work takes longer than a lock.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def several(connection_string: str, queue_name: str) -> object:
 
 
 async def iterated(connection_string: str, queue_name: str) -> object:
-    """The iteration ends when no message arrives within the receiver's time; a later one continues."""
+    """The iteration ends if no message arrives within the wait time. A later iteration gets later messages."""
     seen: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
@@ -45,7 +45,7 @@ async def iterated(connection_string: str, queue_name: str) -> object:
 
 
 async def one_by_one(connection_string: str, queue_name: str) -> object:
-    """Receive the next message without a loop."""
+    """Receive the next message by a call instead of a loop."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -88,7 +88,7 @@ async def of_a_received_message(connection_string: str, queue_name: str) -> obje
 
 
 async def peeked(connection_string: str, queue_name: str) -> object:
-    """Peeking changes nothing, continues at its last position, and starts elsewhere on request."""
+    """Peeking changes nothing. It continues after the last peeked message, or starts at a given number."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two", "three")
         async with client.get_queue_receiver(queue_name) as receiver:
@@ -101,7 +101,7 @@ async def peeked(connection_string: str, queue_name: str) -> object:
 
 
 async def received_and_deleted(connection_string: str, queue_name: str) -> object:
-    """A message is deleted when it is received, so there is nothing to settle."""
+    """A message is deleted when it is received, so there is nothing to settle afterwards."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "one", "two")
         async with client.get_queue_receiver(
@@ -117,7 +117,7 @@ async def received_and_deleted(connection_string: str, queue_name: str) -> objec
 
 
 async def prefetched(connection_string: str, queue_name: str) -> object:
-    """Use a receiver that prefetches."""
+    """Use a receiver with a prefetch count."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, *map(str, range(20)))
         async with client.get_queue_receiver(queue_name, prefetch_count=5, max_wait_time=0.5) as receiver:
@@ -146,7 +146,7 @@ async def two_receivers(connection_string: str, queue_name: str) -> object:
 
 
 async def nothing_there(connection_string: str, queue_name: str) -> object:
-    """An empty queue gives an empty list after the wait."""
+    """Receiving from an empty queue returns an empty list after the wait."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_queue_receiver(queue_name, max_wait_time=0.2) as receiver,

@@ -27,7 +27,7 @@ ORDERS = [
 
 
 async def given(connection_string: str, topic_name: str, **filters: Filter) -> None:
-    """Create a topic with one subscription for each filter, whose only rule has that filter."""
+    """Create a topic with one subscription for each filter. Each subscription has one rule, with this filter."""
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name)
         for name, each in filters.items():
@@ -73,7 +73,7 @@ async def filters(connection_string: str, queue_name: str) -> object:
 
 
 async def actions(connection_string: str, queue_name: str) -> object:
-    """Each rule with an action makes a separate copy; the rules without one make one copy together."""
+    """Each rule with an action makes a separate copy. All rules without an action make one copy together."""
     topic_name = f"{queue_name}-shop"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
         await client.create_topic(topic_name)
@@ -145,7 +145,7 @@ async def life_of_a_rule(connection_string: str, queue_name: str) -> object:
 
 
 async def wrong(connection_string: str, queue_name: str) -> object:
-    """Use a filter that cannot be parsed, and one that fails on a message."""
+    """Use a filter that cannot be parsed, and a filter that fails on a message."""
     topic_name = f"{queue_name}-shop"
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
         await administration.create_topic(topic_name)
@@ -168,7 +168,7 @@ async def wrong(connection_string: str, queue_name: str) -> object:
 
 
 async def from_the_first(connection_string: str, queue_name: str) -> object:
-    """Create a subscription with its first rules; a value of another type does not match."""
+    """Create a subscription together with its first rules. A filter value of another type matches no message."""
     topic_name = f"{queue_name}-shop"
     rules = [RuleProperties("dear", filter=SqlRuleFilter("price <> 5"))]
     async with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:

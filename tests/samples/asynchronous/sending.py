@@ -58,7 +58,7 @@ async def full_batches(connection_string: str, queue_name: str) -> object:
                 message = ServiceBusMessage(f"{number}".rjust(300, "-"))
                 try:
                     batch.add_message(message)
-                except MessageSizeExceededError:  # also a ValueError
+                except MessageSizeExceededError:  # ServiceBusError and ValueError at the same time
                     await sender.send_messages(batch)
                     batches += 1
                     batch = await sender.create_message_batch(max_size_in_bytes=1000)
@@ -137,7 +137,7 @@ async def peeked(receiver: ServiceBusReceiver) -> dict[str, str]:
 
 
 async def cancelled(connection_string: str, queue_name: str) -> object:
-    """Cancel one message, then two; a missing one is not found."""
+    """Cancel one message, and then two messages. A message that does not exist is not found."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             tomorrow = datetime.now(UTC) + timedelta(days=1)
@@ -156,7 +156,7 @@ async def cancelled(connection_string: str, queue_name: str) -> object:
 
 
 async def duplicates(connection_string: str, queue_name: str) -> object:
-    """A queue that detects duplicates accepts a message id once."""
+    """A queue with duplicate detection accepts a message id once."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             for text in ("first", "again", "once more"):

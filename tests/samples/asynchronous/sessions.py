@@ -1,6 +1,6 @@
-"""Sessions: messages, state, locks and turns; as with the asynchronous client of azure.servicebus.
+"""Sessions: messages, state, locks, and several workers, as with the asynchronous client of azure.servicebus.
 
-The locks of some of these scenarios' queues last for less than a second, so that the work outlives them.
+Some queues of these scenarios have locks of less than a second, so that the work takes longer than a lock.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def pool(connection_string: str, queue_name: str) -> object:
 
 
 async def none_available(connection_string: str, queue_name: str) -> object:
-    """No session is available within the time."""
+    """Accepting a session fails if none is available within the time."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         receiver = client.get_queue_receiver(queue_name, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=0.2)
         try:
@@ -123,7 +123,7 @@ async def none_available(connection_string: str, queue_name: str) -> object:
 
 
 async def locked(connection_string: str, queue_name: str) -> object:
-    """One receiver has the session at a time; the next one gets it when the first is closed."""
+    """Only one receiver has the session at a time. The next receiver gets it when the first one is closed."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -140,7 +140,7 @@ async def locked(connection_string: str, queue_name: str) -> object:
 
 
 async def renewed(connection_string: str, queue_name: str) -> object:
-    """Renew the lock of a session by hand; its messages have no separate locks."""
+    """Renew the lock of a session by hand. The messages of the session have no locks of their own."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "long work")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -154,7 +154,9 @@ async def renewed(connection_string: str, queue_name: str) -> object:
 
 
 async def renewed_by_itself(connection_string: str, queue_name: str) -> object:
-    """Register a session with a renewer, by hand and by the receiver: the work outlives the lock."""
+    """Register a session with a renewer, first by hand and then by an option of the receiver. The work takes longer
+    than a lock.
+    """
     errors: list[Exception | None] = []
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
@@ -201,7 +203,9 @@ async def told(connection_string: str, queue_name: str) -> object:
 
 
 async def lost(connection_string: str, queue_name: str) -> object:
-    """After a lock has ended, no message of the session can be settled, and another receiver may take it."""
+    """After a session lock has ended, no message of the session can be settled, and another receiver may accept the
+    session.
+    """
     failed: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "too long")
@@ -254,7 +258,7 @@ async def peeked(connection_string: str, queue_name: str) -> object:
 
 
 async def dead_lettered(connection_string: str, queue_name: str) -> object:
-    """Dead-letter one message, and then the rest of the session; a dead-letter queue has no sessions."""
+    """Dead-letter one message, and then the rest of the session. The dead-letter queue has no sessions."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "ann", "one", "two", "three")
         async with client.get_queue_receiver(queue_name, session_id="ann", max_wait_time=5) as receiver:
@@ -269,7 +273,7 @@ async def dead_lettered(connection_string: str, queue_name: str) -> object:
 
 
 async def listed(connection_string: str, queue_name: str) -> object:
-    """List the sessions that have messages or a state, and those whose state was set after a time."""
+    """List the sessions that have messages or a state. Then list those whose state was set after a given time."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         before = datetime.now(UTC) - timedelta(minutes=1)
         await given(client, queue_name, "ann", "one")
@@ -285,7 +289,7 @@ async def listed(connection_string: str, queue_name: str) -> object:
 
 
 async def misused(connection_string: str, queue_name: str) -> object:
-    """A queue that requires sessions refuses messages without one, and receivers that name no session."""
+    """A queue that requires sessions refuses messages without a session id, and receivers that name no session."""
     said: list[str] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:

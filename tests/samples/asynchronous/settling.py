@@ -82,7 +82,7 @@ async def dead_lettered(connection_string: str, queue_name: str) -> object:
 
 
 async def failed_too_often(connection_string: str, queue_name: str) -> object:
-    """Abandon a message until the queue dead-letters it, as the samples do."""
+    """Abandon a message until the queue dead-letters it, as Azure's samples do."""
     counts: list[int] = []
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "fails")
@@ -142,7 +142,7 @@ async def sent_on(connection_string: str, queue_name: str) -> object:
 
 
 async def through_another_receiver(connection_string: str, queue_name: str) -> object:
-    """A message outlives its receiver: another receiver settles it."""
+    """A message outlives its receiver: another receiver can settle it."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         await given(client, queue_name, "tea")
         async with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
@@ -153,7 +153,7 @@ async def through_another_receiver(connection_string: str, queue_name: str) -> o
 
 
 async def expired(connection_string: str, queue_name: str) -> object:
-    """An expired message goes to the dead-letter queue, if the queue is configured for it."""
+    """An expired message goes to the dead-letter queue if the queue is configured that way."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         async with client.get_queue_sender(queue_name) as sender:
             await sender.send_messages(ServiceBusMessage("milk", time_to_live=timedelta(milliseconds=100)))

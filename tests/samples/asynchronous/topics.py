@@ -1,6 +1,6 @@
 """Sending to topics, receiving from subscriptions, and administration of both.
 
-The scenarios are as with the asynchronous clients of azure.servicebus.
+The scenarios correspond to those of the asynchronous clients of azure.servicebus.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def sent(connection_string: str, queue_name: str) -> object:
 
 
 async def settled(connection_string: str, queue_name: str) -> object:
-    """Settling one copy of a message leaves the other copies unchanged."""
+    """Settle one copy of a message. The copies in other subscriptions stay unchanged."""
     topic_name = f"{queue_name}-news"
     await given(connection_string, topic_name)
     async with ServiceBusClient.from_connection_string(connection_string) as client:

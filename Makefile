@@ -14,7 +14,7 @@ endif
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
 
-demo: environment-test ## show sbredis at work on a server that it starts itself
+demo: environment-test ## run a demonstration of sbredis on servers that it starts itself
 	$(PY) examples/demo.py
 
 test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
@@ -25,13 +25,13 @@ else
 	$(PY) -m pytest $(ARGS) $(TESTS)
 endif
 
-quick: environment-test ## run the tests that need no server, to have an answer soon (ARGS=… for pytest)
+quick: environment-test ## run only the tests that need no server, which takes less time (ARGS=… for pytest)
 	$(PY) -m pytest -q -p no:cacheprovider --quick --dist worksteal -n auto $(ARGS) $(TESTS)
 
 test-pythons: environment-test ## run the quick tests on every Python from 3.11 on that is found
 	$(PY) -m tools.pythons $(ARGS)
 
-check: environment ## lint, formatting, types, the import rule, the documentation and its spelling
+check: environment ## check style, formatting, types, the import rule, the documentation and its spelling
 	$(PY) -m tools.check
 
 format: environment ## format the code, and correct what the linter can correct
@@ -65,13 +65,13 @@ bench-rules: environment-test ## measure the rules: filters a second, indexed an
 bench-due: environment-test ## measure how long calls hold the server while a million messages are due at once
 	$(PY) -m benchmarks.due $(ARGS)
 
-prove-engine: environment-test ## the long run of the engine's state machine against its model (half an hour)
+prove-engine: environment-test ## run the long test of the engine: its state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
 
-prove-time: environment-test ## the long run of the effects of time, with and without looks in between
+prove-time: environment-test ## run the long test of the effects of time, with and without looks in between
 	$(PY) -m tests.engine.proof.looking $(ARGS)
 
-prove-sessions: environment-test ## the long run of sessions (some minutes)
+prove-sessions: environment-test ## run the long test of sessions (some minutes)
 	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing

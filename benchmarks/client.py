@@ -1,4 +1,4 @@
-"""The client beside NATS JetStream and bare streams, in one run: ways of calling, partitions, a cluster, idle latency.
+"""Compare the client with NATS JetStream and bare streams, in one run: ways of calling, partitions, a cluster, latency.
 
 python -m benchmarks.client [--uvloop] [--messages N] [--rounds N] [--body BYTES] [--short] [--server NAME]
                             [--nats FOLDER]
@@ -67,9 +67,9 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer, find_server
 
 PREFETCHED = 200
-"""The number of messages that a consumer of sbredis fetches ahead: two for each handler. NATS pushes up to 1,000."""
+"""The number of messages that a consumer of sbredis prefetches: two for each handler. NATS pushes up to 1,000."""
 PAUSE = 0.002
-"""The pause before each single trip, in seconds."""
+"""The pause before each trip of a single message, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class SbredisQueue:
 
 
 class Streams:
-    """The smallest possible queue on streams: add, read in a group, acknowledge and delete; a batch at a time."""
+    """The smallest possible queue on streams. It adds a batch, reads it in a group, and acknowledges and deletes it."""
 
     def __init__(self, client: Redis, name: str, body: bytes) -> None:
         self._client = client
@@ -243,7 +243,7 @@ class Bench:
         return works
 
     async def idle(self) -> dict[str, Idle]:
-        """Measure single trips in turns, with no other work."""
+        """Measure trips of single messages in turns, without other work."""
         queues: dict[str, Queue] = {}
         if self._peers.nats is not None:
             queues[NATS] = await self.jetstream("nats-idle")
@@ -272,7 +272,7 @@ def _steps(way: str, shape: str, queue: Queue) -> Mapping[str, Step]:
 
 
 async def run_all(loop: str, peers: Peers, options: Options) -> Results:
-    """Measure all works in turns, on the event loop of this name, and then single trips."""
+    """Measure all works in turns on the event loop of this name. Then measure trips of single messages."""
     async with AsyncExitStack() as stack:
         bench = await Bench(loop, peers, options, stack).open()
         return Results(await alternate(await bench.works(), options.messages, options.rounds), await bench.idle())

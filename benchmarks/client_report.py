@@ -67,7 +67,7 @@ class Results:
         return f"{way}/{shape}/{who}"
 
     def of(self, way: str, shape: str, who: str) -> Medians | None:
-        """Return the cost of a message in all steps of a work together, or ``None`` if the work was not done."""
+        """Return the cost of a message, summed over all steps of a work; ``None`` if the work was not done."""
         steps = self.works.get(self.key(way, shape, who))
         return None if steps is None else steps[ALL]
 
@@ -82,7 +82,7 @@ class Results:
         return None if one is None or other is None else one.server / other.server
 
     def idle_ratio(self, who: str, reference: str) -> float | None:
-        """Return the median time of a trip when idle, divided by that of another competitor."""
+        """Return the median time of a trip without other work, divided by that of another competitor."""
         one, other = self.idle.get(who), self.idle.get(reference)
         return None if one is None or other is None else one.median / other.median
 

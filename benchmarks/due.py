@@ -1,9 +1,9 @@
-"""The time for which calls hold the server while a million messages are due at once, for each kind of due event.
+"""Measure how long calls hold the server while a million messages are due together, for each kind of due event.
 
 python -m benchmarks.due [--messages N] [--server NAME]
 
-For each kind a queue is filled, and all its messages become due. Then the server times the calls of a client: a count,
-a peek, a receive, a send, and `due` until nothing is left. Other clients wait for these times.
+For each kind, the benchmark fills a queue, and all its messages become due. Then the server times the calls of a
+client: a count, a peek, a receive, a send, and `due` until nothing is left. Meanwhile other clients must wait.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def expiring(engine: Clocked, messages: int) -> int:
 
 
 def indexed(engine: Clocked, messages: int) -> int:
-    """Send messages that each live shorter than the one before, so that all are in the index."""
+    """Send messages, each with a shorter time to live than the one before, so that all are in the index."""
     engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY)]))
     return expiring(engine, messages)
 

@@ -1,4 +1,5 @@
-"""The engine beside bare streams, in one run on one server: send, receive, complete; server time, memory, a long queue.
+"""Compare the engine with bare streams in one run on one server: send, receive, complete; server time, memory, a long
+queue.
 
 python -m benchmarks.engine [--rounds N] [--waiting N] [--server NAME]
 """
@@ -83,7 +84,7 @@ def memory(client: Redis) -> int:
 
 
 def streams_round(client: Redis, batch: int, body: bytes, calls: int) -> None:
-    """The smallest possible queue on streams: add, read in a group, acknowledge and delete."""
+    """Use the smallest possible queue on streams: add messages, read them in a group, acknowledge and delete them."""
     for _ in range(calls):
         adding = client.pipeline(transaction=False)
         for _ in range(batch):
@@ -262,7 +263,7 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=1_000_000, help="messages in the long queue (1,000,000)")
     parser.add_argument("--server", help="the server program, instead of the usual one")
     options = parser.parse_args()
-    # Its file is not rewritten during the run, because that would be counted for one competitor.
+    # The server must not rewrite its file during the run, because this would count for one competitor.
     config = {"appendonly": "yes", "auto-aof-rewrite-percentage": "0"}
     with LocalServer(binary=options.server, config=config) as server:
         client = Redis(host=server.host, port=server.port)
@@ -271,7 +272,7 @@ def main() -> None:
         compare(client, options.rounds)
         lengthen(client, options.rounds, options.waiting)
         client.close()
-    for part in (weigh, strain):  # on new servers: freeing earlier data would be counted too
+    for part in (weigh, strain):  # on new servers, because freeing earlier data would be counted too
         with LocalServer(binary=options.server, config=config) as server:
             client = Redis(host=server.host, port=server.port)
             part(client)

@@ -1,5 +1,5 @@
-"""The effects of a fault on callers: this transport beside redis-py's cluster client, each on a new cluster of 3
-masters and 3 replicas.
+"""Show the effects of a fault on callers. Compare this transport with redis-py's cluster client, each on a new cluster
+of 3 masters and 3 replicas.
 
     python -m benchmarks.faults [--only FAULT] [--server NAME]
 
@@ -34,12 +34,12 @@ Fault = Callable[[LocalCluster, Pressure], Awaitable[None]]
 
 
 async def in_thread(function: Callable[..., object], *arguments: object) -> None:
-    """Run a blocking method of the cluster in a thread, so that the callers go on."""
+    """Run a blocking method of the cluster in a thread, so that the callers continue."""
     await anyio.to_thread.run_sync(partial(function, *arguments))
 
 
 async def kill_the_master(cluster: LocalCluster, _: Pressure) -> None:
-    """``kill -9``."""
+    """Kill the master with ``kill -9``."""
     await in_thread(lambda: cluster.master_of(SLOT).kill())
 
 
@@ -101,7 +101,8 @@ async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, di
     first = cluster.masters[0]
     client = RedisCluster(host=first.host, port=first.port, max_connections=1000)
     for node in cluster.nodes:
-        # On replicas too, because they do not get the scripts of their masters: every call after a failover would fail.
+        # Load the script on replicas too, because they do not get it from their masters. Otherwise every call after a
+        # failover would fail.
         node.ask("SCRIPT", "LOAD", COUNT.source)
 
     async def call(key: bytes, operation: str) -> None:

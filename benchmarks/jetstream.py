@@ -1,6 +1,6 @@
 """NATS JetStream, a peer in the client's benchmark: its own server, called with nats-py as its users call it.
 
-sbredis requires neither of them. ``tools/nats`` installs both into their own folder.
+sbredis requires neither the server nor nats-py. ``tools/nats`` installs both into their own folder.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ KILL = 9
 class NatsServer:
     """A NATS server with JetStream on 127.0.0.1, with its files in a temporary folder.
 
-    It ends with this process, however this process ends. Its settings are the defaults. So it syncs its files every two
-    minutes; the servers of sbredis sync theirs every second.
+    It ends when this process ends in any way. Its settings are the defaults. So it syncs its files every two minutes;
+    the servers of sbredis sync their files every second.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -128,8 +128,8 @@ async def connected(server: NatsServer) -> AsyncGenerator[Any]:
 class JetStreamQueue:
     """A stream with file storage that keeps each message until it is acknowledged.
 
-    Messages come one by one through a push consumer, and by hundreds through a pull consumer. Both have explicit
-    acknowledgements. A stream has one or the other.
+    Messages come one by one through a push consumer, or in hundreds through a pull consumer. Both have explicit
+    acknowledgements. A stream has only one of the two.
     """
 
     def __init__(self, context: Any, name: str, body: bytes) -> None:

@@ -24,7 +24,7 @@ COUNT = Script(
 redis.call('SET', KEYS[2], ARGV[1])
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
 )
-"""A script that counts every execution, so a call that was executed twice shows. A migration can split its two keys."""
+"""A script that counts every execution, to detect calls that ran twice. A migration can separate its two keys."""
 
 COUNT_ONCE = Script(
     "count_once",
@@ -88,7 +88,7 @@ class Report:
 
 
 class Pressure:
-    """A number of callers, each with one operation after the other on one of ``keys``."""
+    """A number of callers. Each runs one operation after the other on one of ``keys``."""
 
     def __init__(self, call: Call, keys: Sequence[bytes], callers: int = 200, pause: float = 0.01) -> None:
         self.report = Report()

@@ -1,4 +1,4 @@
-"""The rules of a topic: filters a second, with the facts of the message made each time, and with facts made before.
+"""Measure the filters a second in the rules of a topic, with facts of the message made each time, and made before.
 
 python -m benchmarks.rules [--rounds N]
 """

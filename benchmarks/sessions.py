@@ -1,4 +1,4 @@
-"""Sessions beside a queue: many sessions in one entity, from accepting to the first message, and their memory.
+"""Compare sessions with a queue: many sessions in one entity, the time from accepting to the first message, and memory.
 
 python -m benchmarks.sessions [--messages N] [--sessions N] [--rounds N] [--body BYTES] [--short] [--server NAME]
 """
@@ -69,7 +69,7 @@ MOST_WEIGHT = 250.0
 MOST_GROWTH = 1.5
 """The largest factor by which accepting may take longer with a thousand times as many sessions."""
 MOST_LEFT = 1.0
-"""The largest number of bytes that may be left of a finished session: all of them leave a few keys."""
+"""The largest number of bytes that a finished session may leave. All finished sessions together leave a few keys."""
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -86,7 +86,9 @@ class Weights:
     single: float
     """A message that is alone in its session, without its body."""
     held: float
-    """The same when its session is locked and the message was given out."""
+    """A message that is alone in its session, when the session is locked and the message is delivered, without its
+    body.
+    """
     state: float
     """A session with a state and nothing else, without the state."""
     over: float
@@ -151,7 +153,7 @@ def accept(engine: Engine, name: str | None = None) -> SessionLock:
 
 @dataclass(frozen=True)
 class Turnstile:
-    """The server's time in µs for accepting the next session, and for giving one back."""
+    """The server's time in µs for accepting the next session, and for releasing a session."""
 
     accepting: float
     releasing: float
@@ -191,7 +193,7 @@ def session_by_session(
     client: ServiceBusClient, queue: str, sender: ServiceBusSender, body: bytes, each: int
 ) -> Mapping[str, Step]:
     """Send messages one by one to all sessions. Then many workers each accept the next session, receive and complete
-    its messages, and go on to another session.
+    its messages, and continue with another session.
     """
     numbers = itertools.count()
 
@@ -227,7 +229,7 @@ def session_by_session(
 
 
 async def measure_next(client: ServiceBusClient, queue: str, trips: int) -> Idle:
-    """Measure from asking for the next session to its first message, while sessions are free."""
+    """Measure the time from asking for the next session to its first message, while sessions are free."""
 
     async def trip() -> float:
         begun = time.perf_counter()
@@ -243,7 +245,9 @@ async def measure_next(client: ServiceBusClient, queue: str, trips: int) -> Idle
 
 
 async def measure_woken(client: ServiceBusClient, queue: str, sender: ServiceBusSender, make: Make, trips: int) -> Idle:
-    """Measure from sending the first message of a session to its arrival at a client that waits for any session."""
+    """Measure the time from sending the first message of a session to its arrival at a client that waits for any
+    session.
+    """
     starts: asyncio.Queue[float] = asyncio.Queue()
     waiting = asyncio.Event()
 
@@ -287,7 +291,7 @@ class Results:
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """Measure all works in turns, and then the trips when idle."""
+    """Measure all works in turns, and then the trips without other work."""
     body = options.body
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ServiceBusClient(url, namespace="bench"))

@@ -51,7 +51,7 @@ __all__ = ["verdicts"]
 QUEUE = "a queue"
 FANS = (1, 10, 100)
 WIDE, TAKERS = 2_000, 20
-"""The subscriptions of the widest topic that Azure permits, and how many of them take a message."""
+"""The number of subscriptions of the widest topic that Azure permits, and the number of them that take a message."""
 MOST_WIDE = 10.0
 """The largest number of ms for a send to the widest topic."""
 COPIES = 4_000
@@ -143,7 +143,9 @@ def spread_out(client: Redis, body: bytes, messages: int) -> Iterator[str]:
 
 
 def reach_out(client: Redis, body: bytes, calls: int, wide: int) -> tuple[dict[int, Call], list[str]]:
-    """Print the cost of a send by the number of subscriptions that take it. The others are not in the call."""
+    """Measure a send to few and to many subscriptions that take it. Subscriptions that do not take it are not in the
+    call.
+    """
     costs: dict[int, Call] = {}
     for width in (TAKERS, wide):
         fan = Fan(client, width)
@@ -198,7 +200,7 @@ def facts_of(number: int, width: int) -> dict[str, Any]:
 def spreading(
     sender: ServiceBusSender, receivers: Sequence[ServiceBusReceiver], shape: Shape, body: bytes
 ) -> Mapping[str, Step]:
-    """Await each send; then handle and complete each copy by itself. Copies are counted."""
+    """Await each send; then handle and complete each copy by itself. The speed is counted in copies."""
     numbers = itertools.count()
     waiting: list[int] = [0] * shape.width
 
@@ -229,7 +231,7 @@ def spreading(
             await asyncio.gather(*[handle(each) for each in given])
 
     async def receive(copies: int) -> None:
-        del copies  # all of them
+        del copies  # this step always receives all copies
         await asyncio.gather(*map(receive_all, range(shape.width)))
 
     return {"send": send, "receive, complete": receive}
@@ -254,14 +256,16 @@ class Results:
 
     works: Mapping[str, Mapping[str, Medians]]
     judging: Mapping[str, float]
-    """The client's µs for judging a message, for each topic."""
+    """The client's µs for finding the subscriptions of a message, for each topic."""
     idle: Mapping[str, Idle]
     wide: Mapping[str, tuple[Idle, float]]
-    """The times of a send to the widest topic by the kind of its filters, and the client's ms for judging in them."""
+    """For each kind of filter: the times of a send to the widest topic, and the client's ms in them for finding
+    subscriptions.
+    """
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """Measure all works in turns, and then the trips when idle."""
+    """Measure all works in turns, and then the trips without other work."""
     body, chosen = options.body, shapes(options.widths)
     async with AsyncExitStack() as stack:
         administration = await stack.enter_async_context(ServiceBusAdministrationClient(url))

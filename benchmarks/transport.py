@@ -1,4 +1,4 @@
-"""The transport beside redis-py, in one run: sequential calls, 200 concurrent callers, CPU a call.
+"""Compare the transport with redis-py in one run: sequential calls, 200 concurrent callers, processor time for a call.
 
 python -m benchmarks.transport [--uvloop] [--rounds N] [--server NAME]
 """

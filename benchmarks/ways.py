@@ -42,7 +42,7 @@ SHAPES = (IN_STEP, BACKLOG)
 SEND = "send"
 RECEIVE = "receive, complete"
 SLOWEST = 100
-"""The lowest possible speed in messages a second. A slower work has lost messages."""
+"""The lowest credible speed in messages a second. If a work is slower, it has lost messages."""
 
 
 class Batches(Protocol):
@@ -148,7 +148,7 @@ def with_tasks(queue: Queue, shape: str) -> Mapping[str, Step]:
 
 
 def by_callers(queue: Queue, shape: str) -> Mapping[str, Step]:
-    """A way with a hundred endless callers, each with one send after the other. Messages are handled by hundreds."""
+    """A way with a hundred endless callers, each with one send after the other. Messages are handled in hundreds."""
     return _shaped(shape, sent_by_callers(queue.send), handled_in_groups(queue.receive, queue.complete))
 
 

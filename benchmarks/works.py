@@ -1,4 +1,6 @@
-"""Pieces of work that are measured in turns, step by step, with the processor time of both sides; and single trips."""
+"""Pieces of work that are measured in turns, step by step, with the processor time of both sides; and trips of
+messages.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,13 @@ AT_ONCE = 100
 PATIENCE = 10.0
 """A message that has not come after this many seconds is lost, and the run fails."""
 PAUSE = 0.001
-"""The seconds before each single trip: enough for the receiver to wait again. After a much longer pause the trip would
-measure how long the machine takes to wake up, as the bare command beside it shows.
+"""The seconds before each trip of a single message: enough for the receiver to wait again. After a much longer pause,
+the trip would include the time that the machine takes to wake up. The trip of a bare command shows this time.
 """
 ALL = ""
 """A piece of work with all its steps."""
 CONFIG = {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": "0"}
-"""The configuration of the servers. A rewriting of their files during the run would be counted for one competitor."""
+"""The configuration of the servers. They do not rewrite their files, because this would count for one competitor."""
 
 Step = Callable[[int], Awaitable[None]]
 """A function that does a step with a number of messages."""
@@ -233,7 +235,7 @@ def medians(costs: Sequence[Cost], messages: int) -> Medians:
 
 
 async def measure_idle(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make, trips: int) -> Idle:
-    """Measure from sending to the start of the handler.
+    """Measure the time from sending a message to the start of its handler.
 
     The next message is sent when the one before was handled and the receiver waits again.
     """

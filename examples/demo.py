@@ -24,7 +24,7 @@ from sbredis.servers import LocalCluster
 ORDERS = 5000
 HANDLERS = 50
 SENDERS = 50
-ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each
+ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each account
 CLERKS = 8
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
@@ -92,9 +92,9 @@ async def handle(receiver: ServiceBusReceiver, seen: Counter[str]) -> None:
     """Handle messages until none has arrived for a second. Several of these tasks run at the same time."""
     async for message in receiver:
         number = (message.application_properties or {})["number"]
-        if number == 13:  # no handler can handle this one
+        if number == 13:  # no handler can handle this order
             await receiver.abandon_message(message)
-        elif number == 500:  # this one is for later
+        elif number == 500:  # this order is for later
             seen["deferred"] = message.sequence_number
             await receiver.defer_message(message)
         else:

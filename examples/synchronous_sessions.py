@@ -16,7 +16,7 @@ def answer(client: ServiceBusClient) -> list[str]:
     """Accept conversations that no other thread has, until there are none, and return their messages."""
     heard: list[str] = []
     while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
-        with receiver:  # an error that leaves it counts a failed delivery for each unsettled message
+        with receiver:  # if an error leaves this block, each unsettled message gets a failed delivery
             for message in receiver:  # ends when no message has arrived for half a second
                 heard.append(f"{receiver.session.session_id}: {message}")
                 receiver.complete_message(message)
@@ -35,7 +35,7 @@ def main(url: str) -> None:
 
         with ThreadPoolExecutor(2) as threads:
             heard = [line for each in threads.map(answer, [client, client]) for line in each]
-        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name; else in this order
+        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # sorted by name only
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleAct
 
 
 async def create(administration: ServiceBusAdministrationClient) -> None:
-    """Create a topic and its subscriptions. Those that exist stay as they are."""
+    """Create a topic and its subscriptions. Entities that exist are not changed."""
     await administration.ensure_topic("sales")
     # A subscription that is created without rules has one rule that matches every message.
     await administration.ensure_subscription("sales", "archive")

@@ -13,7 +13,7 @@ _PUBLIC: Final[set[type]] = set()
 
 
 def public(cls: type[T]) -> type[T]:
-    """Rename the functions that a public class inherits from internal classes after the public class.
+    """Give the functions that a public class inherits from internal classes the name of the public class.
 
     In a :class:`TypeError` about arguments, Python names the class that defines the function. Readers do not know the
     internal classes. An internal class may have several public subclasses, so each one gets copies of its functions.

@@ -31,7 +31,8 @@ class TaskScope:
     def start(self, work: Coroutine[Any, Any, None]) -> bool:
         """Start a task. In a cancelled scope, the task is cancelled at its first wait.
 
-        Returns whether the task was started. It is not if the block has ended, or is ending because of an error.
+        Returns whether the task was started. No task is started if the block has ended, or is ending because of an
+        error.
         """
         try:
             task = self._group.create_task(work, name=getattr(work, "__qualname__", None))
@@ -61,7 +62,7 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # no other code retrieves it
+            task.exception()  # no other code retrieves the error
         raise cancelled
 
 

@@ -1,4 +1,4 @@
-"""Run blocking code in a thread of anyio, so that an application may fill asyncio's own pool of threads."""
+"""Run blocking code in a thread of anyio. This works even if the application has filled asyncio's pool of threads."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class NamespacePartitionsError(ServiceBusError, ValueError):
 
 
 class DataLayoutError(ServiceBusError):
-    """The data were written by a release of sbredis that this release cannot read, or can no longer read."""
+    """Another release of sbredis wrote the data, and this release cannot read them, or can no longer read them."""
 
     code = "DataLayout"
 

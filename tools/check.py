@@ -1,7 +1,7 @@
-"""Run all checks that need no server, one after the other. Every one runs, and one that fails fails the whole.
+"""Run all checks that need no server, one after the other. All of them run, and the program fails if one of them fails.
 
-The package of pyright fetches the program from npm on its first run. If it cannot, the last line names pyright as not
-run, with the reason, and the other checks decide: mypy always runs.
+The Python package of pyright fetches pyright itself from npm on its first run. If this fails, the last line says that
+pyright did not run, and why. Then only the other checks count; mypy always runs.
 """
 
 from __future__ import annotations

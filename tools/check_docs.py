@@ -22,12 +22,14 @@ MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
 LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 FILE = re.compile(r"`(?P<name>[\w./-]+\.(?:lua|py|toml|txt))`")
 INTERNAL = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
-"""The documents in which a file in code style is a file of this repository, and not of the reader."""
+"""The documents in which a file name in code style means a file of this repository. Elsewhere it may be a reader's
+file.
+"""
 VERSION = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?", re.MULTILINE)
 
 
 def prose(text: str) -> str:
-    """Return the text without its code, in which brackets mean something else."""
+    """Return the text without its code, because brackets mean something else in code."""
     return CODE_SPAN.sub("", FENCE.sub("", text))
 
 
@@ -77,7 +79,7 @@ def check_targets(text: str, targets: set[str]) -> Iterator[str]:
 
 
 def check_files(text: str, paths: set[str]) -> Iterator[str]:
-    """Check that each file that is named, by its name or the end of its path, exists. ``NAME`` stands for any name."""
+    """Check that each named file exists. A text may give only the end of its path. ``NAME`` stands for any name."""
     for name in sorted({file["name"] for file in FILE.finditer(FENCE.sub("", text))}):
         if "NAME" not in name and not any(f"/{path}".endswith(f"/{name}") for path in paths):
             yield f"there is no file `{name}`"

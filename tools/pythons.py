@@ -1,8 +1,9 @@
 """Run the quick tests on every Python from 3.11 on that is found: ``python -m tools.pythons``.
 
 It looks on PATH, among the interpreters of pyenv, and among those of uv. It takes the first one of each minor version.
-Each has an environment of its own in ``.cache/pythons``; the Python of ``.venv`` uses that. An interpreter for which
-pip cannot fetch the packages is named as skipped. One that fails its tests fails the whole. Arguments go to pytest.
+Each interpreter has an environment in ``.cache/pythons``, except that the Python of ``.venv`` uses ``.venv``. If pip
+cannot fetch the packages for an interpreter, the report says that it was skipped. If the tests fail on one, the program
+fails. Arguments go to pytest.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Python:
 
     @property
     def minor(self) -> str:
-        """What a classifier calls it: ``3.12``."""
+        """The version as a classifier names it: ``3.12``."""
         return f"{self.version[0]}.{self.version[1]}"
 
     def __str__(self) -> str:

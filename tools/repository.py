@@ -17,7 +17,7 @@ def files(*suffixes: str) -> list[Path]:
 
 
 def candidates() -> Iterator[Path]:
-    """Yield the files that git lists; outside a clone, as in an unpacked sdist, all files that no build has made."""
+    """Yield the files that git lists. Outside a clone, as in an unpacked sdist, yield all files that are not built."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git is where PATH says
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Run the Python of a document as a reader who types it does: block after block, in one session.
+"""Run the Python of a document as if a reader typed it: block after block, in one session.
 
 ``python -m tools.run_page docs/queues.md [CONNECTION_STRING]``. A connection string replaces every ``memory://NAME`` of
 the page, and nothing else is changed. A page with tests is one test file, which pytest runs. ``await`` outside of a
@@ -80,7 +80,7 @@ def run_page(page: Path, url: str | None) -> int:
 
 
 def _placed(block: Block) -> str:
-    """Return the code on the lines that it has in the page."""
+    """Return the code with empty lines before it, so that its lines have the numbers that they have in the page."""
     return "\n" * (block.line - 1) + block.code
 
 

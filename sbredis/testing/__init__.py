@@ -1,4 +1,4 @@
-"""Tools for testing applications: a bus in memory, a clock to move, and access to sent and remaining messages.
+"""Tools for testing applications: a bus in memory, a clock that tests move, and access to sent and remaining messages.
 
 If sbredis is installed, pytest finds the fixtures ``sbredis_bus`` and ``sbredis_sync_bus`` by itself. If pytest does
 not load plugins automatically, use ``pytest_plugins = ["sbredis.testing"]``. Without pytest: ``async with Bus() as

@@ -78,8 +78,8 @@ class Bus:
     """An empty bus in memory with a clock of its own: ``async with Bus() as bus``, or the fixture ``sbredis_bus``.
 
     Code under test uses :attr:`client`, or makes a client of its own from :attr:`url`, in this process and in any
-    thread. All these clients use :attr:`clock`. Nothing must be opened: everything opens at its first use. The helpers
-    only look from outside and change nothing: messages that the code under test has locked stay locked.
+    thread. All these clients use :attr:`clock`. You need not open anything: everything opens at its first use. The
+    helpers that return messages lock and settle none of them: messages that the code under test has locked stay locked.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the extra ``memory`` is not installed:
     run ``pip install '.[memory]'`` in the checkout of sbredis.
@@ -149,8 +149,9 @@ class Bus:
     ) -> SubscriptionProperties:
         """Create a subscription, with the properties of :class:`~sbredis.management.SubscriptionProperties`.
 
-        It receives every message, unless there are ``rules``: a list of :class:`~sbredis.management.RuleProperties`, or
-        a mapping of rule names to filters, as in ``rules={"dear": "price > 100"}``.
+        The subscription receives every message, unless there are ``rules``: a list of
+        :class:`~sbredis.management.RuleProperties`, or a mapping of rule names to filters, as in ``rules={"dear":
+        "price > 100"}``.
         """
         return await self._administration().create_subscription(
             topic_name, subscription_name, rules=None if rules is None else _rules(rules), **properties
@@ -224,7 +225,9 @@ class Bus:
         return [each for each in found if hold_of(each).delivery.state in ("l", "g")]
 
     async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
-        """Return messages of a queue or a topic whose time has not come yet. Until then no subscription has them."""
+        """Return the scheduled messages of a queue or a topic whose time has not come yet. No subscription has them
+        before that time.
+        """
         entity = await self._entity(queue_or_topic_name)
         if entity.record.kind == "subscription":
             raise ValueError(f"Nothing is scheduled in {entity.name!r}: it waits on the topic.")
@@ -282,7 +285,7 @@ class Bus:
                     if name is None
                     else client.get_subscription_receiver(topic, name, sub_queue=side)
                 )
-                gone += await receiver.purge_messages()  # not opened: an entity with sessions would refuse that
+                gone += await receiver.purge_messages()  # not opened: an entity with sessions would refuse
         return gone
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ __all__ = ["MovableClock", "TestClock"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(2286, 1, 1, tzinfo=UTC)
-"""The partitions store times of up to 13 digits of ms."""
+"""The partitions store times in ms with up to 13 digits."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -35,7 +35,7 @@ class MovableClock(Clock):
         return time.monotonic_ns() + self._ahead
 
     def now(self) -> float:
-        """Return the time in seconds. Durations use it too, so locks end when the clock is moved."""
+        """Return the time in seconds. Durations are measured with it too, so locks end when the clock is moved."""
         return self.nanoseconds / 1e9
 
     def utc(self) -> float:
@@ -47,7 +47,7 @@ class MovableClock(Clock):
         return self.nanoseconds // 1_000_000
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Have ``moved`` called in the running loop whenever the clock is moved; return a function that stops this."""
+        """Call ``moved`` in the running loop whenever the clock is moved. Return a function that stops these calls."""
         key = object()
         self._watchers[key] = (_running_loop(), moved)
 
@@ -57,7 +57,7 @@ class MovableClock(Clock):
         return unwatch
 
     def move(self, ahead: Callable[[int], int]) -> None:
-        """Move the clock by the result of ``ahead``, which gets the time in ns; notify all watchers in their loops."""
+        """Call ``ahead`` with the time in ns, move the clock by its result, and notify all watchers in their loops."""
         with self._lock:
             self._ahead += ahead(self.nanoseconds)
         here = _running_loop()
@@ -73,7 +73,7 @@ class MovableClock(Clock):
 
 @final
 class TestClock:
-    """The clock of a bus. It runs like any clock, and can be moved forward at once; it cannot go back.
+    """The clock of a bus. It runs like any clock. Tests can also move it forward, but not back.
 
     Locks, schedules, delays, expiry and duplicate detection use it, in all clients of the bus. A receiver that is
     waiting notices a move at once. Waits of the test itself, such as ``asyncio.sleep``, and the time-outs of calls use
@@ -124,7 +124,7 @@ class TestClock:
     def move_to(self, when: datetime) -> datetime:
         """Move the clock forward to a time, which must have a time zone. Returns the new time.
 
-        May be called in any thread. Raises :class:`ValueError` for a time in the past of the clock.
+        May be called in any thread. Raises :class:`ValueError` for a time before the clock's present time.
         """
         until = _nanoseconds(_checked(when, "when"))
 

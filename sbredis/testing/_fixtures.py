@@ -24,7 +24,7 @@ __all__ = ["sbredis_bus", "sbredis_sync_bus"]
 
 @pytest.fixture
 def sbredis_bus() -> Iterator[Bus]:
-    """A new bus in memory, with a clock to move, and helpers to see sent and remaining messages."""
+    """A new bus in memory, with a clock that the test moves, and helpers that show sent and remaining messages."""
     from sbredis.testing import Bus
 
     made = Bus()

@@ -82,11 +82,11 @@ class SyncBus:
         return self._bus.clock
 
     def create_queue(self, queue_name: str, **properties: Unpack[QueueOptions]) -> QueueProperties:
-        """As :meth:`Bus.create_queue`."""
+        """Do the same as :meth:`Bus.create_queue`."""
         return self._run(partial(self._bus.create_queue, queue_name, **properties))
 
     def create_topic(self, topic_name: str, **properties: Unpack[TopicOptions]) -> TopicProperties:
-        """As :meth:`Bus.create_topic`."""
+        """Do the same as :meth:`Bus.create_topic`."""
         return self._run(partial(self._bus.create_topic, topic_name, **properties))
 
     def create_subscription(
@@ -97,7 +97,7 @@ class SyncBus:
         rules: Rules | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
-        """As :meth:`Bus.create_subscription`."""
+        """Do the same as :meth:`Bus.create_subscription`."""
         return self._run(
             partial(self._bus.create_subscription, topic_name, subscription_name, rules=rules, **properties)
         )
@@ -110,41 +110,41 @@ class SyncBus:
         filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name; the default is never changed
         action: SqlRuleAction | str | None = None,
     ) -> RuleProperties:
-        """As :meth:`Bus.create_rule`."""
+        """Do the same as :meth:`Bus.create_rule`."""
         return self._run(partial(self._bus.create_rule, topic_name, subscription_name, rule_name, filter, action))
 
     def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
-        """As :meth:`Bus.sent`."""
+        """Do the same as :meth:`Bus.sent`."""
         return self._run(partial(self._bus.sent, queue_or_topic_name))
 
     def messages(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.messages`."""
+        """Do the same as :meth:`Bus.messages`."""
         return self._run(partial(self._bus.messages, queue_or_topic_name, subscription_name))
 
     def active(self, queue_or_topic_name: str, subscription_name: str | None = None) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.active`."""
+        """Do the same as :meth:`Bus.active`."""
         return self._run(partial(self._bus.active, queue_or_topic_name, subscription_name))
 
     def locked(self, queue_or_topic_name: str, subscription_name: str | None = None) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.locked`."""
+        """Do the same as :meth:`Bus.locked`."""
         return self._run(partial(self._bus.locked, queue_or_topic_name, subscription_name))
 
     def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.scheduled`."""
+        """Do the same as :meth:`Bus.scheduled`."""
         return self._run(partial(self._bus.scheduled, queue_or_topic_name))
 
     def deferred(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.deferred`."""
+        """Do the same as :meth:`Bus.deferred`."""
         return self._run(partial(self._bus.deferred, queue_or_topic_name, subscription_name))
 
     def dead_lettered(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`Bus.dead_lettered`."""
+        """Do the same as :meth:`Bus.dead_lettered`."""
         return self._run(partial(self._bus.dead_lettered, queue_or_topic_name, subscription_name))
 
     @overload
@@ -156,13 +156,13 @@ class SyncBus:
     def counts(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
-        """As :meth:`Bus.counts`."""
+        """Do the same as :meth:`Bus.counts`."""
         if subscription_name is None:
             return self._run(partial(self._bus.counts, queue_or_topic_name))
         return self._run(partial(self._bus.counts, queue_or_topic_name, subscription_name))
 
     def purge(self, queue_or_topic_name: str, subscription_name: str | None = None) -> int:
-        """As :meth:`Bus.purge`."""
+        """Do the same as :meth:`Bus.purge`."""
         return self._run(partial(self._bus.purge, queue_or_topic_name, subscription_name))
 
     def close(self) -> None:

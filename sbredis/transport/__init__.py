@@ -1,4 +1,5 @@
-"""Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. Knows nothing of messages.
+"""Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. They know nothing of
+messages.
 
 Importing this package imports nothing of redis-py; :func:`open_transport` does.
 """

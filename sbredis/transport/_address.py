@@ -102,7 +102,9 @@ class Target:
     durability: Durability = "master"
     embedded_fsync: Literal["everysec", "always"] = "everysec"
     replicas: int | None = None
-    """The number of replicas of a shard, for which ``replicated`` waits; ``None``: the number that the servers tell."""
+    """The number of replicas of a shard that ``durability=replicated`` waits for; ``None`` for the number that the
+    servers report.
+    """
 
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
@@ -119,7 +121,7 @@ def parse_target(text: str) -> Target:
 def redacted(text: str) -> str:
     """Return the connection string for logs and errors: anything that may be a secret is replaced.
 
-    It also works for malformed strings: any text in a place where a secret may be counts as one.
+    This also works for malformed strings: any text in a place for a secret is treated as a secret.
     """
     scheme, separator, rest = text.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
@@ -200,7 +202,7 @@ class _Parser:
             **options,
         )
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- the parts of a connection string ------------------------------------------------------------------------------
 
     def credentials(self, text: str) -> tuple[str | None, str | None]:
         if "@" in text:

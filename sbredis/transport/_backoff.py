@@ -23,14 +23,18 @@ class Backoff:
     longest: float = 1.0
     random: Random = random.random
     free_redirections: int = 5
-    """The number of redirections in a row that are followed without a pause. More of them mean a cluster in motion."""
+    """The number of redirections in a row that are followed without a pause. More of them mean that the cluster is
+    changing.
+    """
     doubling: bool = True
     """Whether the pauses grow. If not, all are as long as the first."""
     repetitions: int | None = None
     """The largest number of repetitions, without redirections. With ``None`` only the deadline limits them."""
 
     def delay(self, failures: int, redirections: int) -> float:
-        """Return the seconds to wait after ``failures`` attempts failed, the last ``redirections`` by a redirection."""
+        """Return the seconds to wait after ``failures`` failed attempts. The last ``redirections`` of them were
+        redirections.
+        """
         if 0 < redirections <= self.free_redirections:
             return 0.0
         exponent = max(0, failures - max(0, redirections - 1) - 1) if redirections else failures - 1
@@ -47,13 +51,13 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RefreshPacing:
-    """The distance in time between questions about the slot map. A storm of redirections causes one question."""
+    """The pauses between questions about the slot map. Many redirections in a short time cause only one question."""
 
     apart: float = 0.1
     after_failure: float = 0.25
     random: Random = random.random
 
     def pause(self, since_last: float, failed: int) -> float:
-        """Return the seconds to wait before asking: ``failed`` questions in a row had no answer."""
+        """Return the seconds to wait before asking. The last ``failed`` questions had no answer."""
         apart = self.apart if not failed else min(2.0, self.after_failure * 2.0 ** min(failed - 1, 10))
         return max(0.0, apart - since_last) + 0.5 * self.apart * self.random() * (1 if since_last < apart else 0)

@@ -99,7 +99,8 @@ class Dialer:
         return self._network(endpoint, self._common(3) | credentials)
 
     def _common(self, protocol: int) -> dict[str, Any]:
-        # No socket time-out: deadlines belong to calls, and one late reply must not end the connection of the others.
+        # Set no socket time-out: each call has its own deadline, and one late reply must not end the connection for
+        # other calls.
         return {
             "protocol": protocol,
             "driver_info": self._driver,
@@ -114,7 +115,7 @@ class Dialer:
 
 async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:
     """Write commands together on a connection that no other code uses yet. Return the replies, errors as values."""
-    # In pieces: fakeredis copies the rest of a piece for each argument that it reads.
+    # Write in pieces, because fakeredis copies the rest of a piece for each argument that it reads.
     await link.send_packed_command(packed, check_health=False)
     replies: list[Any] = []
     for _ in packed:

@@ -31,7 +31,7 @@ class Router(Protocol):
         ...
 
     def troubled(self, failure: Failure) -> None:
-        """Ask for a new slot map if the failure may mean that ours is out of date."""
+        """Ask for a new slot map if the failure may mean that the known slot map is out of date."""
         ...
 
     async def pause(self, seconds: float) -> None:
@@ -63,14 +63,14 @@ class Journey:
         self._maybe_ran = False
         self._is_over = False
         self._told: Failure | None = None
-        """The last failure that a server's answer told."""
+        """The last failure that was an answer of a server."""
         self._next: Node | None = None
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
         """Return the reply, or raise the error of the last failure that tells a reason.
 
-        ``first`` is the failure of an attempt that was made before.
+        ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """
         retrying = AsyncRetrying(
             retry=retry_if_result(self._goes_on),
@@ -83,7 +83,7 @@ class Journey:
         if not isinstance(result, Failure):
             return result
         if self._told is not None and result.kind is FailureKind.TIMED_OUT and result.outcome is Outcome.NEVER_SENT:
-            result = self._told  # the deadline cut the last attempt short, so it tells less than the answer before it
+            result = self._told  # the deadline cut the last attempt short, so the answer before it tells more
         error = result.error(
             self._call,
             maybe_ran=self._maybe_ran,

@@ -1,4 +1,4 @@
-"""A judgement of the servers of a target, when they have been reached: refused, or described in the log."""
+"""The judgement of a target's servers, made when they are reached. A server is refused, or described in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("sbredis.transport")
 def judge(
     target: Target, reached: Sequence[ServerFacts], replica_count_of: Callable[[ServerFacts], ReplicaCount]
 ) -> None:
-    """Refuse servers that cannot keep the durability. Log unknown facts, and what the acknowledgements are worth."""
+    """Refuse servers that cannot keep the durability. Log unknown facts, and what an acknowledgement guarantees."""
     if target.kind == "memory":
         return
     durability = target.durability

@@ -1,7 +1,7 @@
 """Sharded pub/sub: one connection for each node, made when the node gets its first listener.
 
-A subscription follows its slot. Whenever it is made again, its listener is told of the gap, because messages that were
-published in between are lost. A receiver that may have missed a wake must look again.
+A subscription follows its slot to another node. Messages that are published before it is made again there are lost, so
+its listener is told of this gap. A receiver that may have missed a wake must look for messages again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESEND_AFTER = 0.1
 
 
 class Listener(Protocol):
-    """An object that is told of messages. Its methods run in the event loop, so they must not block."""
+    """An object that receives the messages of a channel. Its methods run in the event loop, so they must not block."""
 
     def message(self, payload: bytes) -> None:
         """Take a message that was published."""
@@ -124,7 +124,7 @@ class Listening:
         return Subscription(self, name, listener)
 
     def unsubscribe(self, name: bytes, listener: Listener) -> None:
-        """Remove a listener. Without its last listener a channel ends."""
+        """Remove a listener. A channel ends when its last listener is removed."""
         channel = self._channels.get(name)
         if channel is None or listener not in channel.listeners:
             return
@@ -218,7 +218,7 @@ class _Ear:
         try:
             if self._listening.before_dial is not None:
                 await self._listening.before_dial()
-            # RESP2: messages are plain replies in order, so there is no second channel of pushes to read.
+            # Use RESP2: its messages are plain replies in order, so there is no second channel of pushes to read.
             link = self._listening.dialer.server(self.endpoint, protocol=2)
             await link.connect()
             await self._hear(stream_over(link))
@@ -272,7 +272,7 @@ class _Ear:
             return  # the answer to a PING
         said: list[bytes] = reply  # pyright: ignore[reportUnknownVariableType]  # so the server answers in this mode
         if len(said) < 3:
-            return  # the same, as a list
+            return  # the answer to a PING, as a list
         kind, name, payload = said[:3]
         channel = self._wanted.get(name)
         if kind == b"smessage":
@@ -283,7 +283,7 @@ class _Ear:
             if channel is not None:
                 channel.confirm()
         elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
-            # It answers no command of ours: the slot has moved.
+            # This answers no command of ours: the server ended the subscription, because the slot has moved.
             self._listening.trouble(self.endpoint)
             self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
 
@@ -309,7 +309,7 @@ class _Ear:
                     channel.confirmed.set_result(failure)
 
     async def _watch(self) -> None:
-        """Notice a connection that died without being closed."""
+        """Ask an idle server for an answer, to notice a connection that died without being closed."""
         while self._loop.time() - self._heard_at < _SILENT:
             await asyncio.sleep(_QUIET / 3)
             if self._loop.time() - self._heard_at >= _QUIET and self._stream is not None:

@@ -22,7 +22,7 @@ class _ScriptCache(dict[bytes, bytes]):
 
 
 def require_memory() -> None:
-    """Raise if the packages that ``memory://`` needs are not installed. They are looked for, and not imported."""
+    """Raise if the packages that ``memory://`` needs are not installed. This does not import them."""
     for name in ("fakeredis", "lupa"):
         if find_spec(name) is None:
             raise _missing(name)

@@ -75,7 +75,9 @@ class Transport:
         self._nodes: dict[Endpoint, Node] = {}
         self._routes: list[Node | None] = [None] * SLOTS
         self._mended = False
-        """Whether MOVED has changed the routes since the last layout, so that the other parts must still be told."""
+        """Whether MOVED has changed the routes since the last layout. Then the other parts of the transport must still
+        be told.
+        """
         self._replicas: dict[Endpoint, int] = {}
         self._steady = True
         """Whether all nodes were up in the last layout."""
@@ -100,10 +102,9 @@ class Transport:
     ) -> Any:
         """Run a script on the server of its keys, and return its reply.
 
-        All keys are in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same
-        call (by an operation id among its arguments): then a call whose outcome is unknown is sent again, byte for
-        byte, until ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have
-        run.
+        All keys are in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same call,
+        by an operation id among its arguments. Then a call whose outcome is unknown is sent again, byte for byte, until
+        ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
         """
         call = Call(
             self._as_sent(script) if self._dialer.strips_shebang else script,
@@ -132,7 +133,7 @@ class Transport:
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
         """Run a plain command on the server of ``key``, or on any server without a key.
 
-        It is repeated only while it is known not to have run.
+        The command is repeated only while it is known not to have run.
         """
         first = arguments[0] if arguments else ""
         name = (first.decode() if isinstance(first, bytes) else str(first)).upper()
@@ -157,16 +158,18 @@ class Transport:
 
     @property
     def masters(self) -> tuple[Endpoint, ...]:
-        """The servers that serve slots by the last slot map, with or without an open connection."""
+        """The servers that serve slots according to the last slot map, with or without an open connection."""
         return tuple(node.endpoint for node in self._masters())
 
     def endpoint_of(self, key: bytes) -> Endpoint | None:
-        """Return the server of a key's slot by the last slot map; ``None`` if there is none."""
+        """Return the server of a key's slot according to the last slot map; ``None`` if there is none."""
         node = self._routes[key_slot(key)]
         return node.endpoint if node else None
 
     def server_of(self, key: bytes) -> ServerFacts | None:
-        """Return the facts of the server of a key's slot, as of when it was connected. The run id names the process."""
+        """Return the facts of the server of a key's slot, from when it was connected. The run id identifies its
+        process.
+        """
         node = self._routes[key_slot(key)]
         return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
 
@@ -178,7 +181,7 @@ class Transport:
             self._root = None
 
     def abandon(self) -> None:
-        """Release what outlives the event loop. The loop has ended, and with it everything that ran in it."""
+        """Release the resources that outlive the event loop. The loop and all its tasks have already ended."""
         self._closing.set()
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
@@ -226,7 +229,7 @@ class Transport:
         return node
 
     def troubled(self, failure: Failure) -> None:
-        """Ask for a new slot map if the failure may mean that ours is out of date."""
+        """Ask for a new slot map if the failure may mean that the known slot map is out of date."""
         if failure.kind not in (FailureKind.REFUSED, FailureKind.BROKE, FailureKind.TIMED_OUT):
             self._refresh_wanted.set()
 
@@ -250,7 +253,7 @@ class Transport:
     async def start(self, timeout: float) -> None:
         """Connect, check every server, and keep the slot map. Raises if no suitable server answers in time.
 
-        ``timeout`` is the bound when a server answers that it is not ready yet. Otherwise the time-out to connect is.
+        If a server answers that it is not ready yet, the limit is ``timeout``. Otherwise it is the time-out to connect.
         """
         now = self._loop.time()
         patience = Patience(now, self._connect_timeout, now + timeout, self.target.kind)
@@ -259,7 +262,7 @@ class Transport:
         try:
             await started
             layout = await self._insisting(lambda _: self._discover(), patience)
-            assert isinstance(layout, Layout)  # None is only for a node
+            assert isinstance(layout, Layout)  # None is returned only for a node
             self._apply(layout)
             judge(self.target, await self._reach_masters(patience), self._replica_count_of)
         except BaseException:
@@ -296,7 +299,7 @@ class Transport:
             self._listening.close(f"The transport to {self.target} was closed.")
             on_close, self._on_close = self._on_close, None
             if on_close is not None:
-                on_close()  # here, where no caller's cancellation can prevent it
+                on_close()  # called here, because no caller's cancellation can prevent it
 
     async def _insisting(
         self,
@@ -304,9 +307,9 @@ class Transport:
         patience: Patience,
         node: Node | None = None,
     ) -> _T | None:
-        """Try to get something from a server as long as that may succeed. Raises the last failure.
+        """Repeat an attempt to get something from a server as long as it may succeed. Raises the last failure.
 
-        Returns ``None`` if the server, ``node``, is no master any more.
+        Returns ``None`` if ``node`` is given and is no longer a master.
         """
         patience = replace(patience, started=self._loop.time())
         failures = 0
@@ -324,7 +327,7 @@ class Transport:
             if found.kind is not FailureKind.TIMED_OUT:
                 told = found
             elif told is not None:
-                found = told  # the earlier failure tells more than a last attempt that had no time
+                found = told  # it tells more than a last attempt that had no time
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
@@ -399,7 +402,7 @@ class Transport:
         self._good_news()
         self._listening.moved()
 
-    # -- for the parts -------------------------------------------------------------------------------------------------
+    # -- for the parts of the transport --------------------------------------------------------------------------------
 
     async def probe(
         self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
@@ -441,8 +444,8 @@ class Transport:
     def _replicas_of(self, facts: ServerFacts) -> int | None:
         """Return the number of replicas of a master.
 
-        It is the number in the connection string, else that of the cluster or Sentinel, else that of the connected
-        replicas.
+        It is the number in the connection string. If there is none, it is the number that the cluster or Sentinel
+        reports, or else the number of connected replicas.
         """
         if self.target.replicas is not None:
             return self.target.replicas
@@ -463,7 +466,9 @@ class Transport:
             self._refresh_wanted.set()
 
     def _accepts(self, facts: ServerFacts) -> Failure | None:
-        """Return why a server cannot be used. This runs for every connection: its configuration may have changed."""
+        """Return why a server cannot be used. This runs for every connection, because the server's configuration may
+        have changed.
+        """
         found = problems(facts, self.target.kind, self.target.durability)
         if found:
             return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint)

@@ -31,7 +31,7 @@ class Node:
 
     @property
     def suspected(self) -> bool:
-        """Whether it owes an answer for long, or could not be reached. Other servers are asked first."""
+        """Whether the server owes an answer for long, or could not be reached. Then other servers are asked first."""
         return self.calls.failing or any(wire.silent for wire in self.wires)
 
     @property
@@ -55,7 +55,7 @@ class Node:
     def retire(self) -> bool:
         """Note that another server has taken over: close idle connections, and wait less long for the others.
 
-        Returns whether anything is left.
+        Returns whether a connection is left, or is being opened.
         """
         for wire in self.wires:
             if wire.owes:
@@ -65,7 +65,7 @@ class Node:
         return bool(self.wires) or self.calls.opening or self.durable.holder.opening
 
     def reinstate(self) -> None:
-        """Note that the server is a master, perhaps again."""
+        """Note that the server is a master, perhaps after it was replaced."""
         for wire in self.wires:
             wire.deposed = False
 
@@ -84,11 +84,11 @@ class _Waiting:
 
 
 class DurableWire:
-    """The connection for calls that are answered when every replica of the shard has their writes.
+    """The connection for calls that are answered only when every replica of the shard has their writes.
 
-    Calls that gather while one flush waits go into the next flush, and one WAIT serves them all. They have a connection
-    of their own, because a stalled WAIT stalls all calls after it. The script and its WAIT share that connection,
-    because WAIT counts the writes of its own connection.
+    Calls that gather while one flush waits go into the next flush, and one WAIT serves them all. These calls have a
+    connection of their own, because a stalled WAIT stalls all calls after it. The script and its WAIT share that
+    connection, because WAIT counts the writes of its own connection.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
@@ -128,7 +128,7 @@ class DurableWire:
             self._end(batch)
 
     def _end(self, batch: list[_Waiting]) -> None:
-        """Answer all callers that wait, because no later flush will answer them when the transport is closed."""
+        """Answer all waiting callers: the transport is being closed, so no later flush will answer them."""
         self._flushing = False
         for waiting in (*batch, *self._queue):
             outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
@@ -156,7 +156,7 @@ class DurableWire:
             return
         replicas = self._replicas(wire.facts)
         if not replicas:
-            # Perhaps only for a moment: a replica that has just become the master has no replica yet.
+            # This may last only a moment: a replica that has just become the master has no replica yet.
             self._opener.on_trouble(self.endpoint)
             known = "has no replica that could confirm it" if replicas == 0 else "does not say how many replicas it has"
             unserved = Failure(FailureKind.UNSERVED, f"durability=replicated, and it {known}", endpoint=self.endpoint)
@@ -171,7 +171,8 @@ class DurableWire:
         confirmed = await self._confirm(wire, last)
         settled = [(waiting, await future) for waiting, future in replies]
         if confirmed is None and any(waiting.call.heals for waiting in batch):
-            # A script had to be loaded again. Its call was written after the first WAIT, so it needs a second one.
+            # A script had to be loaded again. Its call was written after the first WAIT, so the call needs a second
+            # WAIT.
             confirmed = await self._confirm(wire, last)
         for waiting, reply in settled:
             self._settle(waiting, reply if isinstance(reply, Failure) or confirmed is None else confirmed)
@@ -179,10 +180,10 @@ class DurableWire:
     async def _confirm(self, wire: Wire, last: float) -> Failure | None:
         """Send WAIT until all replicas have confirmed the flush, or the last deadline ``last`` has passed.
 
-        Each WAIT is short, so the connection is never silent for long. Each turn asks for the number of replicas again:
-        it takes the number that is known for the shard, and asks the master, which knows new ones. If a turn gets too
-        few confirmations, the layout is refreshed, because a replica may have been removed. Returns ``None``, or the
-        failure.
+        Each WAIT is short, so the connection is never silent for long. Each turn finds out the number of replicas
+        again: it is the number that is known for the shard, or the number that the master reports if that is larger. If
+        a turn gets too few confirmations, the layout is refreshed, because a replica may have been removed. Returns
+        ``None``, or the failure.
         """
         loop = asyncio.get_running_loop()
         confirmed = 0

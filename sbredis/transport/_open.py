@@ -45,7 +45,7 @@ def require_asyncio() -> None:
 
 
 async def _taken(acquire: Callable[[], _ServerLease]) -> _ServerLease:
-    """Take a lease in a thread. If the caller goes away meanwhile, the thread itself gives the lease back."""
+    """Take a lease in a thread. If the caller is cancelled meanwhile, the thread itself releases the lease."""
     lock = threading.Lock()
     taken: list[_ServerLease] = []
     given_up = False
@@ -80,8 +80,8 @@ async def open_transport(
 ) -> Transport:
     """Connect to the servers of a connection string, check that they are suitable, and load the scripts.
 
-    ``credential_provider`` is redis-py's, and is asked for every connection. ``retry`` says how calls are repeated.
-    Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
+    ``credential_provider`` is a provider of redis-py. Every connection asks it for credentials. ``retry`` says how
+    calls are repeated. Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
     :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``. When a
     server answers that it is not ready yet, as during a failover, it is tried for ``timeout`` seconds
@@ -89,7 +89,7 @@ async def open_transport(
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
-    # Only now, and not in the event loop: importing redis-py costs a quarter of a second.
+    # Import redis-py only now, and not in the event loop, because the import takes a quarter of a second.
     await in_thread(lambda: import_module("sbredis.transport._multiplexed"))
     from sbredis.transport._multiplexed import Transport
 

@@ -1,4 +1,4 @@
-"""Opening connections: the handshake, the questions to the server, the loading of scripts. And keeping one open."""
+"""Opening connections: the handshake, the questions to the server, the loading of scripts. A holder keeps one open."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Opener:
     on_open: Callable[[], None]
     """Called when a connection was made."""
     accepts: Callable[[ServerFacts], Failure | None]
-    """Tells why a server that was reached cannot be used; ``None`` if it can."""
+    """Returns why a server that was reached cannot be used; ``None`` if it can be used."""
     scripts: Sequence[Script] = ()
     packed_scripts: list[bytes] = field(default_factory=list[bytes])
 
@@ -93,7 +93,8 @@ class Opener:
         questions = [
             pack((b"INFO",)),
             pack((b"CONFIG", b"GET", b"appendfsync")),
-            # It announces one key and gives none, so it cannot run, whether the server holds the script or not.
+            # This trial call announces one key and gives none, so it cannot run, whether or not the server has the
+            # script.
             pack((b"EVALSHA", self.scripts[0].sha if self.scripts else _NO_SUCH_SCRIPT, 1)),
         ]
         info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
@@ -105,7 +106,8 @@ class Opener:
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
         """Whether scripts may be called; ``None`` if unknown.
 
-        A user may be permitted some scripts and not others, so without a script of ours a denial tells nothing.
+        A user may be permitted to run only some scripts. So a denial tells nothing if the trial used no script of
+        sbredis.
         """
         if not isinstance(trial, ReplyError):
             return None
@@ -119,9 +121,9 @@ class Opener:
 class WireHolder:
     """The keeper of one connection to one server: opened when first needed, and again after it was lost.
 
-    However many callers want it, there is one attempt at a time. It runs in a task of its own, so a caller that goes
-    away does not take the connection from the others. After a failure
-    there is a pause before the next attempt, in which callers get that failure.
+    However many callers want the connection, there is one attempt to open it at a time. The attempt runs in a task of
+    its own, so a caller that is cancelled does not end it for the others. After a failure there is a pause before the
+    next attempt. Callers get that failure during the pause.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener) -> None:

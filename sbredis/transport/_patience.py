@@ -1,4 +1,4 @@
-"""The time for which an opening is tried: failures that pass by themselves, and failures that do not. Pure.
+"""How long to try to open a transport: some failures pass by themselves, and some do not. Pure.
 
 There are three kinds of failure::
 
@@ -6,8 +6,9 @@ There are three kinds of failure::
     no answer          perhaps the address is wrong                                           until the connect time-out
     not ready yet      a server answered: a failover, a start, or a promotion is under way    until the deadline
 
-A server that others have named (a Sentinel, the nodes of a cluster) is waited for until the deadline as well, unless
-there are other masters. Then the client opens without it, and calls to it wait by themselves.
+If other servers have named a server (a Sentinel, or nodes of a cluster), the client also waits for it until the
+deadline. If there are other masters, the client does not wait: it opens without that server, and calls to that server
+wait by themselves.
 """
 
 from __future__ import annotations

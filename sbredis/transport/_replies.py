@@ -68,8 +68,9 @@ _CODES = {
     "WRONGPASS": FailureKind.UNAUTHENTICATED,
     "OOM": FailureKind.OUT_OF_MEMORY,
 }
-"""Kinds by the first word of a server's error reply. The server gives all of these before it starts a script, so the
-call has not run."""
+"""Kinds by the first word of a server's error reply. The server sends all of these errors before it starts a script, so
+the call has not run.
+"""
 
 _AGAIN = frozenset(
     {
@@ -86,7 +87,7 @@ _AGAIN = frozenset(
 
 _INSIDE_A_SCRIPT = "user_script"
 _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
-"""Refusals that a server gives only at a script's first write. After that write it lets the script run to its end."""
+"""Refusals that a server sends only at a script's first write. After that write it lets the script run to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,11 @@ class Failure:
     def error(
         self, call: Call | None = None, *, maybe_ran: bool = False, attempts: int = 1, seconds: float = 0.0
     ) -> ServiceBusError:
-        """Return the exception for a caller whose last attempt is this failure. Without ``call`` it wanted to connect.
+        """Return the exception for a caller whose last attempt is this failure. Without ``call``, the caller wanted to
+        connect.
 
-        ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
+        ``maybe_ran`` means that an earlier attempt at the same call ended with an unknown outcome. Then the outcome
+        stays unknown.
         """
         if self.kind is FailureKind.REFUSED:
             return ScriptRefusedError(self.code, self.detail, after_unknown=maybe_ran)
@@ -198,7 +201,9 @@ def classify(code: str, detail: str) -> FailureKind:
 
 
 def failure_of_reply(code: str, detail: str, endpoint: Endpoint | None) -> Failure:
-    """Return an error reply as a failure. A call that the server refuses before it starts a script was never sent."""
+    """Return an error reply as a failure. If the server refuses a call before it starts a script, the outcome is as if
+    the call was never sent.
+    """
     kind = classify(code, detail)
     outcome = {FailureKind.REFUSED: Outcome.REFUSED, FailureKind.BROKE: Outcome.UNKNOWN}.get(kind, Outcome.NEVER_SENT)
     if kind in (FailureKind.OUT_OF_MEMORY, FailureKind.DENIED):

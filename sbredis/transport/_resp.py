@@ -1,7 +1,7 @@
 """A parser of the server's protocol, RESP2 and RESP3, for bytes in pieces of any size. Pure.
 
-Where hiredis is installed it does the same faster; :func:`reply_parser` chooses. Pushes are dropped, because they
-answer no call. A push that was taken for a reply would give every later caller the reply of another one.
+If hiredis is installed, it does the same faster; :func:`reply_parser` chooses. Pushes are dropped, because they answer
+no call. If a push were taken for a reply, every later caller would get the reply to another call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PythonParser:
     def feed(self, data: bytes) -> list[Any]:
         """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
         if self._short_of:
-            # A long string is arriving: collect its pieces without parsing them again each time.
+            # A long string is arriving: collect its pieces, and do not parse them again each time.
             self._late.append(data)
             self._short_of -= len(data)
             if self._short_of > 0:
@@ -168,7 +168,7 @@ def reply_parser() -> Callable[[bytes], list[Any]]:
     except ImportError:
         return PythonParser().feed
     nothing = object()
-    # The parser makes errors our own values; without an encoding strings stay bytes.
+    # The parser returns errors as our own ReplyError. Without an encoding, strings stay bytes.
     reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=nothing)
     feed, gets = reader.feed, reader.gets
     push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later

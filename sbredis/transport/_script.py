@@ -16,7 +16,8 @@ Argument = bytes | str | int
 
 
 _LENGTHS = [b"\r\n$%d\r\n" % length for length in range(1024)]
-"""The bytes before an argument of each length, with the end of the argument before it."""
+"""For each length, the bytes before an argument of that length. They begin with the line end of the previous argument.
+"""
 
 
 def pack(arguments: Sequence[Argument]) -> bytes:
@@ -25,7 +26,7 @@ def pack(arguments: Sequence[Argument]) -> bytes:
 
 
 def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
-    """Append arguments to ``before``. The line of the last argument stays open."""
+    """Append arguments to ``before``. The last argument gets no line end."""
     pieces = [before]
     for argument in arguments:
         if type(argument) is not bytes:

@@ -125,7 +125,7 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
 
 
 def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
-    """Return why a server takes no writes now, and what to do if that stays so; ``None`` if it takes them.
+    """Return why a server takes no writes now, and what to do if this does not change; ``None`` if it takes writes.
 
     A replica may become the next master. In a cluster, a server that has become a replica redirects calls to the
     master.
@@ -144,11 +144,13 @@ class ReplicaCount(NamedTuple):
     """The number of replicas of a master; ``None`` is unknown."""
 
     known: int | None
-    """The number in the connection string, or that the cluster or Sentinel knows, including replicas that are down."""
+    """The number in the connection string, or the number that the cluster or Sentinel knows. It includes replicas that
+    are down.
+    """
     connected: int | None
     """The number that the master is connected to now."""
     steady: bool = True
-    """Whether the deployment says that nothing is down, and no failover is under way."""
+    """Whether the deployment reports that no node is down and no failover is under way."""
 
 
 def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple[str, bool] | None:
@@ -200,7 +202,7 @@ def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:
 
 
 def durability_note(facts: ServerFacts, durability: Durability, *, replicated: bool) -> str:
-    """Return a sentence for the log that says what an acknowledgement of such a server is worth."""
+    """Return a sentence for the log that says what an acknowledgement of such a server guarantees."""
     if facts.append_only is None or (facts.append_only and facts.append_fsync is None):
         crash = "what a crash of the server loses depends on its append-only file, which could not be read"
     elif not facts.append_only:

@@ -57,8 +57,8 @@ class SlotMap:
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
     """Return the slot map from the answer of ``asked`` to CLUSTER SLOTS.
 
-    A server that does not know its own address gives an empty one; then the address at which it was asked is used.
-    ``?`` marks a node whose address is configured to be hidden and is not yet known.
+    A server that does not know its own address gives an empty one. Then the address at which the server was asked is
+    used. ``?`` marks a node whose address is configured to be hidden and is not yet known.
     """
     ranges: list[tuple[int, int, Endpoint]] = []
     try:
@@ -95,9 +95,8 @@ def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
 
 
 def is_steady(nodes: str) -> bool:
-    """Whether no node is down or joining, by the text of CLUSTER NODES, so that no failover is under way.
-
-    A master without slots may have been replaced just now, and is not a replica yet.
+    """Whether the text of CLUSTER NODES shows no node that is down or joining, so that no failover is under way. A
+    master without slots counts as well: it may have just been replaced, and not be a replica yet.
     """
     for line in nodes.splitlines():
         fields = line.split()

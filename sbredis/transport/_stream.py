@@ -1,4 +1,5 @@
-"""The bytes under a wire. redis-py's ``Connection`` opens the socket and does the handshake, and is not used after.
+"""The byte stream under a wire. redis-py's ``Connection`` opens the socket and does the handshake, and is not used
+later.
 
 After the handshake the socket gets an asyncio protocol of ours. Replies then reach their callers in the callback that
 reads them. A reader task, a stream buffer or a coroutine for each reply would cost more than all the rest of a call.
@@ -39,7 +40,9 @@ class Stream:
         return 0
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
-        """Deliver replies until cancelled, then close the connection. ``on_lost`` gets the reason of an earlier end."""
+        """Deliver replies until cancelled, then close the connection. If the connection is lost earlier, ``on_lost``
+        gets the reason.
+        """
         raise NotImplementedError
 
 

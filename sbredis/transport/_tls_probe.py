@@ -1,8 +1,8 @@
-"""Telling a port with TLS from one without, when the connection string has the wrong scheme.
+"""Finding out whether a port uses TLS, for the case that the connection string has the wrong scheme.
 
 A server without TLS takes the beginning of a TLS handshake for the beginning of a command, and waits for the rest. A
-server with TLS hangs up on a command. Both look like a server that cannot be reached, until it is asked the other way.
-Nothing secret is sent for this.
+server with TLS hangs up on a command. Both look like a server that cannot be reached. So the client then asks in the
+other way. It sends no secret for this.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Layout:
 
 
 class Prober(Protocol):
-    """The way in which a topology asks data servers: over the connections that calls use."""
+    """The part of the transport that lets a topology ask data servers, over the connections that calls use."""
 
     async def probe(
         self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
@@ -44,7 +44,7 @@ class Prober(Protocol):
         ...
 
     def known(self) -> list[Endpoint]:
-        """Return the servers that are known now. Those that answer come first."""
+        """Return the servers that are known now. Servers that answer come first."""
         ...
 
 
@@ -130,7 +130,7 @@ class SentinelTopology:
         self._dialer = dialer
 
     async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # Sentinels are asked instead
-        """Ask one Sentinel after the other. The one that answers is asked first the next time."""
+        """Ask one Sentinel after the other until one answers. That Sentinel is asked first the next time."""
         failures: list[Failure] = []
         for sentinel in list(self._sentinels):
             answer = await self._ask(sentinel)

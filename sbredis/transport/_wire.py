@@ -42,11 +42,13 @@ class WireLimits:
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
     suspect_after: float = 0.5
-    """After this many seconds without an answer, others are asked about the server. If replaced, it is given up."""
+    """After this many seconds without an answer, other servers are asked about this one. If it was replaced, it is
+    given up.
+    """
     give_up_after: float = 5.0
     """After this many seconds without an answer, the server is given up."""
     quiet_after: float = 0.001
-    """A call is written at once if no answer is owed and the last one came at least this many seconds ago."""
+    """A call is written at once if no answer is owed and the last answer came at least this many seconds ago."""
 
 
 class _Place:
@@ -80,7 +82,8 @@ class Wire:
         self._waiting: list[Call] = []
         self._in_flight: deque[Call | None] = deque()
         self._flush_is_due = False
-        # One number for calls and bytes: a call counts its size plus its share of the bytes that all calls may take.
+        # One number limits both calls and bytes: each call takes its own size, plus a fixed share of the limit of
+        # bytes.
         self._room = limits.bytes
         self._share = limits.bytes // limits.calls
         self._line: deque[_Place] = deque()
@@ -124,7 +127,7 @@ class Wire:
     async def room(self, deadline: float) -> bool:
         """Wait, in order, until one more call may be submitted; ``False`` if the deadline or the end came first.
 
-        The caller submits before it awaits anything else: the room is not held for it.
+        The caller must submit before it awaits anything else, because the room is not reserved for it.
         """
         if self.has_room:
             return True
@@ -133,7 +136,8 @@ class Wire:
         passes = False
         try:
             async with asyncio.timeout_at(deadline):
-                # A caller keeps its place if it was woken too early: those before it needed more room than expected.
+                # A caller was woken too early if callers before it needed more room than expected. Then it keeps its
+                # place.
                 while self.failure is None:
                     passes = self._room > 0 and self._line[0] is place
                     if passes:
@@ -210,7 +214,7 @@ class Wire:
         if not self._in_flight and self._loop.time() - self._heard_at >= self._limits.quiet_after:
             self._flush()  # no other call is under way: waiting for a turn of the loop would gather nothing
         else:
-            # Not at once: the other calls of this turn of the loop are written with it.
+            # Do not write now: the other calls of this turn of the loop are written together with this one.
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 
@@ -228,7 +232,7 @@ class Wire:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if call.future.done():
-                self._release(call)  # its caller went away, so it is never sent
+                self._release(call)  # the caller was cancelled, so the call is never sent
                 continue
             if call.deadline <= now:
                 call.future.set_result(self._too_late(sent=False))
@@ -239,7 +243,7 @@ class Wire:
                 pieces.append(load.payload(run_id))
                 in_flight.append(load)
             if call.asking:
-                # ASKING holds for the next command of this connection, so nothing may come between.
+                # ASKING applies to the next command of this connection, so no other command may come between them.
                 pieces.append(_ASKING)
                 in_flight.append(None)
             pieces.append(call.payload(run_id))
@@ -250,7 +254,7 @@ class Wire:
             self._unsent = self._stream.unsent
 
     def _needs_load(self, call: Call) -> bool:
-        """Whether the script has not been loaded again since the call that missed it was written."""
+        """Whether the call's script has not been loaded again since the attempt that found it missing was written."""
         if self._load_of.get(call.sha, 0) > call.loads_before:
             return False
         self._loads += 1
@@ -302,7 +306,7 @@ class Wire:
             self._admit()
 
     def _heal(self, call: Call) -> bool:
-        """Send a call again whose script the server does not hold, after a command that loads the script."""
+        """Send a call again if the server did not have its script. A command before it loads the script."""
         if not call.sha or call.heals >= _HEALS:
             return False
         call.heals += 1
@@ -315,7 +319,7 @@ class Wire:
             self._admit()
 
     def _admit(self) -> None:
-        """Wake as many waiting callers as there is room for, counting their calls as empty."""
+        """Wake as many waiting callers as there is room for, as if their calls were empty."""
         room = self._room
         for place in self._line:
             if room <= 0:
@@ -357,7 +361,7 @@ class Wire:
                 self.fail(f"no answer for {quiet:.1f} s")
                 return
             if quiet >= self._limits.suspect_after:
-                # Repeated at each check: a failover may take longer than the first question.
+                # Report this at each check, because a failover may take longer than the first question about it.
                 self.silent = True
                 self._on_suspect()
         if self.owes:

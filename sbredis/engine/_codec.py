@@ -1,9 +1,8 @@
 """A message's properties and body as bytes. The scripts read nothing of them except the session id.
 
-A payload is a version, fields that each have a tag, a zero, and the body to the end. A field is its tag, a length and
-that number of bytes, so a reader can skip a field that it does not know. A later release may add fields; a new version
-is needed only if the meaning of existing fields changes. Property values keep their type. Decoding never runs code; it
-yields only data.
+A payload consists of a version, fields, a zero, and the body. A field is a tag, a length and that number of bytes, so a
+reader can skip a field that it does not know. A later release may add fields; a new version is needed only if the
+meaning of existing fields changes. Property values keep their type. Decoding never runs code; it yields only data.
 
 The session id is the first field, so that the scripts can find it (``lua/includes/sessions/session_at.lua``).
 """
@@ -84,7 +83,7 @@ class Changes:
     """All changes to a message after it was sent. The last change replaces earlier ones."""
 
     properties: dict[str, Value] | None = None
-    """All application properties after the change; ``None`` if they are as they were sent."""
+    """All application properties after the change; ``None`` if they have not changed."""
     reason: str | None = None
     """Why the application made it a dead letter."""
     description: str | None = None
@@ -106,7 +105,7 @@ _TEXTS = (
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
 _TYPED = {1: 14, 4: 15}
-"""For the tag of an id that is text, the tag of the same id as another type."""
+"""A mapping from the tag of an id that is text to the tag of the same id as another type."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 
@@ -120,7 +119,7 @@ def encode(content: Content) -> bytes:
     parts: list[bytes]
     if content.session_id is not None:
         parts = [b"\x01"]
-        _texts(parts, content, _TEXTS[1:2])  # the first field: scripts look for it there
+        _texts(parts, content, _TEXTS[1:2])  # the session id is the first field, because scripts look for it there
         if message_id is not None:
             _texts(parts, content, _TEXTS[:1])
     elif message_id is None:

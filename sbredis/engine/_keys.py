@@ -1,8 +1,8 @@
 """The names of all keys. No other module builds a key name, and neither does Lua.
 
 A key is ``sb:<namespace>:{<salt>}:<entity id>:<kind>``. The salt alone decides the slot. The namespace comes first, so
-that a user of the server can be confined to it. An entity id is never given twice, so an entity that is deleted and
-created again shares no key with its former self.
+that a user of the server can be restricted to one namespace. An entity id is never given twice, so an entity that is
+deleted and created again shares no key with its former self.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
 
 _OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
 STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
-"""The kinds that hold messages themselves: a subscription uses those of its topic."""
+"""The kinds of keys that store the messages. A subscription uses these keys of its topic."""
 
 SESSION_KINDS = ("sessions", "turns", "states")
-"""The kinds that exist if messages belong to sessions."""
+"""The kinds of keys that exist only if messages belong to sessions."""
 
 KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS
 """All kinds of keys of a partition, in the order in which every script gets them."""
@@ -47,7 +47,7 @@ def _prefix(namespace: str, salt: str) -> str:
 def partition_keys(namespace: str, salt: str, entity: str, store: str | None = None) -> tuple[bytes, ...]:
     """Return the keys of an entity's partition in the slot of ``salt``, in the order of :data:`KINDS`.
 
-    ``store`` is the entity that holds the messages, if it is another one: the topic of a subscription.
+    ``store`` is the entity that stores the messages, if that is another entity: the topic of a subscription.
     """
     prefix = _prefix(namespace, salt)
     for word in (entity, store or entity):
@@ -64,7 +64,7 @@ def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
 
 
 def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
-    """Return the key of a namespace's roles: tasks that one client does for all clients."""
+    """Return the key of a namespace's roles. A role is a task that one client does for all clients."""
     return (f"{_prefix(namespace, salt)}:roles".encode(),)
 
 

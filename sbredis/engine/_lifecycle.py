@@ -16,7 +16,7 @@ On its side a message is in exactly one *state*. These are the ways out of each 
     LOCKED     complete ► COMPLETED    dead-letter ► the dead side    renew ► LOCKED
                defer ► DEFERRED; or the dead side
                abandon, release, lapse ► ACTIVE; or the dead side, DEFERRED, EXPIRED, DELAYED (see below)
-    HELD       the same, except that renew leads to HELD, and nothing leads to DELAYED
+    HELD       as LOCKED, except that renew leads to HELD, and nothing leads to DELAYED
     DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
     DEFERRED   receive deferred ► LOCKED or HELD    receive deferred and delete ► COMPLETED
                either ► EXPIRED or the dead side
@@ -24,29 +24,31 @@ On its side a message is in exactly one *state*. These are the ways out of each 
                and bury leads from ACTIVE, HELD and DEFERRED to the dead side
 
 An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
-table has no row for an event in a state, the event cannot happen to a message in that state. It is then refused,
+table has no row for an event in a state, the event cannot happen to a message in that state. Such an event is refused,
 reported or ignored, and the message does not change.
 
 The outcome of an event may depend on more than the state. A row therefore lists its *conditions*, and **the first one
-that holds decides**. Their order is part of the table. In a release, three consequences of this order are easy to miss:
+that holds decides**. Their order is part of the table. When a lock ends without a settlement, three consequences of
+this order are easy to miss:
 
 - The failed delivery is counted before any condition is checked, and the delivery limit comes first. So a message is
   dead-lettered for its deliveries even if it would otherwise return to the deferred ones, or has expired meanwhile.
-- A message that was deferred once goes back to the deferred ones, expired or not. Time does not expire a deferred
-  message, neither while it is deferred nor while it is locked after that. It expires when a receiver asks for its
-  number.
+- A message that was deferred once returns to the deferred ones, whether or not it has expired. Time does not expire a
+  deferred message, neither while it is deferred nor while it is locked after that. It expires when a receiver asks for
+  its number.
 - Expiry takes effect at once when the lock ends; a delay that the caller asked for does not postpone it.
 
 A locked message never expires, because LOCKED has no row for it. A released message keeps its number and level, and so
 its old place. A scheduled message gets a new number when it becomes active, and its time to live begins then.
 
-Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``). A message that is given back unread
-is not counted. The count of a dead letter never changes.
+Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``). If a receiver returns a message
+unread, the delivery does not count. The count of a dead letter never changes.
 
 A message of a session is received under the lock of the session: it is *held* instead of locked. Held messages are
-released when the session's lock lapses, or, without counting, when the session is given back. If a message of a session
-is abandoned with a delay, the delay blocks the session. The message returns to its place at once, because later
-messages of the session must not overtake it. On the dead side there are no sessions.
+released when the lock of the session lapses. They are also released when the receiver releases the session; these
+deliveries do not count as failed. If a message of a session is abandoned with a delay, the delay blocks the session.
+The message returns to its place at once, because later messages of the session must not overtake it. On the dead side
+there are no sessions.
 
 A topic does not store a message for itself, unless the message is scheduled. It *publishes* the message: its
 subscriptions have copies, and each copy has a life of its own. A copy may begin as a dead letter, because a rule
@@ -63,7 +65,7 @@ are exact up to 2**53; scores stay below that.
 
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 
-FROZEN (moving to another partition) has bands but no rows yet; so has HELD on the dead side.
+FROZEN (moving to another partition) and HELD on the dead side have bands but no rows yet.
 Bands 22 to 27 are reserved for the transfer dead-letter queue. Band 31, the last below 2**53, belongs to the sentinel,
 which is not a message.
 
@@ -112,7 +114,7 @@ BAND_WIDTH: Final = 2**48
 """The number of scores in a band: one for each message number."""
 
 EPOCH_LEAP: Final = 2**24
-"""How far both counters jump at a new epoch, so that numbers lost in a failover are never given twice."""
+"""How far both message counters jump ahead at a new epoch. So no number that a failover lost is given twice."""
 
 LEVELS: Final = 8
 """The number of priority levels; level 0 is served first."""
@@ -122,7 +124,7 @@ NEVER: Final = 9_999_999_999_999
 
 
 class Side(StrEnum):
-    """The queue of the entity that a message is in; the value is the first part of its member."""
+    """The main queue of an entity, or its dead-letter queue. The value is the prefix of the members of its messages."""
 
     MAIN = ""
     DEAD = "d"
@@ -134,7 +136,7 @@ class State(Enum):
     NEW = "new"  # not stored yet
     ACTIVE = "active"
     LOCKED = "locked"
-    DELAYED = "delayed"  # given back with a delay; keeps its number
+    DELAYED = "delayed"  # released with a delay; keeps its number
     DEFERRED = "deferred"  # received by its number only
     SCHEDULED = "scheduled"  # not enqueued yet
     HELD = "held"  # given out under the lock of its session
@@ -151,7 +153,7 @@ class Event(Enum):
     """What can happen to a message."""
 
     SEND = "send"
-    PUBLISH = "publish"  # it is copied to the subscriptions of its topic
+    PUBLISH = "publish"  # the message is copied to the subscriptions of its topic
     COPY = "copy"  # a copy is added to a subscription
     SCHEDULE = "schedule"
     CANCEL = "cancel"
@@ -162,11 +164,11 @@ class Event(Enum):
     RENEW = "renew"
     COMPLETE = "complete"
     ABANDON = "abandon"
-    RELEASE = "release"  # given back unread
+    RELEASE = "release"  # the receiver returns the message unread
     DEFER = "defer"
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"
-    BURY = "bury"  # with all of its session
+    BURY = "bury"  # all messages of a session move to the dead side
     # The effects of time.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
@@ -305,7 +307,7 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
 })
 # fmt: on
-"""All events that can happen, and their outcomes; the first condition of a row that holds decides."""
+"""All events that can happen, with an outcome for each condition. The first condition that holds decides."""
 
 
 def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Place]:
@@ -342,10 +344,11 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
 SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
     {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
 )
-"""The bands of sessions, by what they do.
+"""The band of a session in each of its turns.
 
-A session is free to be accepted, ordered by the time when it became free; locked; locked by a receiver that waits for
-its next message; or blocked until a time. The last band orders sessions by the time when their state was set.
+A session is ``free`` to be accepted, ``locked``, ``waiting`` (locked by a receiver that waits for the next message), or
+``blocked`` until a time. Free sessions are ordered by the time when they became free. The band ``stated`` orders
+sessions by the time when their state was set.
 """
 
 WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType({Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3})
@@ -356,7 +359,7 @@ SENTINEL: Final = "0" * 65
 """A name in ``order`` and ``entries`` that is not a message. It forces the server to use the indexed encoding for both.
 
 The server stores small collections as listpacks and scans them linearly. A member of more than 64 bytes forces the
-indexed encoding, and no caller can name this member. It is there as long as the partition exists. Without it the
+indexed encoding, and no caller can name this member. The sentinel exists as long as the partition. Without it the
 partition would be slower, but still correct.
 """
 
@@ -379,7 +382,7 @@ def band(side: Side, state: State, level: int = 0) -> int:
 
 
 def state_of_band(number: int) -> tuple[Side, State, int]:
-    """Return side, state and level of the messages in a band; the level is 0 if the band does not determine it."""
+    """Return side, state and level of the messages in a band; the level is 0 if the band is not that of a level."""
     try:
         (side, state), first = _OF_BAND[number]
     except KeyError:

@@ -1,8 +1,8 @@
 """The constants of the scripts, written in Lua from the numbers of the life cycle and the declarations of settings.
 
-A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. It then has a local in upper
-case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that defines the
-bands, the sides and "never". Lua computes with doubles; every number here is exact as a double.
+A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. The loader then adds a local in
+upper case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that
+defines the bands, the sides and "never". Lua computes with doubles; every number here is exact as a double.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _first_score(side: Side, state: State) -> int:
 
 
 def _side(side: Side) -> dict[str, LuaValue]:
-    """Return the first score of each state of a side; the range of active messages also as text, for commands."""
+    """Return the first score of each state of a side, and the range of its active messages as text for commands."""
     ready = BANDS[side, State.ACTIVE]
     states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
     return {
@@ -64,16 +64,17 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
     }
 )
-"""The constants by the names under which scripts use them.
+"""The constants, under the names that scripts use.
 
-- ``band``: the number of scores in a band. A message's score in ``order`` is its band times this, plus its number.
+- ``band``: the number of scores in a band. A message's score in ``order`` is its band times this number, plus its own
+  number.
 - ``epoch_leap``, ``levels``, ``never``: as in ``_lifecycle.py``. ``never_text`` is "never" as entries and settings
   store it.
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.
-- ``sides``: the two queues of a partition, by the letter before the numbers of their messages, with the first score of
-  each state. Under h and s, the rooms in which receivers wait for a message of their session, and for a session.
+- ``sides``: a mapping from the prefix of a side to the first score of each of its states. The keys h and s have the
+  rooms in which receivers wait: under h for a message of their session, under s for a session.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
 - ``turns``: the first score of each band in the key ``turns``. A member with s before a session's name has a score for
   what the session does. A member with t before the name has a score for the time when the session's state was set.

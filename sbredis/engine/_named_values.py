@@ -8,10 +8,10 @@ __all__ = ["NamedValues"]
 
 
 class NamedValues(dict[str, Any]):
-    """Values by their names, which are text.
+    """A mapping from names to values. The names are text.
 
-    A name may also be looked up as bytes, as programs for Azure Service Bus do. This finds the value whose name is the
-    same in UTF-8, unless there is a value under the bytes themselves.
+    A name may also be looked up as bytes, as programs for Azure Service Bus do. The bytes then find the value whose
+    name they are in UTF-8, unless there is a value under the bytes themselves.
     """
 
     __slots__ = ()

@@ -76,7 +76,8 @@ def namespace_name(text: str) -> str:
 def name_key(text: str) -> str:
     """Return the form in which names are compared: ASCII letters in lower case, everything else unchanged.
 
-    :meth:`str.lower` would turn the Kelvin sign into an ASCII ``k``, so a text that is not a valid name would find one.
+    :meth:`str.lower` would turn the Kelvin sign into an ASCII ``k``, so a text that is not a valid name would find an
+    entity.
     """
     return text.translate(_LOWER)
 
@@ -87,8 +88,8 @@ def name_key(text: str) -> str:
 def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
     """Return a message id, session id or partition key in UTF-8; raise :class:`ValueError` if it is not valid.
 
-    ``what`` names it in the error. It has up to 128 characters, each of any number of bytes. Only a session id may be
-    empty.
+    ``what`` names it in the error. An identifier has up to 128 characters, each of any number of bytes. Only a session
+    id may be empty.
     """
     _require_text(text, what)
     if not text and not may_be_empty:

@@ -33,13 +33,13 @@ __all__ = [
 
 MAXIMUM_CALL_MESSAGES = 1000
 MAXIMUM_ID_BYTES = 512
-"""128 characters of four bytes."""
+"""The largest size of an id: 128 characters of four bytes."""
 MAXIMUM_CHANGES_BYTES = 64 * 1024
 """The largest size of a message's changed properties: the size that Azure allows for all of its properties."""
 MAXIMUM_CALL_COPIES = 20_000
-"""The largest number of copies that one call to a topic may make; a single message may have more."""
+"""The largest number of copies that one call to a topic may make; a call with a single message may make more."""
 MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
-"""The largest size of all messages of one call; a single message may be larger."""
+"""The largest total size of the messages of one call; a call with a single message may be larger."""
 
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
@@ -50,15 +50,15 @@ class Outgoing(NamedTuple):
 
     payload: bytes
     time_to_live: int | None = None
-    """In ms; ``None`` for the time to live of the entity."""
+    """The time to live in ms; ``None`` for that of the entity."""
     level: int = 0
-    """One of eight levels, 0 the most urgent."""
+    """The priority level, from 0 (the most urgent) to 7."""
     message_id: bytes = b""
     """The id by which duplicates are detected; empty for none."""
     due: int | None = None
     """When it is to be enqueued, in ms since 1970; ``None`` for now."""
     origin: str | None = None
-    """On a topic, the number under which it was scheduled: it is published now, and its payload is already stored."""
+    """On a topic, the number of a scheduled message that is published now. Its payload is already stored."""
 
 
 class Copy(NamedTuple):
@@ -67,9 +67,9 @@ class Copy(NamedTuple):
     place: int
     """The index of the subscription among the targets, from 0."""
     changes: bytes = b""
-    """Changed properties; empty leaves them as they are."""
+    """Changed properties; empty for no change."""
     dead: bool = False
-    """It goes to the dead-letter queue, because a rule failed; ``changes`` say why."""
+    """Whether the copy goes to the dead-letter queue because a rule failed. ``changes`` then have the reason."""
     time_to_live: int | None = None
     """The copy's own time to live in ms, if ``changes`` change it."""
 
@@ -80,7 +80,7 @@ class Lock(NamedTuple):
     token: str
     name: str
     changes: bytes = b""
-    """Changed properties; empty leaves them as they are."""
+    """Changed properties; empty for no change."""
     delay: int = 0
     """The delay of an abandoned message, in ms."""
 
@@ -161,10 +161,10 @@ def token_of(token: str) -> str:
 def in_columns(
     messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()
 ) -> tuple[str, list[Argument]]:
-    """Pack messages for the scripts: the letters of the columns that any message needs, and the values."""
+    """Pack messages for the scripts: the letters of the columns that at least one message needs, and the values."""
     timed = levelled = known = scheduled = named = False
     for _, time_to_live, level, message_id, due, origin in messages:
-        # One test for each message, because nearly all messages have none of these.
+        # One test covers all these fields, because nearly all messages have none of them.
         if level or message_id or time_to_live is not None or due is not None or origin is not None:
             timed = timed or time_to_live is not None
             levelled = levelled or bool(level)

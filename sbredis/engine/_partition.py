@@ -80,7 +80,7 @@ _LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
 
 
 class CallId(NamedTuple):
-    """The identity of a call: its lane, and its number there.
+    """The identity of a call: its lane, and its number in the lane.
 
     A partition answers a repeated call with the result of the first one.
     """
@@ -92,7 +92,7 @@ class CallId(NamedTuple):
 
 
 NO_CALL_ID = CallId("", 0)
-"""The identity of a call that may be done twice."""
+"""The identity of a call that may run twice."""
 
 
 def new_token() -> str:
@@ -105,7 +105,7 @@ class Partition:
 
     __slots__ = ("channel", "incarnation", "keys", "settings", "version")
 
-    def __init__(  # noqa: PLR0917 -- where it is, which it is, and how it is set
+    def __init__(  # noqa: PLR0917 -- the place, the identity and the settings of a partition
         self,
         namespace: str,
         salt: str,
@@ -127,7 +127,7 @@ class Partition:
     # -- sending --------------------------------------------------------------------------------------------------
 
     def send(self, call_id: CallId, messages: Sequence[Outgoing]) -> Request[Sent]:
-        """Store messages, each active at once or scheduled; all of them or none."""
+        """Store messages, all of them or none. Each message is active immediately, or scheduled."""
         self.check_outgoing(messages)
         letters, rest = in_columns(messages)
         return self.request("send", call_id, _sent, {"columns": letters}, rest)
@@ -144,9 +144,9 @@ class Partition:
         """Store messages of a topic for the subscriptions that they match. Each message is stored once.
 
         ``targets`` are the subscriptions' partitions in this slot. ``routes`` are the copies of each message, in the
-        order of targets. A scheduled message may have ``None`` as its route, and then waits in any case. If a message
-        has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is that of the holder of the
-        routing role.
+        order of targets. A scheduled message may have ``None`` as its route, and then waits even if its time has
+        passed. If a message has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is the
+        fence of the client that holds the routing role.
         """
         self.check_outgoing(messages)
         if len(routes) != len(messages):
@@ -178,7 +178,7 @@ class Partition:
 
     @property
     def target_keys(self) -> tuple[bytes, ...]:
-        """The keys of a subscription that publishing to it needs."""
+        """The keys of this subscription that a call needs to publish to it."""
         kinds = _TARGET_KINDS + SESSION_KINDS if self.settings.sessions else _TARGET_KINDS
         return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
 
@@ -217,12 +217,12 @@ class Partition:
         waiting_for: int = 1,
         session: str | None = None,
     ) -> Request[Received]:
-        """Give out the oldest messages, locked under ``token`` or deleted at once.
+        """Give out the oldest messages, locked under ``token`` or deleted immediately.
 
-        ``waiter`` is the channel on which the caller can wait. It waits if it gets no message, or if it gets all that
-        are there and needs more for ``waiting_for``. It names the channel again in its next call. With ``waiting_for``
-        0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the token of the lock on
-        the session.
+        ``waiter`` is the channel on which the caller can wait. The caller waits if it gets no message, or if it gets
+        all messages that are there but fewer than ``waiting_for``. It names the channel again in its next call. With
+        ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the token
+        of the lock on the session.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -248,10 +248,10 @@ class Partition:
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
     ) -> Request[Looked]:
-        """Tell whether a message can be received, without giving it out; if none can, wait as after a receive.
+        """Report whether a message can be received, without giving it out. If there is none, wait as after a receive.
 
         With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends; if there is a message, the next
-        waiter is woken instead. A look has no place in a lane. ``call_id`` only tells the time for a test clock.
+        waiter is woken instead. A look does not use a lane. ``call_id`` only tells the time for a test clock.
         """
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
@@ -282,9 +282,9 @@ class Partition:
     ) -> Request[Received]:
         """Give out deferred messages by name, or none of them if one is not deferred here.
 
-        The call gives out no more than ``room`` bytes, but at least one message. The result says how many of the last
-        messages are left; the caller asks for them again. If messages are deleted, the call gives out all or none, so
-        messages that do not fit into one call must be locked.
+        The call gives out no more than ``room`` bytes, but at least one message. The result says how many messages at
+        the end of the list did not fit; the caller asks for them again. If messages are deleted, the call gives out all
+        or none, so messages that do not fit into one call must be locked.
         """
         within("room", room, 1, 1 << 30)
         scalars: dict[str, Argument] = {
@@ -339,7 +339,7 @@ class Partition:
         return self.request("renew", call_id, read, {"token": token_of(token)}, grouped(locks, 1))
 
     def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
-        """Give messages back. They count as failed deliveries, unless they are given back unread."""
+        """Release messages without settling them. Each delivery counts as failed, unless ``counted`` is false."""
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         rest = grouped(locks, 3)
@@ -453,7 +453,7 @@ _FOUND = -1
 
 
 _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
-"""The kinds of keys of a subscription that publishing to it needs, in the order in which the script takes them."""
+"""The kinds of a subscription's keys that a call needs to publish to it, in the order of ``publish.lua``."""
 
 
 def _sent(reply: list[Any]) -> Sent:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ScriptCaller(Protocol):
-    """The method of a transport that the engine needs. As a protocol, it avoids importing redis-py."""
+    """The method of a transport that the engine needs; a protocol, so that the engine need not import redis-py."""
 
     async def call(
         self,
@@ -43,8 +43,9 @@ async def perform(
 ) -> T:
     """Send a request and read its result. Raises the errors of the transport, and for a refusal the error of its code.
 
-    ``refusals`` are the errors of the script's codes, if they are not those of a partition. A partition refuses a call
-    with DUE if it has more due work than one call does. Such a call is made again as long as there is time.
+    ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
+    refuses a call with DUE if it has more due work than one call does. This function repeats such a call as long as
+    there is time.
     """
     until = time.monotonic() + timeout
     while True:

@@ -1,12 +1,13 @@
 """The slots of a namespace's partitions in a cluster, and the partition of each name and key. Pure.
 
-A namespace of P partitions cuts the slots 0..16383 into P equal slices and puts partition p into the middle of the
-p-th slice. If the masters share the slots evenly, each of them has the same number of partitions, give or take one.
-(The slots nearest the middles are good enough for that if partitions times masters is at most 16384.) A key goes to
-the slot of its partition because it contains the partition's *salt*, three characters of 0-9a-z, in braces.
+A namespace of P partitions cuts the slots 0..16383 into P equal slices and puts partition p into the middle of the p-th
+slice. If the masters share the slots evenly, each of them has the same number of partitions, give or take one. (A
+partition is in the slot nearest to the middle that has a salt. This is close enough if partitions times masters is at
+most 16384.) A key goes to the slot of its partition because it contains the partition's *salt*, three characters of
+0-9a-z, in braces.
 
 All results of this module are part of the data layout: if a result changed, messages would be looked for in the wrong
-place. The tests fix the results.
+place. So tests make sure that no result changes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ __all__ = ["MOST_PARTITIONS", "partition_for_key", "partition_for_name", "regist
 
 MOST_PARTITIONS = 1024
 
-# Slot 8192. It has no partition: the middle one of an odd number is in 8191, and all others are at least 8 slots away.
+# The salt of slot 8192, which has no partition. If the number of partitions is odd, the middle partition is in slot
+# 8191. All other partitions are at least 8 slots away.
 _REGISTRY_SALT = "fjl"
 
 # At most two neighbouring slots have no salt, so the nearest slot that has one is never further away than this.
@@ -79,7 +81,8 @@ def _salts(partitions: int) -> tuple[str, ...]:
     salt_of = _salt_of_slots()
     chosen: list[str] = []
     for partition in range(partitions):
-        # Twice P times a position is a whole number, both for the middle of a slice and for the middle of a slot.
+        # Positions are multiplied by twice the number of partitions. Then the middles of slices and of slots are whole
+        # numbers.
         middle = (2 * partition + 1) * SLOTS
         near = middle // (2 * partitions)
         _, salt = min(
@@ -104,8 +107,8 @@ def _salt_of_slots() -> Mapping[int, str]:
 def _hash(text: str | bytes) -> int:
     """Return a 32-bit hash that depends only on the text or the bytes, in every process and on every machine.
 
-    CRC32 alone leaves partitions empty: it is linear, so keys that count in eights, for example, reach only a part of
-    the remainders. The finishing step of MurmurHash3 follows, after which every bit depends on all others.
+    CRC32 alone leaves partitions empty: it is linear, so regular keys, such as every eighth number, reach only some of
+    the remainders. So the finishing step of MurmurHash3 follows. After it, every bit of the result depends on all bits.
     """
     mixed = crc32(text if isinstance(text, bytes) else text.encode())
     mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & 0xFFFFFFFF

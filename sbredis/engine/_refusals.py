@@ -1,4 +1,4 @@
-"""Refusals of scripts as errors: one table from the code to the class."""
+"""Errors for the refusals of scripts: a table from the code of a refusal to the class of the error."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     if made is None:
         return error
     kind, text = made(error.detail)
-    # After any other refusal, an earlier attempt cannot have run either. If the lane is unknown, it may have run: the
-    # partition may have forgotten it.
+    # Any other refusal means that an earlier attempt cannot have run either. If the lane is unknown, an earlier attempt
+    # may have run, because the partition may have forgotten the lane.
     forgotten = kind is LaneUnknownError and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
     return kind(text, outcome=outcome, tracking_id=error.tracking_id)

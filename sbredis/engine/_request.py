@@ -1,4 +1,4 @@
-"""A call of a script, and the function that reads its reply. Neither does I/O; the owner of a transport sends it."""
+"""A call of a script, and the function that reads its reply. No I/O: the owner of a transport sends the call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Request(NamedTuple, Generic[T]):
-    """One call of one script. If it is sent again, it is the same call, and the script gives the same answer."""
+    """One call of one script. A request that is sent again is the same call, so the script gives the same answer."""
 
     script: Script
     keys: tuple[bytes, ...]

@@ -62,7 +62,7 @@ class Delivery(NamedTuple):
     """A message that was received or peeked."""
 
     name: str
-    """Its number; with a ``d`` before it in the dead-letter queue."""
+    """Its number; in the dead-letter queue, with a ``d`` before the number."""
     record: bytes
     failures: int = 0
     """The number of earlier deliveries that failed."""
@@ -73,14 +73,14 @@ class Delivery(NamedTuple):
     state: str = "l"
     """Its state: a active, l locked, w delayed, f deferred, g locked while deferred, s scheduled."""
     expires: int | None = None
-    """When it expires, if its record says another time: a copy has a life of its own."""
+    """When it expires, if this is not the time in its record. A copy may expire earlier than its record says."""
 
 
 class Sent(NamedTuple):
     """The result of a send."""
 
     more: bool
-    """More work was due in the partition than a call does first: it needs another call."""
+    """Whether due work is left in the partition, because a call does only a share of it. Another call is needed."""
     first: int
     """The number of the first message; the others follow without a gap."""
     dropped: int
@@ -101,9 +101,9 @@ class Received(NamedTuple):
     missing: tuple[str, ...] = ()
     """The requested names that are not there; if there are any, nothing was given out."""
     left: int = 0
-    """The number of requested messages that did not fit into the answer: the last in the list. They stay deferred."""
+    """The number of messages at the end of the list that did not fit into the answer. These messages stay deferred."""
     waits: bool = False
-    """The receiver is now registered as a waiter, because it got all messages that are there, or none is there."""
+    """Whether the receiver is now registered as a waiter, because no further messages are there."""
 
 
 class Looked(NamedTuple):
@@ -113,7 +113,7 @@ class Looked(NamedTuple):
     due: int
     """The ms until something is due in the partition, if nothing was found; 0 for never."""
     found: bool
-    """There is a message to receive, unless it has expired. If there is none, the caller now waits."""
+    """Whether there is a message to receive, which may have expired. If there is none, the caller now waits."""
 
 
 class Accepted(NamedTuple):
@@ -142,7 +142,7 @@ class SessionsListed:
     onwards: str | None
     """The session after which the next page begins; ``None`` at the end."""
     more: bool = False
-    """Work is due that may change the list: :meth:`Partition.due` does it."""
+    """Whether work is due that may change the list. :meth:`Partition.due` does this work."""
 
 
 class Settled(NamedTuple):
@@ -190,7 +190,7 @@ class Peeked:
 
     messages: tuple[Delivery, ...]
     more: bool = False
-    """More work was due than the call can take into account. Call :meth:`Partition.due`, then make the call again."""
+    """Whether more work was due than the call could consider: call :meth:`Partition.due`, then repeat the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Counts(NamedTuple):
     """The numbers of messages in a partition, by side and state after all due work."""
 
     more: int
-    """1 if more was due than the call can take into account. Call :meth:`Partition.due`, then make the call again."""
+    """1 if more work was due than the call could consider. If so, call :meth:`Partition.due`, then repeat the call."""
     due: int
     """The ms until something is due in the partition; 0 for never."""
     bytes: int
@@ -232,7 +232,7 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Read the messages in a reply; ``extras`` are index, failures, reason, expiry and changes of some of them."""
+    """Read the messages in a reply; ``extras`` has index, failures, reason, expiry and changes for some."""
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}
@@ -251,7 +251,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
 
 
 def spelled_out(runs: bytes) -> tuple[int, ...]:
-    """Return the numbers that a reply gives as runs: ``4-6,9`` is 4, 5, 6 and 9."""
+    """Return the numbers that a reply contains as runs: ``4-6,9`` is 4, 5, 6 and 9."""
     numbers: list[int] = []
     for run in runs.decode().split(","):
         first, _, last = run.partition("-")

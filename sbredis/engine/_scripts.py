@@ -1,15 +1,15 @@
-"""The operations of the broker as they are sent, a Lua file after the fragments that it uses; and their contracts.
+"""Builds the scripts of the broker's operations from Lua files and their fragments, and reads their contracts.
 
 An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so only the
 loader needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is generated when the
 script is loaded. Operations and fragments name the fragments that they use in lines ``-- @use NAME NAME`` above their
 code. A fragment defines one local with the name of its file, and nothing else. So all fragments can be in one chunk,
-and none changes the meaning of another. A constant may be in upper case.
+and none changes the meaning of another. The local of a constant may be in upper case.
 
-``-- @use NAME NAME inside`` puts fragments inside the function of the fragment. A call pays for each function that it
-creates; so it pays for rarely needed fragments only if it reaches them.
+``-- @use NAME NAME inside`` puts fragments inside the function of the fragment. A call takes time for each function
+that it creates. It creates the inside fragments only if it calls the function around them.
 
-:func:`expand` and :func:`contract` compute; :func:`load` and :func:`operations` read the files of this package.
+:func:`expand` and :func:`contract` do no I/O; :func:`load` and :func:`operations` read the files of this package.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _DIRECTIVE = re.compile(r"\s*--+\s*@")
 _USE = re.compile(rf"-- @use (?P<names>{_NAME}(?: {_NAME})*?)(?P<inside> inside)?")
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
-# Long comments and long strings, which may contain line breaks; and line comments and strings, which may contain text
-# that looks like the beginning of one.
+# Matches long comments and long strings, which may contain line breaks. Also matches line comments and other strings,
+# which may contain text that looks like the beginning of a long one.
 _TOKEN = re.compile(
     r"--\[(?P<c>=*)\[.*?\](?P=c)\]|--[^\n]*|\[(?P<s>=*)\[.*?\](?P=s)\]"
     r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
@@ -73,16 +73,16 @@ class _File:
     """The fragments inside its function, which cost nothing until the function is called."""
     code: tuple[str, ...]
     top_level: tuple[tuple[int, str], ...]
-    """The lines of code that are not indented, with their numbers, without the insides of long strings."""
+    """The lines of code that are not indented, with their numbers; lines inside long strings are left out."""
 
 
 def expand(name: str, read: Read) -> str:
     """Return the source of an operation as it is sent: its shebang, every fragment that it needs, its body.
 
-    Each fragment occurs once, after the fragments that it uses itself. Blank lines and comments that fill their line
-    are dropped. ``read`` returns the text of ``"send"`` or ``"includes/begin"``, from any folder of ``includes``, and
-    None if there is no such file. Raises :class:`ScriptFormatError`, which shows the chain of ``@use`` lines that leads
-    to the faulty file.
+    Each fragment occurs once, after the fragments that it uses itself. Blank lines and whole-line comments are dropped.
+    ``read`` returns the text of a file such as ``"send"`` or ``"includes/begin"``, or None if there is no such file. It
+    finds fragments in all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the chain of ``@use``
+    lines that leads to the faulty file.
     """
     operation = _taken_apart(_text_of(name, read, (name,)), (name,))
     if operation.shebang is None:
@@ -95,7 +95,7 @@ def expand(name: str, read: Read) -> str:
 
 
 class _Fragments:
-    """The fragments that an operation needs, read once each."""
+    """The fragments that an operation needs. Each file is read once."""
 
     def __init__(self, operation: str, read: Read) -> None:
         self._operation = operation
@@ -105,7 +105,8 @@ class _Fragments:
     def outside(self, uses: tuple[str, ...]) -> list[str]:
         """Return the lines of all fragments that an operation needs, each after the fragments that it needs itself."""
         outside = self._needed(uses, (self._operation,), lambda _: ())
-        # A fragment that is outside anyway is not repeated inside. It comes before the fragments that need it inside.
+        # A fragment at the top level of the script is not repeated inside functions. It comes before the fragments that
+        # need it inside.
         ordered = self._needed(
             uses, (self._operation,), lambda host: tuple(used for used in self._within(host) if used in outside)
         )
@@ -120,13 +121,13 @@ class _Fragments:
     def _needed(
         self, uses: tuple[str, ...], stack: tuple[str, ...], also: Callable[[str], tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """Return all fragments used, directly or not, in order; ``also`` names more that a fragment needs before it."""
+        """Return all fragments used, directly or not, in order. ``also`` names more that must precede a fragment."""
         found: dict[str, None] = {}
 
         def gather(uses: tuple[str, ...], stack: tuple[str, ...]) -> None:
             for used in uses:
                 way = (*stack, used)
-                if used in stack[1:]:  # the operation is not a fragment, even if one has the same name
+                if used in stack[1:]:  # the operation is not a fragment, even if a fragment has its name
                     _refuse(way, "a cycle")
                 if used not in found:
                     gather((*self._fragment(used, way).uses, *also(used)), way)
@@ -140,7 +141,7 @@ class _Fragments:
         return self._needed(self._known[host].inside, (self._operation, host), lambda used: self._known[used].inside)
 
     def _emitted(self, names: tuple[str, ...], there: frozenset[str]) -> list[str]:
-        """Return the lines of fragments that are not there yet, each with its inner fragments after its first line."""
+        """Return the lines of fragments that are not ``there`` yet, with inner fragments after the first line."""
         lines: list[str] = []
         for name in names:
             if name not in there:
@@ -198,7 +199,7 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
 
 
 def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool) -> None:
-    """Add the fragments that a directive names to ``uses``, each with whether it belongs inside."""
+    """Add the names in a directive to ``uses``, a mapping from a fragment's name to whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
         _refuse(stack, f"expected '-- @use NAME …', the only directive there is, found {line!r}", number)
@@ -245,13 +246,13 @@ class Contract:
     purpose: str
     flags: tuple[str, ...]
     keys: tuple[tuple[str, int], ...]
-    """The keys in order, by name and number: ``KEYS[1-27] partition`` is ``("partition", 27)``; 0 stands for any."""
+    """The keys in order, by name and number: ``KEYS[1-27] partition`` is ``("partition", 27)``; 0 is any number."""
     call: tuple[str, ...]
     """The arguments that every call of the engine has, listed under the name ``call``; they come first."""
     arguments: tuple[str, ...]
     """The operation's own arguments, in order, without the variadic rest."""
     rest: str | None
-    """The name of the arguments that may follow any number of times."""
+    """The name of the variadic rest: the last arguments, of which there may be any number."""
     result: str
     refusals: tuple[str, ...]
     """The codes of its refusals; ``call`` stands for the codes of ``includes/calls/begin.lua``."""
@@ -346,7 +347,7 @@ def _begun(start: re.Match[str], number: int, text: str, last: _Section) -> _Sec
 
 
 def _following(section: _Section) -> str:
-    """Return what may follow a section, for the text of an error."""
+    """Return text for an error: the names of the lines that may follow a section."""
     kind = section.kind
     if kind == "Refusals":
         return "'-- @use NAME …' or the code"
@@ -356,7 +357,7 @@ def _following(section: _Section) -> str:
 
 
 def _numbered(sections: list[_Section]) -> Iterator[tuple[_Section, re.Match[str], int]]:
-    """Yield each entry of KEYS or ARGV and its count, 0 for the rest. The numbers begin at 1 and have no gaps."""
+    """Yield each entry of KEYS or ARGV and its count: 0 for the variadic rest. Refuse gaps in the numbers."""
     number = 1
     names: set[str] = set()
     ended = False
@@ -466,7 +467,7 @@ def operations() -> tuple[str, ...]:
 
 @cache
 def _folders() -> Mapping[str, str]:
-    """The folder of each fragment, by its name."""
+    """A mapping from the name of each fragment to its folder."""
     folders: dict[str, str] = {}
     for folder in _at("includes").iterdir():
         for name in _lua_files(folder) if folder.is_dir() else ():

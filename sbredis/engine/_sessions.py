@@ -34,7 +34,7 @@ __all__ = [
 def accept_session(
     partition: Partition, call_id: CallId, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
 ) -> Request[Accepted]:
-    """Lock a session under a token: the named one, or without a name the session that has been free for longest.
+    """Lock a session under a token: the named session, or else the session that has been free for longest.
 
     ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none.
     """
@@ -44,9 +44,9 @@ def accept_session(
 def look_for_session(
     partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
 ) -> Request[Accepted]:
-    """Tell whether a session is free, without locking it; if none is free, wait as after an attempt to accept one.
+    """Report whether a session is free, without locking it. If none is free, wait as after an attempt to accept one.
 
-    With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look has no place in a lane.
+    With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look does not use a lane.
     """
     return _accepting(partition, call_id, new_token(), None, 0, waiter, waiting_for)._replace(repeatable=True)
 
@@ -79,7 +79,7 @@ def renew_session(partition: Partition, call_id: CallId, session: SessionLock) -
 
 
 def release_session(partition: Partition, call_id: CallId, session: SessionLock) -> Request[int]:
-    """Give a session and its held messages back, without counting deliveries; the result is the number of messages."""
+    """Release a session and its held messages; no delivery counts as failed. The result is the number of messages."""
 
     def read(reply: list[Any]) -> int:
         return int(reply[1])
@@ -88,7 +88,7 @@ def release_session(partition: Partition, call_id: CallId, session: SessionLock)
 
 
 def set_state(partition: Partition, call_id: CallId, session: SessionLock, state: bytes | None) -> Request[bool]:
-    """Set the state of a session, or remove it with ``None``; the result says whether more is due."""
+    """Set the state of a session, or remove it with ``None``; the result says whether more work is due."""
     if state is not None and type(state) is not bytes:
         raise TypeError(f"the state of a session must be bytes, not {type(state).__name__}")
     if state is not None and len(state) > partition.settings.largest_message:
@@ -124,7 +124,7 @@ def list_sessions(
 def list_sessions_since(
     partition: Partition, wanted: int, since: int, skip: int = 0, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
-    """List sessions whose state was set at ``since`` (in ms) or later, in order of time, after the first ``skip``."""
+    """List sessions whose state was set at ``since`` (in ms) or later, in order of time, without the first ``skip``."""
     within("since", since, 0, NEVER)
     within("skip", skip, 0, 999_999_999)
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}

@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     optional: bool = False
     """Whether it may be ``None``, which is stored as an empty text."""
     fixed: str | None = None
-    """The name in errors, if the setting cannot change. For an optional setting, only its presence is fixed."""
+    """The name in errors of a setting that cannot change. For an optional setting, only its presence is fixed."""
     with_records: bool = False
     """Whether it is stored with the records, not in the partition's state. The records may belong to another entity."""
 
@@ -68,7 +68,7 @@ class PartitionSettings:
     lock_duration: int = field(default=60_000, metadata=_in("lock", least=1, most=NEVER))
     max_delivery_count: int = field(default=10, metadata=_in("deliveries", least=1, most=99_999))
     time_to_live: int = field(default=NEVER, metadata=_in("ttl", least=1, most=NEVER))
-    """The longest time to live of a message, which is also its default."""
+    """The longest time to live of a message, and the default."""
     dead_letter_expired: bool = field(default=False, metadata=_in("dead"))
     duplicate_window: int | None = field(
         default=None,
@@ -85,7 +85,7 @@ class PartitionSettings:
     clock: Clock = field(default="server", metadata=_in("clock", words=get_args(Clock), fixed="its clock"))
     """With ``test``, callers tell the time."""
     shared: bool = field(default=False, metadata=_in("shared", fixed="where its messages are stored"))
-    """Whether the messages are stored with another entity: with the topic of a subscription."""
+    """Whether another entity stores the messages: the topic of this subscription."""
     sessions: bool = field(default=False, metadata=_in("sessions", fixed="whether messages belong to sessions"))
     """Whether messages belong to sessions and are received session by session."""
     topic: bool = field(default=False, metadata=_in("topic", fixed="whether it is a topic"))
@@ -103,7 +103,7 @@ class PartitionSettings:
         return tuple("" if value is None else int(value) if type(value) is bool else value for value in values)
 
     def fixed_differences(self, other: PartitionSettings) -> tuple[str, ...]:
-        """Return the names of fixed settings that differ from other settings of the same entity."""
+        """Return the names of the fixed settings in which these settings and ``other`` differ."""
         return tuple(
             setting.fixed
             for name, setting in SETTINGS.items()
@@ -114,9 +114,9 @@ class PartitionSettings:
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {each.name: each.metadata["setting"] for each in fields(PartitionSettings)}
 )
-"""The declaration of each setting, by the names of the fields of :class:`PartitionSettings`, in their order."""
+"""A mapping from each field of :class:`PartitionSettings`, in order, to the declaration of the setting."""
 
 
 def _held(setting: Setting, value: object) -> object:
-    """Return the part of a value that cannot change."""
+    """Return the part of a value that cannot change; for an optional setting, only whether it is set."""
     return value is None if setting.optional else value

@@ -8,7 +8,8 @@ list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in 
     local p = { STATE.settings(s), now = now }               each setting by its name, with its type
 
 The loader replaces the text of the script, so a call costs no more than with positions written by hand. A table of
-names would be made again for every call. A name that is not in the list is an error when the script is loaded.
+names would cost more, because every call would build it again. A name that is not in the list is an error when the
+script is loaded.
 
 ``configure`` checks and stores settings with a table, the constant ``settings``, which also comes from here.
 """
@@ -63,7 +64,7 @@ _USED = re.compile(
 
 
 def with_positions(text: str) -> str:
-    """Put names and positions of fields into the text of a Lua file, wherever it names a list of fields.
+    """Put names and positions of fields into the text of a Lua file, wherever the text names a list.
 
     Raises :class:`UnknownFieldError` for a field that the list does not have.
     """
@@ -90,7 +91,7 @@ def _of_its_type(setting: Setting, stored: str) -> str:
 
 
 def settings_table() -> tuple[Mapping[str, LuaValue], ...]:
-    """Return the table of settings for ``configure``, in the order in which it takes them."""
+    """Return the table of settings for ``configure``, in the order in which ``configure`` takes them."""
     return tuple(map(_entry, SETTINGS.values()))
 
 

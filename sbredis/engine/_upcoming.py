@@ -14,7 +14,7 @@ from sbredis.engine._scripts import load
 __all__ = ["MOST_ASKED", "Announcement", "due_channel", "read_announcement", "upcoming"]
 
 MOST_ASKED = 500
-"""The largest number of partitions in one call; that takes the server one to three milliseconds."""
+"""The largest number of partitions in one call. Such a call takes the server one to three milliseconds."""
 
 
 class Announcement(NamedTuple):
@@ -48,6 +48,6 @@ def upcoming(
 
 
 def read_announcement(payload: bytes) -> Announcement:
-    """Read an announcement of a partition; raise :class:`ValueError` for a payload that is none."""
+    """Read an announcement of a partition; raise :class:`ValueError` for any other payload."""
     state, said, due = payload.split(b" ")
     return Announcement(entity_of(state), int(said), int(due))

@@ -1,7 +1,7 @@
 """Values of application properties and AMQP bodies as bytes. Each value keeps its type.
 
-A value is a letter for its type, a length, and that number of bytes. A list is its values, one after the other. A map
-is its names and values, or its keys and values if a key is not text.
+A value is stored as a letter for its type, a length, and that number of bytes. The bytes of a list are its values, one
+after the other. The bytes of a map are its names and values, or its keys and values if a key is not text.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def read_number(value: bytes) -> int:
 
 
 def map_bytes(values: Mapping[Any, Any], depth: int) -> bytes:
-    """Encode values by their names."""
+    """Encode a mapping from names to values."""
     _require_depth(depth)
     parts: list[bytes] = []
     for key, value in values.items():
@@ -207,7 +207,7 @@ _WRITERS: dict[type, Callable[[Any, str, int], tuple[bytes, bytes]]] = {
     tuple: lambda value, name, depth: (b"l", _list(value, name, depth + 1)),
     dict: lambda value, name, depth: _keyed(value, name, depth + 1),
 }
-"""Functions that return the letter and the bytes of a value, by its type; a subclass is stored as its base class."""
+"""A mapping from a type to the function that encodes a value. A subclass is stored as its base class."""
 _SIMPLE = (str, int, float, bytes, datetime, UUID, Decimal, type(None))
 """The types that have no parts and can be keys."""
 

@@ -40,7 +40,7 @@ State = Literal["creating", "active", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
-"""The largest size of an entity's properties, as JSON: every question to the registry about the entity reads them."""
+"""The largest size of an entity's properties, as JSON. Every request that reads the entity reads them all."""
 
 _ID = re.compile(r"[0-9a-z]+")
 _INFIX = "/subscriptions/"
@@ -76,14 +76,14 @@ class EntityDescription:
     store: str | None = None
     """The id of the entity that holds the messages of a subscription: the id of its topic."""
     state: State = "creating"
-    """Whether it is complete. A client that finds an unfinished creation or deletion continues it."""
+    """Whether the entity is complete. A client that finds an unfinished creation or deletion continues it."""
     partitioned: bool = False
     partitions: tuple[int, ...]
-    """The partitions of the namespace that it has, in order: all of them, or one."""
+    """The numbers of the entity's partitions, in order: all partitions of the namespace, or one."""
     colocated_with: str | None = None
-    """The name of the entity in whose partition it was put."""
+    """The name of another entity, if this entity was created in the partition of that one."""
     settings: PartitionSettings = field(default_factory=PartitionSettings)
-    """The settings of each of its partitions; so the quota is that of one partition."""
+    """The settings of each partition of the entity. So the quota in them is that of one partition."""
     properties: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The properties that no partition needs to know."""
     unread: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
@@ -111,7 +111,7 @@ class EntityDescription:
 
     @property
     def path(self) -> str:
-        """Its name in the namespace; for a subscription, with its topic's name."""
+        """The entity's name in the namespace; for a subscription, this contains the name of the topic."""
         return self.name if self.parent is None else path_of(self.parent, self.name)
 
 
@@ -120,16 +120,16 @@ class EntityRecord(EntityDescription):
     """An entity as the registry knows it."""
 
     id: str
-    """The id in the names of its keys, which is never given again."""
+    """The id in the names of the entity's keys. No other entity gets this id."""
     incarnation: str
-    """Chosen at random by the client that created it; every call names it."""
+    """A random text that the client chose when it created the entity. Every call names the incarnation."""
     version: int
     """The version of the settings, from 1."""
     stamp: str
     """The stamp of this record. Each new record of the entity has another stamp, chosen at random."""
     created_at: int
     updated_at: int
-    """When its settings changed last; like :attr:`created_at` in ms since 1970, by the server's clock."""
+    """The time of the last change of the settings, in ms since 1970 by the server's clock, like :attr:`created_at`."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -147,8 +147,9 @@ def encode(description: EntityDescription) -> str:
 def require_properties(properties: Mapping[str, Json]) -> None:
     """Refuse, before anything is sent, properties that are too large or would not come back unchanged.
 
-    JSON has only text as names, and would turn other names into text. Properties that are read are not checked again,
-    so an entity with larger properties, which a newer release has made, can still be changed and deleted.
+    JSON has only text as names, and would turn other names into text. Properties that are read from the registry are
+    not checked again. So an entity that a newer release created with larger properties can still be changed and
+    deleted.
     """
     if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the properties of an entity must be a mapping, not {type(properties).__name__}")

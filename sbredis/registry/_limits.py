@@ -8,7 +8,7 @@ __all__ = ["LIMITS", "Limits"]
 
 
 class Limits(NamedTuple):
-    """The limits of a topic, with Azure's numbers. The scripts count, and refuse to exceed them."""
+    """The limits of a topic, with Azure's numbers. The scripts enforce them."""
 
     subscriptions: int
     sql_filters: int

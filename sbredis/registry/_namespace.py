@@ -58,7 +58,7 @@ T = TypeVar("T")
 _PARTITIONS = 16
 
 JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
-"""The property of a subscription that affects judging: a change of it raises the version of the topic."""
+"""The property of a subscription that affects how messages are judged. A change of it raises the topic's version."""
 
 
 class TopicFacts(NamedTuple):
@@ -112,7 +112,8 @@ class Namespace:
 
         ``told`` returns the time for partitions with a test clock.
 
-        The number cannot change: raises :class:`NamespacePartitionsError` if the namespace has another number.
+        The number of partitions cannot change. If the namespace has another number, this raises
+        :class:`NamespacePartitionsError`.
         """
         namespace_name(name)
         wanted = _PARTITIONS if partitions is None else partitions
@@ -136,9 +137,10 @@ class Namespace:
     ) -> EntityRecord:
         """Create a queue or topic in all partitions, or in one partition.
 
-        Its name decides which one, or ``colocate_with``, the name of another entity. If an entity of this name is being
-        deleted, its deletion is finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError`
-        if there is an entity of this name, of any kind. If several clients create it at once, one succeeds.
+        With ``colocate_with``, which is the name of another entity, the partition is the one of that entity. Otherwise
+        the name of the new entity decides the partition. If an entity of this name is being deleted, its deletion is
+        finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of
+        this name, of any kind. If several clients create the entity at the same time, one succeeds.
         """
         entity_name(name)
         if properties is not None:
@@ -189,11 +191,12 @@ class Namespace:
         properties: Mapping[str, Json] | None = None,
         timeout: float = 60.0,
     ) -> EntityRecord:
-        """Give an entity other settings; ``properties`` stay as they are if they are left out.
+        """Give an entity other settings. If ``properties`` are left out, they do not change.
 
-        ``record`` is the record that was read before. If another client has changed the entity since, this raises
+        ``record`` is the record that was read before. If another client has changed the entity after that, this raises
         :class:`EntityChangedError` and changes nothing. Every change of a topic's rules also changes the topic. If a
-        partition cannot be reached, this raises the error, and the next call that reaches the partition tells it.
+        partition cannot be reached, this raises the error. The next call that reaches the partition gives it the
+        settings.
         """
         _check_changes(record, settings)
         if properties is not None:
@@ -245,9 +248,9 @@ class Namespace:
             return
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
-        """Restore the partitions of an entity that a failover has lost, empty, and leave the others as they are.
+        """Create empty partitions in place of those that a failover has lost; the other partitions keep their messages.
 
-        Use it if a partition says that the entity does not exist, but the registry has it. Raises
+        Use this if a partition reports that the entity does not exist, but the registry has it. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not have it.
         """
         return await self._steps.restored(record, anyio.current_time() + timeout)
@@ -279,7 +282,8 @@ class Namespace:
         When this returns, every message that is sent to the topic is judged by the rules. Raises
         :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if the topic has a subscription of this name,
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, and
-        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if it would have too many subscriptions or filters.
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the topic would have too many subscriptions or
+        filters.
         """
         path = path_of(entity_name(topic), subscription_name(name))
         if properties is not None:
@@ -316,9 +320,9 @@ class Namespace:
     ) -> tuple[EntityRecord, ...]:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
 
-        A page has up to ``limit`` of them, 1 to 1000, and no more than fit into a reply of 1 MB. The next page begins
-        after the last name of this one; after an empty page there is none. Subscriptions that are half created or half
-        deleted are listed with that state, and do not change.
+        A page has up to ``limit`` subscriptions (1 to 1000), and no more than fit into a reply of 1 MB. The next page
+        begins after the last name of this one; after an empty page there is none. Subscriptions that are half created
+        or half deleted are listed with that state, and do not change.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
         until = anyio.current_time() + timeout
@@ -358,10 +362,11 @@ class Namespace:
     async def update_rule(
         self, topic: str, subscription: str, rule: Rule, *, seen: KeptRule | None = None, timeout: float = 60.0
     ) -> KeptRule:
-        """Replace the rule of this name; it promises and raises the same as :meth:`create_rule`.
+        """Replace the rule of this name, with the promises and errors of :meth:`create_rule`.
 
-        With ``seen``, the rule must be as it was read; raises :class:`EntityChangedError` if another client has changed
-        it. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no rule of this name.
+        ``seen`` is the rule as the caller has read it. With ``seen``, this raises :class:`EntityChangedError` if
+        another client has changed the rule since then. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError`
+        if there is no rule of this name.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
@@ -402,7 +407,7 @@ class Namespace:
     ) -> tuple[KeptRule, ...]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case.
 
-        Pages are as those of :meth:`list_subscriptions`.
+        The pages are like those of :meth:`list_subscriptions`.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_bounds("a rule", after, limit)
@@ -414,7 +419,7 @@ class Namespace:
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def partition(self, record: EntityRecord, number: int) -> Partition:
-        """Return one of the partitions of an entity; raise :class:`ValueError` if the entity is not in it."""
+        """Return one of the partitions of an entity; raise :class:`ValueError` if the entity has no such partition."""
         return self._steps.partition(record, number)
 
     async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:

@@ -2,7 +2,7 @@
 
 The whole registry is in one slot of its own, and only scripts change it. A request that is sent again is recognised: a
 creation by the entity's incarnation, a change by the stamp of its record. Names are compared in lower case; the records
-contain them as they were given. The operations on rules are in ``_rulebook.py``.
+contain the names as they were given. The operations on rules are in ``_rulebook.py``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Page(NamedTuple):
 
 
 def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:
-    """Create a namespace if it does not exist, and read its facts; ``exact`` refuses another number of partitions."""
+    """Create a namespace if it does not exist, and read its facts; ``exact`` demands this number of partitions."""
 
     def read(reply: list[Any]) -> NamespaceFacts:
         return NamespaceFacts(*reply)
@@ -150,8 +150,8 @@ class Registry:
     def revise_subscription(self, record: EntityRecord, stamp: str, *, judging: bool = False) -> Request[Revised]:
         """Replace the record of a subscription as :meth:`revise` does.
 
-        The topic's version rises with it if the subscription is to be deleted, or if ``judging`` says that the change
-        affects how the topic's messages are judged.
+        The script also raises the topic's version if the subscription is to be deleted, or if ``judging`` says that the
+        change affects how the topic's messages are judged.
         """
 
         def read(reply: list[bytes]) -> Revised:
@@ -222,7 +222,7 @@ class Registry:
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
 
-        A page has up to ``limit`` of them, and no more than fit into a reply of 1 MB.
+        A page has up to ``limit`` subscriptions, and no more than fit into a reply of 1 MB.
         """
         require_bounds("a subscription", after, limit)
 

@@ -28,7 +28,7 @@ class Routed(NamedTuple):
 
     record: EntityRecord
     rules: tuple[Rule, ...]
-    """In the order of their names in lower case."""
+    """The rules, in the order of their names in lower case."""
     mark: str = ""
     """A mark that differs after each change of the rules."""
 

@@ -32,7 +32,7 @@ class RulePage(NamedTuple):
 
 
 class Rulebook:
-    """The rules in a registry. Subscriptions are given as the caller has read them; each change has a random stamp."""
+    """The rules in a registry. The caller passes subscriptions as it has read them. Each change has a random stamp."""
 
     __slots__ = ("keys", "partitions")
 
@@ -68,9 +68,9 @@ class Rulebook:
         return self._page(subscription.parent or "", f"{path} {name_key(after)}", f"{path}!", limit)
 
     def between(self, topic: str, first: str, last: str, after: str | None = None) -> Request[RulePage]:
-        """List rules of all subscriptions from one to another, given by their paths; after a place, if given.
+        """List rules of all subscriptions from the path ``first`` to the path ``last``; begin after a place, if given.
 
-        They are in the order of subscriptions, and then of their own names.
+        The rules are ordered by subscription, and then by name.
         """
         # The byte "!" follows the blank, so the range ends after the last rule of the last subscription.
         return self._page(topic, after or f"{name_key(first)} ", f"{name_key(last)}!", LONGEST_PAGE)

@@ -1,7 +1,7 @@
 """The registry's record of a rule, and its text. Pure.
 
-It is ``1 <kind> <stamp> <created> <description>``. The scripts read the fields before the description, to count the
-filters of a topic. The description is JSON, which the folder ``rules`` writes and reads.
+The record is ``1 <kind> <stamp> <created> <description>``. The scripts read the fields before the description, to count
+the filters of a topic. The description is JSON, which the folder ``rules`` writes and reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAXIMUM_RULE_BYTES = 64 * 1024
 """The largest size of a rule, as JSON."""
 
 MAXIMUM_RULES = 1000
-"""The largest number of rules that a subscription is created with, in at most 1 MB of JSON. Others may follow later."""
+"""The largest number of rules of a new subscription, in at most 1 MB of JSON. More rules may be added later."""
 
 _MAXIMUM_BYTES = 1024 * 1024
 _SHOWN = 60
@@ -44,9 +44,9 @@ class KeptRule(NamedTuple):
 
     rule: Rule
     created_at: int
-    """In ms since 1970, by the server's clock. A change of the rule does not change it."""
+    """The time of the rule's creation, in ms since 1970 by the server's clock. Changes of the rule do not affect it."""
     stamp: str
-    """The stamp of its last change. A client names it to change this rule only if nobody has changed it since."""
+    """The stamp of the last change. A client names the stamp to change the rule only if nobody else has changed it."""
 
 
 def rule_key(name: str) -> str:

@@ -3,7 +3,7 @@
 Theory
 ------
 
-The registry is written first, and states the wanted outcome; the partitions follow::
+A client first writes the wanted outcome to the registry. Then it changes the partitions::
 
     (none) ── register ──► creating ── every partition made ──► active ──┐ change: the version
                               │                                  │  ▲    │ rises, every partition
@@ -13,9 +13,9 @@ The registry is written first, and states the wanted outcome; the partitions fol
                                               └── every partition deleted, unregister ──► (none)
 
 A client that stops in the middle, for any reason, leaves a record that states the wanted outcome. The next client that
-reads the record continues. Several clients may take a step at once, and may repeat it: partitions are made and deleted
-by incarnation, and only one client succeeds in replacing a record. The others read the new record, and continue from
-there.
+reads the record continues. Several clients may take a step at the same time, and may repeat it: each call to a
+partition names the incarnation, and only one client succeeds in replacing a record. The others read the new record, and
+continue from there.
 
 A client that continues a creation may be slow: meanwhile others may finish it and delete the entity. The slow client
 then makes a partition that was already deleted. It learns this when it tries to replace the record, and deletes the
@@ -76,10 +76,10 @@ _Step = Callable[[Partition, float], Awaitable[object]]
 TOPIC: tuple[Kind, ...] = ("topic",)
 
 _TOGETHER = 50
-"""The number of a topic's subscriptions that are deleted at once."""
+"""The number of a topic's subscriptions that are deleted at the same time."""
 
 _SHARE = 0.25
-"""The part of its time that a call that only reads may spend on telling partitions for another client."""
+"""A call that only reads may spend this part of its time on telling partitions for another client."""
 
 
 class Steps:
@@ -101,7 +101,7 @@ class Steps:
         self.registry = Registry(namespace, partitions)
 
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
-        """Send a request to the registry, about an entity or about all; ``codes`` are errors for its refusals."""
+        """Send a request to the registry, ``about`` one entity or none. ``codes`` has the errors for refusals."""
         meant = refusals(self._namespace, about) if codes is None else codes
         return await perform(self._transport, request, timeout=until - anyio.current_time(), refusals=meant)
 
@@ -112,7 +112,7 @@ class Steps:
         return (await self.seen(path, until, kinds)).record
 
     async def seen(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
-        """Return the same with the counts of its topic. If the topic is behind, tell its partitions first."""
+        """Return the complete entity and the counts of its topic. If the topic is behind, first tell its partitions."""
         seen = await self._found(path, until, kinds)
         if seen.behind:
             now = anyio.current_time()
@@ -142,7 +142,7 @@ class Steps:
         return missing_subscription(self._namespace, path, None if owner is None else owner.kind)
 
     def require_kind(self, record: EntityRecord, kinds: Collection[Kind]) -> None:
-        """Raise if the entity is none of these kinds, if any are given."""
+        """Raise if kinds are given, and the entity has none of them."""
         if kinds and record.kind not in kinds:
             raise of_another_kind(self._namespace, record.path, record.kind, kinds)
 
@@ -169,7 +169,7 @@ class Steps:
             return None
 
     async def _active(self, record: EntityRecord, until: float) -> EntityRecord:
-        """Make an entity active whose partitions are made; return its new record."""
+        """Make an entity active after its partitions were made; return its new record."""
         active, stamp = replace(record, state="active"), new_token()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(active, stamp), until, record.path)
@@ -294,11 +294,11 @@ class Steps:
         await self._ask_partition(partition.configure(create=True), until)
 
     async def _make_again(self, partition: Partition, until: float) -> None:
-        with suppress(SettingsStaleError):  # it exists, and has newer settings
+        with suppress(SettingsStaleError):  # the partition exists, and has newer settings
             await self._make(partition, until)
 
     async def _tell(self, partition: Partition, until: float) -> None:
-        with suppress(SettingsStaleError):  # another client has told it newer settings
+        with suppress(SettingsStaleError):  # another client has given the partition newer settings
             await self._ask_partition(partition.configure(now=self._told()), until)
 
     async def _take_away(self, partition: Partition, until: float) -> None:
@@ -329,7 +329,7 @@ async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
 
 @contextmanager
 def _saying(what: str) -> Generator[None]:
-    """Add to an error the possible state after several steps, because the error itself tells only of the last step."""
+    """Add to an error the possible state after several steps, because the error itself reports only the last step."""
     try:
         yield
     except ServiceBusError as error:

@@ -29,7 +29,7 @@ _LONGEST_NAME = 64
 """The number of characters of a name that an error shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = timedelta(milliseconds=9_999_999_999_998)
-"""The latest time at which a message can be due, as a duration since then."""
+"""The latest time at which a message can be due, as a duration since 1970."""
 _IDS = {"messageid", "partitionkey", "replytosessionid", "sessionid"}
 _MAY_NOT_BE_EMPTY = {"messageid", "partitionkey"}
 _DURATION = re.compile(
@@ -57,7 +57,7 @@ class _Draft(MessageView):
         super().__init__(original.system, self.properties)
 
     def set_user(self, name: str, value: Value) -> None:
-        """Give a property a value, under its present name if it exists."""
+        """Give a property a value. If the property exists, the spelling of its name does not change."""
         key = name.lower()
         spelled = [known for known in self.properties if known.lower() == key] if key in self.names else [name]
         self.properties[spelled[-1]] = value
@@ -80,7 +80,7 @@ Action: TypeAlias = Callable[[MessageView], Changed]
 
 
 def compile_action(given: SqlAction, rule: str) -> Action:
-    """Return the function that makes a rule's copies; it raises :class:`EvaluationError` if the action fails."""
+    """Return the function that makes a rule's copies. It raises :class:`EvaluationError` if the action fails."""
     statements, parameters = read_action(given)
     compiler = Compiler(given.text, parameters)
     steps = [_step(statement, compiler) for statement in statements]
@@ -139,7 +139,7 @@ def _as_user(name: str, value: Constant, before: Value) -> Value:
 
 
 def _storable(time: datetime) -> datetime:
-    """Return a time if it can be stored; a sum, or text with a zone, may be outside the years 1 to 9999 in UTC."""
+    """Return a time that can be stored; raise :class:`EvaluationError` if it is outside the years 1 to 9999 in UTC."""
     if not on_calendar(time):
         raise EvaluationError("the time is outside the years 1 to 9999 in UTC")
     return time

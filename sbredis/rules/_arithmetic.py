@@ -1,6 +1,7 @@
 """Arithmetic on whole numbers of 64 bits, decimals, floating-point numbers, times and durations; text is joined.
 
-A decimal and a whole number make a decimal. Either of them and a floating-point number make a floating-point number.
+The result of a decimal and a whole number is a decimal. If one of two numbers is a floating-point number, so is the
+result.
 
 If an operand is unknown, the result is unknown.
 """
@@ -20,7 +21,7 @@ from sbredis.rules._values import DECIMALS, LARGEST, SMALLEST, Constant, Kind, k
 __all__ = ["LONGEST_TEXT", "EvaluationError", "calculate", "negate"]
 
 LONGEST_TEXT = 32 * 1024
-"""The largest length of joined text, so that no action can fill the memory."""
+"""The largest length of joined text. Without a limit, an action could fill the memory."""
 
 
 class EvaluationError(Exception):

@@ -38,9 +38,9 @@ class JudgedCopy(NamedTuple):
     rule: str | None
     """The rule that made it; ``None`` for the plain copy, which all matching rules without an action make together."""
     system: Mapping[str, Constant] = _UNCHANGED
-    """The system properties that an action changed, by their canonical names; ``None`` for one that was removed."""
+    """The system properties that an action changed, under their canonical names; ``None`` for a removed property."""
     user: Mapping[str, Value] | None = None
-    """All application properties after the action, with ``RuleName``; ``None`` if they are as sent."""
+    """All application properties after the action, with ``RuleName``; ``None`` if no action changed them."""
     error: str | None = None
     """Why the rule could not be applied. Such a copy goes to the dead-letter queue."""
 
@@ -56,7 +56,7 @@ class _Entry:
         self.rule = rule.name
         self.dead_letters = dead_letters
         self.condition: Condition | None = None
-        """The condition that is left to evaluate on a message for which the index finds the rule."""
+        """The condition that is left to evaluate after the index has found the rule for a message."""
         self.action: Action | None = None
         self.plain = plain
 
@@ -177,7 +177,7 @@ class RuleBook:
 
 
 class _Compiling:
-    """Compiles filters to conditions. All are read before the first is compiled, to find their common parts.
+    """Compiles filters to conditions. All filters are read before the first is compiled, to find their common parts.
 
     An unusable filter or action becomes a function that fails, and ``tell`` is called with the reason.
     """
@@ -214,7 +214,7 @@ class _Compiling:
             compiler = Compiler(given.text, parameters, self._sharing.once)
             wanted, left = split(predicate, compiler)
             if left:
-                self._read.append((entry, compiler, left))  # first: `Sharing.read` needs the list to stay alive
+                self._read.append((entry, compiler, left))  # first: `Sharing.read` requires that the list stays alive
                 self._sharing.read(left, compiler.constant, wanted)
             return wanted
         if isinstance(given, CorrelationFilter):
@@ -246,5 +246,5 @@ def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
 def _why(error: Exception) -> str:
     """Return the text of an error in a rule; with its class, if it is not an error of the rule's author."""
     if isinstance(error, RuleSyntaxError):
-        return error.message  # its text would also contain the notes about the call
+        return error.message  # `str(error)` would also contain the notes about the call
     return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"

@@ -84,14 +84,14 @@ def read_action(given: SqlAction) -> tuple[list[Statement], dict[str, Constant]]
 def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
     """Return the wanted values of a correlation filter.
 
-    Each is under a pair: whether it is a system property, and its name in lower case.
+    The key of each value is a pair: whether the property is a system property, and its name in lower case.
     """
     wanted: dict[tuple[bool, str], Constant] = {}
     for name, key in CORRELATED.items():
         value: object = getattr(given, name)
         if value is None:
             continue
-        # The subject may be given under either name.
+        # Callers may call this property `label` or `subject`.
         what = f"{'label or subject' if name == 'subject' else name} of a correlation filter"
         if not isinstance(value, str):
             raise TypeError(f"{what} must be str or None, not {type(value).__name__}")

@@ -81,7 +81,7 @@ def _each_time(node: object, own: Callable[[PropertyView], T]) -> Callable[[Prop
 
 
 class Compiler:
-    """Compiles the trees of one text to functions; ``parameters`` are by their names in lower case.
+    """Compiles the trees of one text to functions; ``parameters`` are values under names in lower case.
 
     ``once`` may replace the function that was made for a node.
     """
@@ -223,7 +223,7 @@ class Compiler:
                 return compare(first, other(seen))
 
             return varies
-        # The usual comparison: of text or a number with a constant text or number.
+        # The usual comparison: of a text with a constant text, or of a number with a constant number.
         value = constant.value
         first, second = (str, str) if isinstance(value, str) else (int, float)
         if kind_of(value) not in {Kind.TEXT, Kind.NUMBER} or isinstance(value, Decimal):

@@ -1,13 +1,13 @@
 """Finds the rules that a message may match, without evaluating each of them.
 
 If a filter demands that properties are equal to constants, the properties are its *shape* and the constants are its
-*key*. Filters of one shape are in one table by their keys, so one lookup finds all of them that a message can match.
-Only shapes of the message's own properties are looked up: each shape is listed under the one of its properties that the
-fewest shapes have.
+*key*. All filters of one shape are in one table, under their keys. So one lookup finds all filters of the shape that a
+message can match. Each shape is listed under one of its properties: the one that the fewest shapes have. A shape is
+looked up only if the message has this property.
 
-The index must not change the result of a filter. It takes conditions that the topmost ANDs join, and of these only
-equalities before which nothing can fail. A filter that the index does not find would not have been true, and would not
-have failed.
+The index must not change the result of a filter. So it uses only equalities among the conditions that the topmost ANDs
+join, and only if no condition before them can fail. A filter that the index does not find would not have been true, and
+would not have failed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _key(value: Constant) -> object:
 
 
 class Index(Generic[T]):
-    """A collection of things by the properties that they want."""
+    """A collection in which things are found by the properties that they want."""
 
     def __init__(self, things: Iterable[tuple[Wanted, T]]) -> None:
         shapes: dict[tuple[Place, ...], _Shape[T]] = {}
@@ -102,7 +102,7 @@ class Index(Generic[T]):
 
 
 class _Shape(Generic[T]):
-    """A table of things that want the same properties, by the values that they want."""
+    """A table from wanted values to things. All things in it want the same properties."""
 
     def __init__(self, places: tuple[Place, ...]) -> None:
         self._places = places
@@ -141,7 +141,7 @@ class _Shape(Generic[T]):
             found += things
 
 
-# -- the part of a filter that the index can do ------------------------------------------------------------------------
+# -- the part of a filter that the index can check ---------------------------------------------------------------------
 
 
 def conjuncts(predicate: Predicate) -> list[Predicate]:

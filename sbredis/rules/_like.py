@@ -3,7 +3,7 @@
 A matcher reads the text once, from left to right. A piece between two ``%`` may take the first place that fits, so no
 other place needs to be tried. A piece without ``_`` is found by ``str.find``. A short piece with ``_`` inside is found
 by a regular expression without repetition, which backtracks by no more than its own length. A longer piece takes one
-step a character: the bits of a whole number mark all the places in the piece that may have been reached by now. So the
+step a character: the bits of a whole number mark all places in the piece that a match may have reached. So the
 number of steps grows only with the length of the text, for any pattern; the length of patterns is limited.
 """
 
@@ -18,11 +18,11 @@ __all__ = ["LONGEST_PATTERN", "PatternError", "matcher"]
 Matcher: TypeAlias = "Callable[[str], bool]"
 
 LONGEST_PATTERN = 1024
-"""The largest number of characters of a pattern, as of a filter. A match with a longer pattern is unknown."""
+"""The largest number of characters of a pattern, the same as for a filter. LIKE with a longer pattern is unknown."""
 
 
 _SHORT = 16
-"""Up to this length, backtracking costs less than avoiding it."""
+"""The largest length of a short piece. For a short piece, backtracking costs less than avoiding it."""
 
 
 class PatternError(ValueError):
@@ -38,7 +38,7 @@ class _Piece:
         self._pattern = re.compile(_expression(characters), re.DOTALL)
         given = [at for at, one in enumerate(characters) if one is not None]
         self._before = given[0] if given else self.size
-        """The number of ``_`` before the first given character; ``_after`` is the number after the last one."""
+        """The number of ``_`` before the first given character; ``_after`` is the number after the last given one."""
         self._after = self.size - given[-1] - 1 if given else 0
         core = characters[self._before : self.size - self._after]
         first_any = core.index(None) if None in core else len(core)
@@ -50,7 +50,7 @@ class _Piece:
         self._last = 1 << len(core) >> 1
         self._any = sum(1 << at for at, one in enumerate(core) if one is None)
         self._masks: dict[str, int] = {}
-        """For each character of the core, a bit mask of the places where it may be."""
+        """A mapping from each given character of the core to a bit mask of the places where it may be."""
         for at, one in enumerate(core):
             if one is not None:
                 self._masks[one] = self._masks.get(one, self._any) | 1 << at

@@ -22,7 +22,7 @@ SETTABLE: dict[str, str] = {
     "timetolive": "TimeToLive",
     "to": "To",
 }
-"""The system properties that an action may change: their usual spelling, by their canonical names."""
+"""The system properties that an action may change: a mapping from their canonical names to their usual spelling."""
 
 SYSTEM_PROPERTIES: frozenset[str] = frozenset(
     {
@@ -44,7 +44,7 @@ SYSTEM_PROPERTIES: frozenset[str] = frozenset(
 )
 """The canonical names of all system properties that the language knows, in lower case."""
 
-# The names that Azure's newer libraries use for some of them.
+# Names that Azure's newer libraries use for some system properties, and the canonical names.
 _ALIASES = {
     "enqueuedtime": "enqueuedtimeutc",
     "expiresat": "expiresatutc",
@@ -56,7 +56,7 @@ _ALIASES = {
 
 
 def canonical(name: str) -> str | None:
-    """Return the canonical name of a system property, from a name in any case; ``None`` if there is none."""
+    """Return the canonical name of a system property, from a name in any case; ``None`` if it is not one."""
     name = name.lower()
     name = _ALIASES.get(name, name)
     return name if name in SYSTEM_PROPERTIES else None

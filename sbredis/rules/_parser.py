@@ -55,7 +55,7 @@ _VALUES = (*_NAMES, Sort.TEXT, Sort.INTEGER, Sort.DECIMAL, Sort.PARAMETER)
 
 
 class Parser:
-    """Parses one text. After that, ``parameters`` are the parameters that the text uses."""
+    """Parses one text. After the parsing, ``parameters`` are the parameters that the text uses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -132,7 +132,7 @@ class Parser:
     # -- conditions ----------------------------------------------------------------------------------------------------
 
     def _condition(self, node: Node) -> Predicate:
-        """Return a node as a condition; refuse a value, which lacks a comparison before the next word."""
+        """Return a node as a condition; refuse a value, because a comparison must follow it."""
         if isinstance(node, Predicate):
             return node
         return self._refuse(*_AFTER_VALUE)

@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A filter in the language. ``parameters`` has a value for each ``@name`` in the text.
+    """A filter in the language of rules. ``parameters`` has a value for each ``@name`` in the text.
 
     The keys are these names, with or without the ``@``.
     """
@@ -66,12 +66,12 @@ CORRELATED: dict[str, str] = {
     "reply_to_session_id": "replytosessionid",
     "content_type": "contenttype",
 }
-"""The system properties that the fields of a correlation filter are compared with."""
+"""A mapping from the fields of a correlation filter to the system properties with which they are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlAction:
-    """An action in the language. ``parameters`` are like those of a filter."""
+    """An action in the language of rules. ``parameters`` are like those of a filter."""
 
     text: str
     parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)

@@ -51,7 +51,7 @@ _FAILED: Any = object()
 
 
 class Memory(dict[Callable[[Any], object], object]):
-    """A message as filters see it while it is judged, with the answers of the shared parts so far."""
+    """A message as filters see it while it is judged. It remembers the answers of the shared parts."""
 
     __slots__ = ("names", "system")
 
@@ -84,8 +84,8 @@ class _Part:
     def used(self, by: Wanted) -> None:
         """Note that a filter uses this part; ``by`` are the equalities that the index demands for the filter.
 
-        A part is not shared if no message can need it for two filters, because they want different values of the same
-        properties. It is also not shared if it occurs only inside shared parts.
+        A part is not shared if no message can need it for two filters, because the filters want different values of the
+        same properties. It is also not shared if it occurs only inside shared parts.
         """
         if self.shared:
             return
@@ -106,7 +106,7 @@ class _Part:
             self.answer = own
         remembered = cast(
             "Callable[[PropertyView], T]", itemgetter(self.answer)
-        )  # a book that shares judges with a memory
+        )  # a book with shared parts judges each message with a `Memory`
         if not self.can_fail:
             return remembered
 
@@ -142,7 +142,7 @@ class Sharing:
     def once(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
         """Return the function to evaluate a node of a filter, or the list of its topmost conditions.
 
-        It is ``own`` if the node is not shared; otherwise it uses the shared answer.
+        The function is ``own`` if the node is not shared; otherwise the function uses the shared answer.
         """
         part = self._of.get(id(node))
         if part is None or not part.shared:
@@ -153,7 +153,7 @@ class Sharing:
     def _read(self, node: Node, constant: _Resolve) -> object:
         """Return a key that is equal for two nodes only if their results are always the same.
 
-        It is a part, or the key of a property or of a value.
+        The key is a part, or the key of a property or of a value.
         """
         fixed = constant(node) if isinstance(node, Expression) else None
         if fixed is not None:

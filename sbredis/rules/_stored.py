@@ -1,6 +1,6 @@
 """Conversion of rules to JSON values and back, without loss.
 
-Text, truth values and null are written as they are. Every other value has a tag: ``{"int": "7"}``. Whole numbers are
+Text, truth values and null are written unchanged. Every other value has a tag: ``{"int": "7"}``. Whole numbers are
 written as text, because not every JSON reader keeps 64 bits.
 """
 

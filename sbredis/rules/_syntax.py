@@ -62,7 +62,7 @@ class Literally(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Property(Expression):
-    """A property by its name, as it is written."""
+    """A property, with its name as the text has it."""
 
     system: bool
     name: str

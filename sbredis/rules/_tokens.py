@@ -78,7 +78,7 @@ def wrong(text: str, at: int, what: str, expected: tuple[str, ...] = ()) -> Rule
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return all tokens of a text; the last one is its end."""
+    """Return all tokens of a text; the last token marks the end of the text."""
     tokens: list[Token] = []
     at, size = 0, len(text)
     while at < size:

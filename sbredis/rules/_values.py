@@ -179,7 +179,7 @@ def _ordered(left: object, right: object) -> bool:
     kind = kind_of(left)
     if kind is not kind_of(right) or kind not in _ORDERED:
         return False
-    # A decimal has no order with NaN; Python would raise an error for it.
+    # A decimal and NaN have no order: Python would raise an error for the comparison.
     return not (isinstance(left, Decimal) or isinstance(right, Decimal)) or (left == left and right == right)  # noqa: PLR0124
 
 

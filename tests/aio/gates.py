@@ -18,7 +18,7 @@ Fate = Literal["passes", "never arrives", "is not answered", "is lost"]
 
 
 async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
-    """Return the bodies of a partition's messages in every state, ordered by number."""
+    """Return the bodies of a partition's messages in all states, ordered by sequence number."""
     found: list[str] = []
     start = 0
     while True:
@@ -33,7 +33,7 @@ async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
 
 
 async def stored_bodies(queue: Queue) -> list[list[str]]:
-    """Return the bodies of the messages in each partition of a queue."""
+    """Return, for each partition of a queue, the bodies of its messages."""
     return [await bodies_at(queue.transport, partition) for partition in queue.partitions]
 
 
@@ -42,17 +42,17 @@ class HeldCall:
 
     def __init__(self, key: bytes, arguments: Any, timeout: float) -> None:
         self.key = key
-        """The first key of the partition."""
+        """The first key of the call, which belongs to the partition."""
         self.arguments = arguments
         self.timeout = timeout
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Gate:
-    """A gate for the calls of one script. While it is shut, the test lets the calls through one by one.
+    """A gate for the calls of one script. While the gate is shut, the test lets the calls through one by one.
 
-    ``fates`` decide what happens to the next calls. A call passes, never arrives at the server, is executed without an
-    answer, or is lost without arriving.
+    ``fates`` decides what happens to the next calls: a call passes, fails before it is sent, is lost on the way, or is
+    executed without an answer.
     """
 
     def __init__(self, client: ServiceBusClient, script: str = "send") -> None:

@@ -1,4 +1,4 @@
-"""A queue for a test: send and take messages, count waiting receivers, and count calls."""
+"""A queue for a test. It sends and takes messages, and counts waiting receivers and calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HandClock(Clock):
 
 
 class Calls:
-    """Counts the calls of a client, by script."""
+    """Counts the calls of a client by their script."""
 
     def __init__(self, transport: Transport) -> None:
         self.by_script: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Calls:
 
 
 class Queue:
-    """A queue with a connected client. The methods of this class bypass the lanes of the client."""
+    """A queue with a connected client. Its methods bypass the lanes of the client."""
 
     def __init__(self, client: ServiceBusClient, entity: Entity, url: str, clock: Clock | None) -> None:
         self.client = client
@@ -114,7 +114,7 @@ class Queue:
     async def send(
         self, *texts: str, at: int | None = None, properties: Mapping[Any, Any] | None = None, **options: Any
     ) -> list[int]:
-        """Send messages to partition ``at``, or each to the next partition. Return their sequence numbers."""
+        """Send messages to partition ``at``, or each message to the next partition. Return their sequence numbers."""
         numbers: list[int] = []
         for text in texts:
             made = outgoing(
@@ -144,28 +144,28 @@ class Queue:
         return numbers
 
     async def take(self, wanted: int = 1, *, at: int = 0, side: SidePrefix = "") -> list[Lock]:
-        """Lock messages as another receiver."""
+        """Lock messages like another receiver."""
         token = new_token()
         received = await perform(self.transport, self.partitions[at].receive(self.call_id, token, wanted, side=side))
         return [Lock(token, message.name) for message in received.messages]
 
     async def abandon(self, locks: Sequence[Lock], *, at: int = 0, counted: bool = True) -> None:
-        """Abandon the locks of taken messages."""
+        """Abandon the messages that ``take`` locked."""
         await perform(self.transport, self.partitions[at].abandon(self.call_id, locks, counted=counted))
 
     async def lose(self, message: ServiceBusReceivedMessage) -> None:
-        """End the lock of a message in the last partition without the knowledge of its receiver."""
+        """End the lock of a message in the last partition, without the knowledge of its receiver."""
         lease = hold_of(message).lease
         assert lease is not None
         await self.abandon([Lock(lease.token, hold_of(message).name)], at=-1)
 
     async def counts(self) -> Counts:
-        """Return the counts of all partitions together."""
+        """Return the sums of the counts of all partitions."""
         found = [await perform(self.transport, partition.count(self.call_id)) for partition in self.partitions]
         return Counts(*(sum(column) for column in zip(*found, strict=True)))
 
     async def counts_are(self, active: int, locked: int) -> bool:
-        """Tell whether these are the numbers of active and locked messages."""
+        """Return whether these are the numbers of active and locked messages."""
         counts = await self.counts()
         return (counts.active, counts.locked) == (active, locked)
 
@@ -173,11 +173,11 @@ class Queue:
         return (await self.counts()).locked
 
     async def waiters(self) -> int:
-        """Return the number of registered waiters in all partitions together."""
+        """Return the sum of the registered waiters in all partitions."""
         return sum(len(held) for key, (_, held) in (await self.contents()).items() if key.endswith(":waiters"))
 
     async def wait_for_waiters(self, receivers: int = 1) -> None:
-        """Wait until this number of receivers waits in every partition."""
+        """Wait until this number of receivers waits in each partition."""
         count = receivers * len(self.partitions)
 
         async def all_wait() -> bool:
@@ -186,7 +186,7 @@ class Queue:
         await eventually(all_wait)
 
     async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
-        """Register a receiver as a waiter in every partition, and cancel the call that waited."""
+        """Register a receiver as a waiter in every partition, and then cancel the waiting call."""
         before = await self.waiters()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
 
@@ -198,7 +198,7 @@ class Queue:
         await asyncio.wait((task,))
 
     async def contents(self) -> Everything:
-        """Return the content of all keys."""
+        """Return the contents of all keys."""
         found: Everything = {}
         for partition in self.partitions:
             found |= await everything(self.transport, partition.keys)
@@ -211,7 +211,7 @@ class Queue:
                 await self.transport.command("DEL", key, key=key)
 
     async def process_due(self) -> None:
-        """Process all due work in every partition."""
+        """Do all due work in every partition."""
         for partition in self.partitions:
             await perform(self.transport, partition.due(self.call_id))
 
@@ -246,7 +246,7 @@ def bodies(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:
 
 
 async def exists(client: ServiceBusClient, name: str) -> bool:
-    """Tell whether the registry has an entity of this name."""
+    """Return whether the registry has an entity of this name."""
     try:
         await client._connection.namespace.get_entity(name)
     except MessagingEntityNotFoundError:

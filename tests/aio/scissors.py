@@ -1,4 +1,4 @@
-"""A network connection that a test cuts when a script is called or answers."""
+"""A network connection that a test cuts when the client calls a script or the server answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Scissors"]
 
 
 class Scissors(Between):
-    """Cuts the connection a number of times: after a script has run but before its answer arrives, or when the script
-    is called but before the server receives the call.
+    """Cuts the connection a number of times: either after a script has run and before its answer arrives, or before the
+    server receives the call.
     """
 
     def __init__(self, server: LocalServer) -> None:

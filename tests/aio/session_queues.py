@@ -31,7 +31,7 @@ class SessionQueue(Queue):
                 await sender.send_messages(ServiceBusMessage(text, session_id=session, **options))
 
     async def counts_are(self, active: int, locked: int) -> bool:
-        """Tell whether these are the message counts. Messages held in a session count as locked."""
+        """Return whether these are the message counts. Messages that a session receiver has count as locked."""
         counts = await self.counts()
         return (counts.active, counts.held + counts.locked) == (active, locked)
 
@@ -40,7 +40,7 @@ class SessionQueue(Queue):
         return sum(len(held) for key, (_, held) in (await self.contents()).items() if key.endswith(":locks"))
 
     async def is_unused(self) -> bool:
-        """Tell whether no session is locked and no receiver waits."""
+        """Return whether no session is locked and no receiver waits."""
         return not await self.locked_sessions() and not await self.waiters()
 
     def partition_index(self, session: str) -> int:
@@ -49,7 +49,7 @@ class SessionQueue(Queue):
         return numbers.index(self.entity.pinned(session).number) if self.entity.partitioned else 0
 
     def sessions_in(self, place: int, count: int = 1) -> list[str]:
-        """Return this number of session names that belong to a partition."""
+        """Return this number of session names that all belong to the same partition."""
         found: list[str] = []
         number = 0
         while len(found) < count:
@@ -59,7 +59,7 @@ class SessionQueue(Queue):
         return found
 
     async def wait_for_acceptors(self, acceptors: int = 1) -> None:
-        """Wait until this number of receivers waits for a session in every partition."""
+        """Wait until this number of receivers waits for a session in each partition."""
         await self.wait_for_waiters(acceptors)
 
 
@@ -78,6 +78,6 @@ def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
 
 
 async def steps(count: int) -> None:
-    """Let the event loop run this number of turns."""
+    """Let the event loop run for this number of turns."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""An application that listens to OpenTelemetry: its providers, and the spans and metrics that it gets."""
+"""An application that uses OpenTelemetry: its providers, and the spans and metrics that it gets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Listener:
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
-        """The ended spans by name; the last one of each name."""
+        """The ended spans by name. If several have one name, this is the last of them."""
         return {span.name: span for span in self.all_spans}
 
     @property
@@ -53,7 +53,7 @@ class Listener:
 
     @property
     def points(self) -> dict[str, list[HistogramDataPoint | NumberDataPoint]]:
-        """The measured points by the name of the metric."""
+        """The measured data points by the name of their metric."""
         data = self._reader.get_metrics_data()
         found: dict[str, list[Any]] = {}
         for resource in data.resource_metrics if data else ():
@@ -63,7 +63,7 @@ class Listener:
         return found
 
     def everything(self) -> str:
-        """Return all exported spans and metrics as one text."""
+        """Return all exported spans and metrics as one string."""
         return json.dumps([span.to_json() for span in self.all_spans]) + repr(self.points)
 
 
@@ -88,7 +88,7 @@ def context_of(span: ReadableSpan) -> trace.SpanContext:
 
 
 def written(context: trace.SpanContext) -> str:
-    """Return a context in the W3C format, built without the code under test."""
+    """Return a trace context in the W3C format, which this function builds without the code under test."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
@@ -97,5 +97,5 @@ def traceparent(span: ReadableSpan) -> str:
 
 
 def linked(span: ReadableSpan) -> list[str]:
-    """Return the linked spans in the format that a message carries."""
+    """Return the linked spans in the format in which a message carries a context."""
     return [written(link.context) for link in span.links]

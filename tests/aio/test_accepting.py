@@ -1,4 +1,4 @@
-"""Accepting a session by name or accepting the next free one, and releasing a session that no caller wants any more."""
+"""Accepting a session by name, accepting the next free one, and releasing a session that no caller wants any more."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loop_time() -> float:
 
 
 def opening(receiver: ServiceBusReceiver) -> Opening:
-    """Start to accept the session of a receiver."""
+    """Begin to accept the session of a receiver."""
     return asyncio.ensure_future(receiver.__aenter__())
 
 
@@ -55,7 +55,7 @@ def opening(receiver: ServiceBusReceiver) -> Opening:
 @both
 @pytest.mark.parametrize("name", ["a", "", "an odd näme ÿ/{x}:\x00", "x" * 128])
 async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, name: str) -> None:
-    """The session may be empty, and the empty text is a valid name."""
+    """The session may have no messages, and the empty string is a valid name."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         async with queue.session(name) as receiver:
             assert session_of(receiver).session_id == name
@@ -89,7 +89,7 @@ async def test_a_session_held_elsewhere_is_refused_until_it_is_released(url: str
 
 
 def without_call_records(everything: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys except those in which partitions record calls."""
+    """Return all keys except those in which partitions record calls."""
     return {key: held for key, held in everything.items() if not key.endswith((":ops", ":state"))}
 
 
@@ -106,7 +106,7 @@ async def test_a_refused_receiver_can_accept_the_session_later(url: str, partiti
 
 @both
 async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
-    """This also holds when the session has more locked messages than one call processes."""
+    """This also holds if the session has more locked messages than one call processes."""
     async with session_queue_at(url, partitioned=partitioned, lock_duration=1500) as queue:
         await queue.send_to("a", *(str(number) for number in range(250)))
         gone = queue.session("a")
@@ -125,7 +125,7 @@ async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, parti
 
 
 @both
-async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, partitioned: bool) -> None:
+async def test_concurrent_calls_of_one_receiver_accept_its_session_only_once(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"12345")
         for name in ("a", NEXT_AVAILABLE_SESSION):
@@ -144,8 +144,8 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
 
 
 @both
-async def test_the_next_session_is_the_one_free_for_longest(url: str, partitioned: bool) -> None:
-    """This holds within a partition. Sessions without receivable messages do not count."""
+async def test_the_next_session_is_the_one_that_has_been_free_longest(url: str, partitioned: bool) -> None:
+    """This order holds within a partition. Sessions without receivable messages do not count."""
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
         first, second, third = queue.sessions_in(0, 3)
@@ -161,7 +161,7 @@ async def test_the_next_session_is_the_one_free_for_longest(url: str, partitione
 
 
 @both
-async def test_accepting_times_out_or_returns_none_when_no_session_is_free(url: str, partitioned: bool) -> None:
+async def test_accepting_raises_a_timeout_or_returns_none_if_no_session_is_free(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         begun = loop_time()
         with pytest.raises(OperationTimeoutError, match="No session of 'q' became free") as caught:
@@ -176,7 +176,7 @@ async def test_accepting_times_out_or_returns_none_when_no_session_is_free(url: 
 
 @both
 async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
-    """The call that accepts the session may be a receive or a peek."""
+    """The call may be a receive or a peek; both accept the session."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
         begun = loop_time()
@@ -258,7 +258,7 @@ async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
         assert loop_time() - begun < 20
         assert calls.by_script["accept_session"] <= 1 + len(
             queue.partitions
-        )  # one partition is asked, and the receiver leaves all others
+        )  # one partition is asked, and the receiver unregisters from all others
         assert session_of(receiver).session_id == (free if way is _sent else held)
         assert not await queue.waiters()
 
@@ -290,8 +290,10 @@ async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, part
 
 @both
 @pytest.mark.parametrize("how", ["is cancelled", "takes another"])
-async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
-    """Only the first acceptor was woken and knows the time. The second would sleep past it."""
+async def test_an_acceptor_that_stops_waiting_passes_on_the_due_time_that_it_knew(
+    url: str, partitioned: bool, how: str
+) -> None:
+    """Only the first acceptor was woken and knows the time. Without this notice the second one would sleep too long."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         soon, other = queue.sessions_in(0, 2)
         first, second = queue.session(NEXT_AVAILABLE_SESSION), queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
@@ -321,7 +323,7 @@ async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, 
 
 
 @both
-async def test_as_many_acceptors_are_woken_as_sessions_become_free(url: str, partitioned: bool) -> None:
+async def test_the_number_of_woken_acceptors_equals_the_number_of_freed_sessions(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         tasks: list[Opening] = []
         for at in range(6):
@@ -345,7 +347,7 @@ async def no_receiver_waits(queue: Queue) -> bool:
 
 @both
 async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str, partitioned: bool) -> None:
-    """No session is forgotten, and each one keeps its order across two clients."""
+    """No session is forgotten, and the messages of each session keep their order across two clients."""
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         names = [f"session {number}" for number in range(24)]
         served: dict[str, list[str]] = {name: [] for name in names}
@@ -515,7 +517,7 @@ async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str
 
 @both
 async def test_a_session_accepted_after_cancellation_is_released(url: str, partitioned: bool) -> None:
-    """The call was under way, so its session has no receiver any more."""
+    """The call that accepts was under way, so its session has no receiver any more."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         with Gate(queue.client, "accept_session") as gate:
@@ -551,8 +553,10 @@ async def test_a_session_accepted_after_the_timeout_is_released(
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_receiver_closed_while_accepting_accepts_nothing(url: str, partitioned: bool, name: Any) -> None:
-    """The closed receiver raises its error at once."""
+async def test_a_receiver_that_is_closed_while_accepting_gets_no_session(
+    url: str, partitioned: bool, name: Any
+) -> None:
+    """The call of the closed receiver raises its error immediately."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         with Gate(queue.client, "accept_session") as gate:
@@ -572,7 +576,7 @@ async def test_a_receiver_closed_while_accepting_accepts_nothing(url: str, parti
 
 
 @both
-async def test_a_receiver_closed_while_waiting_for_a_session_stops_waiting(url: str, partitioned: bool) -> None:
+async def test_a_receiver_that_is_closed_while_waiting_for_a_session_stops_waiting(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
         task = opening(receiver)
@@ -588,7 +592,7 @@ async def test_a_receiver_closed_while_waiting_for_a_session_stops_waiting(url: 
 
 
 @both
-async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, partitioned: bool) -> None:
+async def test_closing_ends_an_acceptor_that_took_the_place_of_a_cancelled_one(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
         first = asyncio.ensure_future(receiver.receive_messages(1))
@@ -607,7 +611,7 @@ async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_a_client_forgets_a_receiver_after_a_cancelled_close(url: str, partitioned: bool, name: Any) -> None:
-    """A cancelled scope around accept_next_session also cancels the close inside it."""
+    """If a scope around accept_next_session is cancelled, the close inside it is cancelled too."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         receiver = queue.session(name)
@@ -639,7 +643,7 @@ async def test_closing_a_client_ends_all_its_waiting_acceptors(url: str, partiti
 
 @both
 async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: str, partitioned: bool) -> None:
-    """A client can ask for the next session for days without keeping failed receivers."""
+    """So a client can ask for the next session for days without storing receivers that failed."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         before = len(queue.client._handlers)
         for _ in range(3):
@@ -660,7 +664,7 @@ async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: s
 
 
 class UnresponsivePartitions:
-    """Partitions that do not answer or cannot be reached by the client."""
+    """Partitions that do not answer, or that the client cannot reach."""
 
     def __init__(self, queue: SessionQueue, places: set[int], *, hangs: bool) -> None:
         self._keys = {queue.partitions[place].keys[0] for place in places}
@@ -680,7 +684,7 @@ class UnresponsivePartitions:
         self._let.set_result(None)
 
     async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
-        if keys[0] in self._keys and script.name != "read":  # the test itself calls "read"
+        if keys[0] in self._keys and script.name != "read":  # "read" is called by the test itself
             self.asked += 1
             if self._hangs:
                 await asyncio.wait((self._let,), timeout=options.get("timeout"))
@@ -711,8 +715,8 @@ async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(ur
 
 
 @in_memory
-async def test_no_free_session_is_reported_despite_an_unreachable_partition(url: str) -> None:
-    """The connection error is raised only when no partition can be reached."""
+async def test_no_free_session_is_reported_even_if_one_partition_is_unreachable(url: str) -> None:
+    """The connection error is raised only if no partition can be reached."""
     async with session_queue_at(url, partitioned=True) as queue:
         with UnresponsivePartitions(queue, {0}, hangs=False):
             assert await queue.client.accept_next_session("q", max_wait_time=0.5) is None
@@ -724,7 +728,7 @@ async def test_no_free_session_is_reported_despite_an_unreachable_partition(url:
 
 
 @in_memory
-async def test_a_partition_is_asked_again_when_it_comes_back(url: str) -> None:
+async def test_a_partition_is_asked_again_when_it_can_be_reached_again(url: str) -> None:
     async with session_queue_at(url, partitioned=True) as queue:
         name = queue.sessions_in(0)[0]
         await queue.send_to(name, "1")
@@ -782,7 +786,7 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
         seats = SessionQueue(other, await other._connection.entity("q", loop_time() + 60), url, None)
         await seats.send_to("a", "1")
         with suppress(ServiceBusError):
-            await queue.send_to("a", "2")  # this client learns of the new queue
+            await queue.send_to("a", "2")  # with this call the client learns of the new queue
         receiver = await task
         assert session_of(receiver).session_id == "a"
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
@@ -790,7 +794,7 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
 
 @both
 async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
-    """This also holds when a new queue of that name exists, in the same or other partitions."""
+    """This also holds if a new queue of that name exists, in the same or in other partitions."""
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await other._connection.open(loop_time() + 60)
         for change in (False, True):

@@ -1,4 +1,4 @@
-"""Actions of rules: how they change messages for senders and receivers."""
+"""Actions of rules, and how senders and receivers see their changes to messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def acting(text: str, parameters: dict[str, Any] | None = None, *, where: str | 
 
 @in_memory
 async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
-    """The copy may live longer than the message."""
+    """The time to live of the copy may be longer than that of the message."""
     clock = HandClock()
     subscriptions = {
         "same": acting("SET a = 1"),
@@ -68,7 +68,7 @@ async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
 
 
 @in_memory
-async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
+async def test_rules_see_a_message_with_its_values_at_the_time_of_sending(url: str) -> None:
     """Later changes by the sender do not matter."""
     message = ServiceBusMessage("x", application_properties={"n": 0, "list": [0]})
     properties = message.application_properties
@@ -90,7 +90,7 @@ async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
 
 
 @in_memory
-async def test_past_scheduled_messages_get_the_numbers_of_their_first_copies(
+async def test_scheduling_at_a_past_time_returns_the_numbers_of_the_first_copies(
     url: str,
 ) -> None:
     rules = [*acting("SET a = 1"), RuleProperties("q", filter=TrueRuleFilter(), action=SqlRuleAction("SET a = 2"))]
@@ -107,7 +107,7 @@ async def test_past_scheduled_messages_get_the_numbers_of_their_first_copies(
 @in_memory
 @pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(hours=1)], ids=str)
 async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ahead: timedelta) -> None:
-    """The clock of the sender may be ahead or behind."""
+    """The clock of the sender may be ahead of the partition clock, or behind it."""
     clock = WrongClock()
     async with topic_at(url, {"s": None}, clock=clock) as subject, subject.sender() as sender:
         for clock.ahead in (ahead, -timedelta(minutes=9)):
@@ -121,7 +121,7 @@ async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ah
 
 @in_memory
 async def test_date_arithmetic_in_rules_is_correct_across_a_time_change(url: str) -> None:
-    """In the repeated hour at the end of summer time, Python never calls times of different zones equal."""
+    """In the repeated hour at the end of summer time, Python never considers times of different zones equal."""
     same = datetime(2025, 10, 26, 0, 30, tzinfo=UTC)
     there = same.astimezone(ZoneInfo("Europe/Berlin"))
     rules = [

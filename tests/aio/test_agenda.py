@@ -1,4 +1,4 @@
-"""The agenda of visits and reads. It decides without waiting, so its tests do not wait either."""
+"""The agenda of visits and reads. It decides without waiting, and so its tests do not wait either."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_busy_place_does_not_starve_the_others() -> None:
         todo = agenda.next(2.0 + step, 2.0 + step)
         assert isinstance(todo, Visit)
         visited.append(todo.place)
-        agenda.visit_done(todo.place, 2.0 + step)  # there is more
+        agenda.visit_done(todo.place, 2.0 + step)  # a visit reported that more work is due
     assert visited == [A, B, C] * 3
 
 
@@ -75,7 +75,7 @@ def test_an_announcement_during_a_visit_applies_after_it() -> None:
     agenda.announced(A, 1.0)
     assert agenda.next(1.0, 1.0) == Visit(A)
     agenda.announced(A, 2.0)
-    assert isinstance(agenda.next(3.0, 3.0), Sleep)  # one visit at a time
+    assert isinstance(agenda.next(3.0, 3.0), Sleep)  # only one visit at a time
     agenda.visit_done(A, 9.0)
     assert agenda.next(3.0, 3.0) == Visit(A)
 
@@ -157,7 +157,7 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     agenda.set_entities({"a": [0], "c": [1]}, 0.0)
     first, second = Read(0, ("a",)), Read(1, ("c",))
     assert agenda.next(0.0, 0.0) == first
-    assert agenda.next(0.5, 0.5) == Sleep(0.5)  # one read at a time while its answer may still come
+    assert agenda.next(0.5, 0.5) == Sleep(0.5)  # only one read at a time, while its answer may still come
     assert agenda.next(1.0, 1.0) == second
     agenda.read_done(second, [None])
     agenda.read_failed(first, 5.0)
@@ -167,7 +167,7 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     assert agenda.next(6.0, 6.0) == first
 
 
-def test_every_place_is_read_again_once_a_round_in_parts() -> None:
+def test_every_place_is_read_again_once_a_round_in_several_parts() -> None:
     places = [Place(0, str(name)) for name in range(7)] + [Place(1, "x")]
     agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, Place]]()
     while now < 250.0:
@@ -212,7 +212,7 @@ def test_moving_the_clock_forward_makes_a_place_due() -> None:
     assert agenda.next(1.0, 3600.0) == Visit(A)
 
 
-def test_outdated_due_times_do_not_accumulate() -> None:
+def test_outdated_due_times_are_removed() -> None:
     agenda = an_agenda(A)
     for at in range(10_000):
         agenda.announced(A, 1e6 + at)
@@ -223,16 +223,16 @@ def test_outdated_due_times_do_not_accumulate() -> None:
     assert agenda.due_at(A) == 1e6
 
 
-# -- a simulated world -------------------------------------------------------------------------------------------------
+# -- a simulation ------------------------------------------------------------------------------------------------------
 
 WITHOUT_ROUND = replace(PACE, round=1e9)
-"""A pace without rounds, so that no round finds due work by chance."""
+"""A pace without rounds, so that no round finds due work that an announcement should have found."""
 PLACES = [Place(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
 
 
 @dataclass
 class World:
-    """Partitions that announce their due times. The listener may miss the announcements of a slot for a while."""
+    """Partitions that announce their due times. For a while the listener may miss the announcements of a slot."""
 
     due: dict[Place, float] = field(default_factory=dict)
     announced_at: dict[Place, float] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class World:
     now: float = 0.0
 
     def put(self, agenda: Agenda, place: Place, at: float) -> None:
-        """Make something due at a time. The partition announces it by the rule of announce.lua."""
+        """Make work due at a time. The partition announces it by the rule of announce.lua."""
         self.due[place] = min(at, self.due.get(place, at))
         self.announce(agenda, place)
 
@@ -260,7 +260,7 @@ class World:
 
 
 def carried_out(agenda: Agenda, world: World, fails: list[bool]) -> bool:
-    """Check one decision of the agenda and carry it out. Return whether there was anything to do."""
+    """Check one decision of the agenda and carry it out. Return whether there was a decision."""
     known = {place: at for place in PLACES if (at := agenda.due_at(place)) is not None}
     todo = agenda.next(world.now, world.now)
     failing = bool(fails) and fails.pop()

@@ -1,4 +1,4 @@
-"""Message ids that sbredis assigns: kept while a send may have to be repeated, and new for the next send."""
+"""Ids that sbredis assigns to messages. An id is kept while a send may be repeated, and is new for the next send."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_sending_an_object_again_creates_another_message(url: str, way: Se
 @WAYS
 @pytest.mark.parametrize("fate", ["never arrives", "is lost", "is not answered"])
 async def test_a_failed_send_is_repeated_under_the_same_id(url: str, way: Send, fate: Any) -> None:
-    """Duplicate detection recognises the repetition of a send whose outcome is unknown."""
+    """Duplicate detection recognises that a send with an unknown outcome is repeated."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -121,7 +121,7 @@ async def test_an_application_id_is_never_changed(url: str, way: Send) -> None:
 @in_memory
 @pytest.mark.parametrize("raw", [False, True])
 async def test_an_assigned_id_set_by_the_application_is_kept(url: str, *, raw: bool) -> None:
-    """The application sends the same message once more, which is a duplicate."""
+    """In this case the application sends the same message again on purpose, and it is a duplicate."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         await sender.send_messages(message)
@@ -155,7 +155,7 @@ async def test_sending_one_object_several_times_at_once_creates_several_messages
 
 @both
 async def test_sending_a_batch_again_creates_other_messages(url: str, *, partitioned: bool) -> None:
-    """A batch sends its messages as they were when they were added."""
+    """A batch sends its messages with their values at the time when they were added."""
     assigned, own = ServiceBusMessage("x", partition_key="k"), ServiceBusMessage("own", message_id="k")
     async with detecting(url, partitioned=partitioned) as (queue, sender):
         batch = await sender.create_message_batch()
@@ -174,7 +174,7 @@ async def test_sending_a_batch_again_creates_other_messages(url: str, *, partiti
 
 
 @in_memory
-async def test_a_failed_batch_and_its_messages_keep_their_ids(url: str) -> None:
+async def test_a_failed_batch_keeps_the_ids_of_its_messages(url: str) -> None:
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         batch = await sender.create_message_batch()
@@ -193,7 +193,8 @@ async def test_a_failed_batch_and_its_messages_keep_their_ids(url: str) -> None:
                 await sender.send_messages(batch)
             gate.fates.clear()
         assert len(flat(await stored_bodies(queue))) == 3
-        await sender.send_messages(message)  # sent alone, the message is still recognised as a duplicate
+        # a message of the batch that is sent alone is still recognised as a duplicate
+        await sender.send_messages(message)
         assert len(flat(await stored_bodies(queue))) == 3
 
 
@@ -216,7 +217,7 @@ async def test_an_id_is_kept_when_a_message_does_not_fit_into_a_batch(url: str) 
 
 @in_memory
 async def test_an_id_is_kept_when_the_send_is_cancelled(url: str) -> None:
-    """The cancelled caller does not know whether the message was stored."""
+    """The cancelled caller does not know whether the partition stored the message."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -256,7 +257,7 @@ async def test_a_dropped_duplicate_is_logged_with_its_id(url: str, caplog: pytes
 async def test_duplicates_among_several_messages_are_logged_with_all_ids_of_the_call(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The partition returns only the number of duplicates."""
+    """The partition returns the number of duplicates, but not their ids."""
     caplog.set_level(logging.INFO, "sbredis")
     async with detecting(url) as (queue, sender):
         await sender.send_messages([ServiceBusMessage("x", message_id=name) for name in "abc"])

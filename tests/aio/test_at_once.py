@@ -1,4 +1,4 @@
-"""Receiving without waiting (``max_wait_time=0``), and returning at the first message (``gather=False``)."""
+"""Receiving without waiting (``max_wait_time=0``), and returning with the first message (``gather=False``)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
 
 @both
 async def test_a_non_waiting_receive_finds_messages_before_any_notice_arrives(url: str, partitioned: bool) -> None:
-    """The call asks the partitions and does not depend on the notice that wakes a receiver."""
+    """The call asks the partitions, so it does not depend on the notice that wakes a receiver."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.register_waiter(receiver)
         for number in range(20):
@@ -108,7 +108,7 @@ async def test_a_non_waiting_receive_does_not_end_the_wait_of_another_call(url: 
 
 
 @both
-async def test_a_non_waiting_receive_returns_prefetched_messages(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_also_returns_prefetched_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"12345")
         async with queue.receiver(prefetch_count=2) as receiver:
@@ -117,7 +117,7 @@ async def test_a_non_waiting_receive_returns_prefetched_messages(url: str, parti
 
 
 @both
-async def test_a_non_waiting_iteration_ends_after_the_available_messages(url: str, partitioned: bool) -> None:
+async def test_an_iteration_without_waiting_ends_after_the_available_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(max_wait_time=0) as receiver:
         await queue.send(*"123")
         seen: list[str] = []
@@ -128,7 +128,7 @@ async def test_a_non_waiting_iteration_ends_after_the_available_messages(url: st
 
 
 @in_memory
-async def test_a_non_waiting_receive_raises_the_error_of_all_partitions(url: str) -> None:
+async def test_a_non_waiting_receive_raises_an_error_if_no_partition_answers(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         with Gate(queue.client, "receive") as gate:
             gate.fates.extend("never arrives" for _ in range(3))
@@ -156,7 +156,7 @@ async def test_an_unresponsive_partition_does_not_withhold_messages_of_the_other
 
 @pytest.mark.parametrize("wait", [-1, -0.001, float("nan")])
 @in_memory
-async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
+async def test_a_negative_wait_time_is_refused(url: str, wait: float) -> None:
     async with queue_at(url) as queue, queue.receiver() as receiver:
         await queue.send("1")
         with Calls(queue.transport) as calls:
@@ -224,7 +224,7 @@ async def test_messages_of_the_same_reply_are_returned_with_the_first_message(ur
 
 @in_memory
 async def test_a_receive_with_gather_false_does_not_wait_for_unanswered_calls(url: str) -> None:
-    """A gathering receiver would wait for an unanswered call. Without gathering it returns."""
+    """A gathering receive would wait for an unanswered call. With ``gather=False`` the call returns."""
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.fill(2, at=0)
         with Gate(queue.client, "receive") as gate:

@@ -1,4 +1,4 @@
-"""Calls cancelled at any step: no message is lost or stays locked, and no delivery is counted."""
+"""Calls that are cancelled at any step: no message is lost or stays locked, and no delivery count is increased."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: bool, prefetch: int) -> None:
-    """The caller has the message, or another receiver can receive it at once."""
+    """Either the caller has the message, or another receiver can receive it immediately."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         messages: list[ServiceBusReceivedMessage] = []
@@ -69,7 +69,7 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
 
 @both
 async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(url: str, partitioned: bool) -> None:
-    """A deleted message cannot be given back, so the receiver keeps it for its next call."""
+    """A deleted message cannot be returned to the queue, so the receiver keeps it for its next call."""
     async with (
         queue_at(url, partitioned=partitioned) as queue,
         queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
@@ -179,7 +179,7 @@ async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, p
 
 @both
 async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, partitioned: bool) -> None:
-    """Later peeks show no message twice, and deleted messages stay deleted."""
+    """Later peeks show no message twice, and deleted messages are not restored."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(10, at=-1)
         for steps in STEPS[::5]:
@@ -195,7 +195,7 @@ async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_cancelled_close_continues_in_the_background(url: str, partitioned: bool) -> None:
-    """A second close waits for the cancelled one."""
+    """A second close waits until the cancelled one has ended."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(5, at=-1)
         for steps in STEPS[::6]:

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Processing due work before a partition is read, which ends even if new work is always due."""
+"""Doing due work before a partition is read. This work ends even if new work is always due."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Shown:
 
 @dataclass
 class _Busy:
-    """A partition client whose partition has new due work at each read."""
+    """A partition client whose partition has new due work before each read."""
 
     left: int = 0
-    """The number of calls that leave due work undone."""
+    """The number of calls that leave some due work undone."""
     calls: list[str] = field(default_factory=list)
 
     async def call(self, letter: str, make: object, deadline: float) -> _Shown:
@@ -46,7 +46,9 @@ class _Busy:
 
 
 async def test_reading_a_partition_ends_although_work_is_always_due() -> None:
-    """The due work is processed once, in as many calls as needed. Then the partition is read as it is."""
+    """The due work is done once, in as many calls as needed. Then the partition is read, even if new work is due by
+    then.
+    """
     busy = _Busy(left=2)
     shown = await PartitionClient.read(cast("PartitionClient", busy), "w", cast("Any", None), 60.0)
     assert shown.nth == 2
@@ -54,7 +56,7 @@ async def test_reading_a_partition_ends_although_work_is_always_due() -> None:
 
 
 class _Behind:
-    """A partition link whose partition has due work again and again."""
+    """A partition link whose partition has new due work again and again."""
 
     def __init__(self) -> None:
         self._catching_up = False
@@ -75,7 +77,7 @@ class _Behind:
 
 
 async def test_a_partition_catches_up_again_after_it_succeeded_or_failed() -> None:
-    """Only one attempt is under way at a time, and each may be followed by another one."""
+    """Only one attempt is under way at a time. Another attempt may follow it."""
     behind = _Behind()
     for nth in (1, 2, 3):
         for _ in range(2):

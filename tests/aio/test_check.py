@@ -25,7 +25,7 @@ def server(port: int, ahead: float, round_trip: float = 0.001) -> ServerReport:
     ("servers", "expected"),
     [
         ((server(1, 0.2), server(2, -0.2)), []),
-        ((server(1, 3.0, round_trip=5.0),), []),  # the slow round trip hides the difference
+        ((server(1, 3.0, round_trip=5.0),), []),  # the round trip takes so long that it hides the difference
         ((server(1, 2.0),), ["the clock of Valkey 9.1.2 at h:1 is 2.0 s ahead of that of this machine"]),
         ((server(1, -2.0),), ["the clock of Valkey 9.1.2 at h:1 is 2.0 s behind that of this machine"]),
         (
@@ -52,7 +52,7 @@ async def test_the_difference_to_the_clock_of_the_server_is_measured(
     real = time.time
 
     class Wrong:
-        """The clock of a machine that is a hundred seconds behind."""
+        """The clock of a machine that is a hundred seconds slow."""
 
         perf_counter = staticmethod(time.perf_counter)
 
@@ -75,7 +75,8 @@ async def test_a_server_that_can_lose_acknowledged_messages_causes_a_warning(
         report = await check_connection(server.url)
     assert report.servers[0].can_lose_acknowledged
     assert "can lose acknowledged messages" in str(report)
-    assert "a crash of the server loses everything since its last snapshot" in caplog.text  # every client logs it
+    # every client logs this warning
+    assert "a crash of the server loses everything since its last snapshot" in caplog.text
 
 
 async def test_a_server_with_an_append_only_file_causes_no_warning(

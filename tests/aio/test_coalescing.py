@@ -41,7 +41,7 @@ async def ended(tasks: list[asyncio.Task[None]]) -> list[BaseException | None]:
 # -- how many calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_many_concurrent_sends_take_a_handful_of_calls(url: str) -> None:
+async def test_many_concurrent_sends_take_few_calls(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=5000) as sender:
         with Calls(queue.transport) as calls:
             await asyncio.gather(*sends(sender, *map(str, range(800))))
@@ -60,7 +60,7 @@ async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> N
 
 
 async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: LocalServer) -> None:
-    """The server itself counts the scripts."""
+    """The test uses the server's own count of scripts."""
     async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
         server.ask("CONFIG", "RESETSTAT")
         await asyncio.gather(*sends(sender, *map(str, range(500))))
@@ -70,7 +70,7 @@ async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: L
 
 @in_memory
 async def test_the_first_send_is_not_delayed(url: str) -> None:
-    """Its call is made within the next turns of the event loop and does not wait for other sends."""
+    """The call of the first send is made within the next turns of the event loop. It does not wait for other sends."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -82,7 +82,7 @@ async def test_the_first_send_is_not_delayed(url: str) -> None:
 
 
 @in_memory
-async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -> None:
+async def test_sends_made_during_a_running_call_are_gathered_for_the_next_call(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -100,7 +100,7 @@ async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -
 
 
 async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
-    """A call carries up to a thousand messages and four megabytes. Further messages go with the next call."""
+    """A call carries up to a thousand messages and four megabytes. The next call carries further messages."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=10_000) as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -147,7 +147,7 @@ async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str,
 # -- the error of each caller ------------------------------------------------------------------------------------------
 
 
-async def test_a_message_too_large_for_the_quota_fails_alone(url: str) -> None:
+async def test_a_message_that_exceeds_the_quota_fails_without_affecting_others(url: str) -> None:
     async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
         bodies = [b"small", bytes(30_000), b"small", bytes(25_000), *[b"small"] * 20, bytes(40_000)]
         with Gate(queue.client) as gate:
@@ -180,8 +180,8 @@ async def test_sends_to_a_full_queue_fail_with_few_calls(url: str) -> None:
 
 
 @in_memory
-async def test_a_message_above_a_lowered_size_limit_fails_alone(url: str) -> None:
-    """Another client lowered the limit after this client read it."""
+async def test_a_message_above_a_lowered_size_limit_fails_without_affecting_others(url: str) -> None:
+    """Another client lowers the limit after this client has read it."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         record = queue.entity.record
@@ -195,7 +195,7 @@ async def test_a_message_above_a_lowered_size_limit_fails_alone(url: str) -> Non
 
 @in_memory
 async def test_each_caller_gets_an_error_object_of_its_own(url: str) -> None:
-    """One exception must not be raised in two tasks."""
+    """The same exception object must not be raised in two tasks."""
     async with queue_at(url, status="Disabled") as queue, queue.client.get_queue_sender("q") as sender:
         found = await ended(sends(sender, *"abc"))
         assert [type(error) for error in found] == [MessagingEntityDisabledError] * 3
@@ -203,7 +203,7 @@ async def test_each_caller_gets_an_error_object_of_its_own(url: str) -> None:
 
 
 @in_memory
-async def test_a_defect_raises_an_error_for_the_caller_instead_of_hanging_it(
+async def test_an_unexpected_error_reaches_the_caller_instead_of_leaving_it_waiting(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
@@ -226,7 +226,7 @@ async def test_a_defect_raises_an_error_for_the_caller_instead_of_hanging_it(
 
 @contextmanager
 def failing_encoding(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[None]:
-    """Let the encoding of messages with these bodies fail."""
+    """Make the encoding of messages with these bodies fail."""
     make = lane.request
 
     def request(partition: Any, call_id: Any, jobs: Sequence[SendJob]) -> Any:
@@ -242,10 +242,10 @@ def failing_encoding(lane: SendLane, error: Exception, *bodies: bytes) -> Iterat
 
 
 @in_memory
-async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
+async def test_a_message_that_cannot_be_encoded_fails_without_affecting_others(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The messages next to it are sent in their order, and the lane continues normally."""
+    """This message is never sent. Its neighbours are sent in their order, and the lane continues normally."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -261,15 +261,15 @@ async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
         assert len({id(error) for error in failed.values()}) == 3
         assert sender.in_flight == 0
         assert flat(await stored_bodies(queue)) == [body for body in bodies if body not in failed]
-        # The log has one line for each shared call, and not for each attempt.
+        # The log has one line for each shared call, but no line for each attempt.
         assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
-        # No call was refused for a number out of sequence.
+        # No call was refused because its number was out of sequence.
         made = [pipeline._number for pipeline in lane._pipelines]
         assert sum(made) == calls.by_script["send"]
 
 
 @in_memory
-async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: str) -> None:
+async def test_a_first_call_that_cannot_be_built_leaves_the_lane_unchanged(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -285,8 +285,8 @@ async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: s
 
 
 @in_memory
-async def test_an_invalid_due_time_is_an_error_of_its_sender_only(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An action can set such a time. It is no defect, and the other senders are not affected."""
+async def test_an_invalid_due_time_is_an_error_for_its_sender_only(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An action can set such a time. The other senders are not affected."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         wrong = ServiceBusMessage("wrong")
         wrong._content.scheduled = 10**13
@@ -306,7 +306,7 @@ async def test_an_invalid_due_time_is_an_error_of_its_sender_only(url: str, capl
 
 
 @in_memory
-async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> None:
+async def test_quota_errors_and_unexpected_errors_reach_only_their_own_callers(url: str) -> None:
     async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -325,10 +325,10 @@ async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> Non
 
 
 @in_memory
-async def test_a_defect_after_a_refused_call_is_reported_as_refused(
+async def test_an_unexpected_error_after_a_refused_call_is_reported_as_refused(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The registry holds a record that this release cannot read. The call was refused and did not run."""
+    """In the registry there is a record that this release cannot read. The call was refused, so it did not run."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         record = queue.entity.record
@@ -354,7 +354,7 @@ async def test_a_defect_after_a_refused_call_is_reported_as_refused(
 
 
 async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | None) -> None:
-    """Callers without time left fail. The others get their outcome when the server continues."""
+    """Callers without time left fail. The others get their outcome when the server answers again."""
     with LocalServer(binary=binary) as server:
         async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
             await sender.send_messages([])
@@ -383,7 +383,7 @@ async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | N
 
 
 @in_memory
-async def test_a_send_that_times_out_behind_other_calls_was_never_sent(url: str) -> None:
+async def test_a_send_that_times_out_while_it_waits_for_other_calls_was_never_sent(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:

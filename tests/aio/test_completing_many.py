@@ -1,4 +1,4 @@
-"""Completing many messages in one call has the same effect as completing each one alone."""
+"""Completing many messages in one call has the same effect as completing each message alone."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ async def test_the_error_names_messages_with_a_lost_lock_and_completes_the_other
         messages = await receiver.receive_messages(3, 60)
         other = queue.other_client()
         async with other:
-            # The second message gets a wrong token, as if its lock had ended and another receiver had taken it.
+            # The second message gets a wrong token, as if its lock had ended and another receiver had locked the
+            # message.
             stolen = messages[1]
             token = hold_of(stolen).lease
             assert token is not None
-            await receiver.renew_message_lock(stolen)  # the message has its own lease now
+            await receiver.renew_message_lock(stolen)  # now the message has its own lease
             before = hold_of(stolen).lease
             assert before is not None
             mine, hold_of(stolen).lease = hold_of(stolen).lease, type(before)("x" * 12, before.until, before.until_utc)
@@ -74,7 +75,7 @@ async def test_a_lock_that_lapsed_by_the_client_clock_is_reported_without_a_call
         assert "complete" not in calls.by_script
 
 
-async def test_unfit_messages_are_refused_before_any_call(url: str) -> None:
+async def test_messages_that_cannot_be_completed_are_refused_before_any_call(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
@@ -110,7 +111,7 @@ async def test_a_message_of_another_queue_is_refused(url: str) -> None:
         assert (await queue.counts()).locked == 1
 
 
-async def test_a_failure_leaves_all_messages_unsettled(url: str) -> None:
+async def test_a_failed_call_leaves_all_messages_unsettled(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         receiver = queue.receiver()

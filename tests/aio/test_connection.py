@@ -1,4 +1,4 @@
-"""Clients: their targets, credentials and options, when they connect, and their errors."""
+"""Clients: their targets, credentials and options, when they connect, and which errors they raise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def works(client: ServiceBusClient) -> None:
 
 
 def lines(server: LocalServer, part: str) -> list[str]:
-    """Return the connections of the server whose description contains this text."""
+    """Return the connections of the server whose descriptions contain this text."""
     return [
         line for line in str(server.ask("CLIENT", "LIST")).splitlines() if part in line and "cmd=client" not in line
     ]
@@ -52,7 +52,7 @@ def lines(server: LocalServer, part: str) -> list[str]:
 
 
 @pytest.mark.everywhere("a client opens every target")
-async def test_a_client_opens_a_url(url: str) -> None:
+async def test_a_client_can_be_opened_with_a_url(url: str) -> None:
     client = ServiceBusClient(url)
     assert client.namespace == "default"
     await works(client)
@@ -105,7 +105,7 @@ async def test_credentials_may_be_in_the_url_or_passed_separately(guarded: Local
         lambda: ServiceBusClient.from_redis(redis.asyncio.Redis(username="ann", password="hunter2")),
     ],
 )
-def test_no_password_is_shown(client: Any) -> None:
+def test_the_repr_of_a_client_shows_no_password(client: Any) -> None:
     made = client()
     for shown in (repr(made), str(made), repr(made.get_queue_sender("q")), repr(made._connection.target)):
         assert "hunter2" not in shown
@@ -233,7 +233,7 @@ async def test_the_caller_that_started_connecting_may_be_cancelled(server: Local
 
 @pytest.mark.parametrize("steps", range(0, 60, 5))
 async def test_a_client_may_be_closed_while_it_connects(server: LocalServer, steps: int) -> None:
-    """Waiting callers get an error that says that the client is closed. No task and no connection is left."""
+    """Callers that wait get an error which says that the client is closed. No task and no connection is left."""
     before, connected = asyncio.all_tasks(), len(lines(server, "name="))
     client = ServiceBusClient(server.url, namespace="ns")
     waiting = [asyncio.create_task(client.ensure_queue("q")) for _ in range(3)]
@@ -270,8 +270,8 @@ async def test_a_client_that_could_not_connect_tries_again_later(binary: str | N
         await client.close()
 
 
-async def test_a_connection_that_takes_too_long_times_out_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    """The later failure of the connection is not reported as an unretrieved error."""
+async def test_a_call_times_out_if_connecting_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    """When the connection attempt fails later, Python reports no error that was never retrieved."""
     async with answering(never_answering) as where:
         client = ServiceBusClient(f"redis://{where}", connect_timeout=3)
         with pytest.raises(OperationTimeoutError, match="was not connected to in time") as caught:
@@ -315,7 +315,7 @@ async def test_retry_options_limit_the_number_of_attempts(binary: str | None) ->
 
 @pytest.mark.parametrize("total", [0, 2])
 async def test_the_retry_limit_counts_all_partitions_together(binary: str | None, total: int) -> None:
-    """A message that may go to any of sixteen partitions is not tried at each of them."""
+    """The limit holds for a message that may go to any of sixteen partitions. It is not tried at each of them."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, retry_total=total, retry_backoff_factor=0.001, retry_mode="fixed")
         async with client:
@@ -332,7 +332,7 @@ async def test_the_retry_limit_counts_all_partitions_together(binary: str | None
 
 
 async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -> None:
-    """The backoff is longer than the time in which a movable message tries one partition."""
+    """In this test the backoff is longer than the time in which a movable message tries one partition."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, namespace="ns", retry_backoff_factor=2, retry_backoff_max=2)
         async with client:
@@ -343,14 +343,14 @@ async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -
             with Gate(client) as gate:
                 with pytest.raises(ServiceBusError):
                     await sender.send_messages(ServiceBusMessage("x"), timeout=1)
-                assert len(gate.arrived) <= 16  # once at each partition
+                assert len(gate.arrived) <= 16  # one attempt at each partition
 
 
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
-    """In another event loop the client raises an error instead of waiting for ever."""
+    """In another event loop the client raises an error. Otherwise the call would wait for ever."""
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)
     sender = client.get_queue_sender("q")
@@ -385,7 +385,7 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
         thread.join()
 
 
-def test_a_client_is_refused_in_a_second_loop_after_its_first_has_ended(shared_server: LocalServer) -> None:
+def test_a_client_is_refused_in_a_second_event_loop_after_the_first_has_ended(shared_server: LocalServer) -> None:
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)
     asyncio.run(works(client))
@@ -403,11 +403,13 @@ def test_a_client_without_an_event_loop_raises_an_error() -> None:
         sender.send_messages(ServiceBusMessage("x")).send(None)
 
 
-# -- defects -----------------------------------------------------------------------------------------------------------
+# -- unexpected errors -------------------------------------------------------------------------------------------------
 
 
 @in_memory
-async def test_a_defect_in_a_background_task_closes_the_client(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_in_a_background_task_closes_the_client(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])

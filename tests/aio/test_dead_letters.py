@@ -1,4 +1,4 @@
-"""The dead-letter queue: which messages it gets, why, and how they are received."""
+"""The dead-letter queue: which messages it gets and why, and how a program receives them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATHS = ("q/$DeadLetterQueue", "q/$deadletterqueue", "Q/$DEADLETTERQUEUE")
 
 
 @both
-async def test_a_message_beyond_its_maximum_delivery_count_is_buried(url: str, partitioned: bool) -> None:
+async def test_a_message_that_exceeds_its_maximum_delivery_count_is_dead_lettered(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000, max_delivery_count=3) as queue:
         await queue.send("a", at=-1)
@@ -51,7 +51,7 @@ async def test_an_expired_message_is_never_received(url: str, partitioned: bool,
         messages = await letters.receive_messages(1, 20 if buried else 0.05)
         assert bodies(messages) == expected
         assert {message.dead_letter_reason for message in messages} <= {"TTLExpiredException"}
-        await receiver.abandon_message(held)  # a locked message expires only after its lock ends
+        await receiver.abandon_message(held)  # a locked message expires only when its lock has ended
         assert bodies(await letters.receive_messages(1, 20 if buried else 0.05)) == (["a"] if buried else [])
         counts = await queue.counts()
         assert (counts.active, counts.locked, counts.dead_locked) == (0, 0, 2 if buried else 0)
@@ -81,7 +81,9 @@ async def test_the_dead_letter_queue_is_opened_by_option_and_by_path(url: str, p
 
 
 @both
-async def test_dead_letters_are_settled_like_others_but_are_not_buried_again(url: str, partitioned: bool) -> None:
+async def test_dead_letters_are_settled_like_other_messages_but_never_dead_lettered_again(
+    url: str, partitioned: bool
+) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         receiver, letters = queue.receiver(), queue.receiver(sub_queue="deadletter")

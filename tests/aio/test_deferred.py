@@ -1,4 +1,4 @@
-"""Deferred messages are received by their numbers: all the named ones or none."""
+"""Deferred messages are received by their sequence numbers: either all requested messages or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-
 
 
 async def defer(queue: Queue, count: int, *, at: int | None = None, **options: Any) -> list[int]:
-    """Create this number of deferred messages. Return their numbers in the order of sending."""
+    """Create this number of deferred messages. Return their sequence numbers in the order of sending."""
     numbers = await queue.send(*(str(number) for number in range(count)), at=at, **options)
     async with queue.receiver() as receiver:
         messages = await receiver.receive_messages(count, 60)
@@ -30,7 +30,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
 
 
 async def check_not_found(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
-    """Check that no message is received because some are missing."""
+    """Check that no message is received because some messages are missing."""
     with pytest.raises(MessageNotFoundError, match="None was received") as raised:
         await receiver.receive_deferred_messages(numbers)
     assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
@@ -67,7 +67,7 @@ async def test_deferred_messages_are_returned_in_the_requested_order(
             assert (counts.deferred, counts.locked) == (2, 5)
             await asyncio.gather(*(receiver.complete_message(message) for message in messages))
             await receiver.abandon_message(one)
-            (again,) = await receiver.receive_deferred_messages([numbers[3]])  # the abandoned message is deferred again
+            (again,) = await receiver.receive_deferred_messages([numbers[3]])  # an abandoned message is deferred again
             assert again.delivery_count == 3
 
 
@@ -77,7 +77,7 @@ async def test_deferred_messages_are_returned_in_the_requested_order(
 async def test_no_deferred_message_is_received_if_one_is_missing(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """A number may be unknown, not deferred, locked, or of a partition that does not exist."""
+    """A number may be unknown, or belong to a message that is not deferred or is locked, or to a missing partition."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 6)
         (active,) = await queue.send("active")
@@ -165,7 +165,7 @@ async def test_invalid_sequence_numbers_are_refused_and_an_empty_list_makes_no_c
 async def test_a_cancelled_call_leaves_the_messages_deferred(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """At every step the messages are given back and no delivery is counted."""
+    """At every step the messages are returned to the queue, and no delivery count is increased."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 3)
         receiver = queue.receiver(receive_mode=mode)
@@ -181,7 +181,7 @@ async def test_a_cancelled_call_leaves_the_messages_deferred(
             if mode is ServiceBusReceiveMode.PEEK_LOCK:
                 await eventually(lambda: are_deferred(queue, 3))
             elif not await are_deferred(queue, 3):
-                break  # the deletion was already on its way
+                break  # the call that deletes was already under way
         else:
             messages = await receiver.receive_deferred_messages(numbers)
             assert {message.delivery_count for message in messages} == {2}
@@ -211,7 +211,9 @@ async def test_a_message_received_by_number_has_the_state_deferred(url: str, par
 async def test_a_deferred_message_that_expired_is_not_found(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """The call makes it a dead letter; until then a peek shows it. The other requested messages stay deferred."""
+    """The call moves the expired message to the dead letters; until then a peek shows it. The other messages stay
+    deferred.
+    """
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=True) as queue:
         (short,) = await defer(queue, 1, time_to_live=1_000)
@@ -246,7 +248,8 @@ async def test_many_large_deferred_messages_take_several_calls(url: str, mode: S
             found = await queue.receiver(receive_mode=mode).receive_deferred_messages(numbers)
         assert [message.sequence_number for message in found] == numbers
         assert [int(str(message)) for message in found] == list(range(20))
-        # A call returns 1 MB, so three messages. In the deleting mode one call first tries to delete all at once.
+        # A call returns 1 MB, which is three messages. In the receive-and-delete mode the first call tries to delete
+        # all messages.
         deleting = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
         assert len(gate.arrived) == 7 + deleting
         counts = await queue.counts()
@@ -256,7 +259,7 @@ async def test_many_large_deferred_messages_take_several_calls(url: str, mode: S
 @in_memory
 @modes
 async def test_a_message_missing_between_two_calls_leaves_all_deferred(url: str, mode: ServiceBusReceiveMode) -> None:
-    """The messages locked by earlier calls are given back, and no delivery is counted."""
+    """The messages that earlier calls have locked are returned, and no delivery count is increased."""
     async with queue_at(url) as queue:
         numbers = await large(queue, 10)
         receiver = queue.receiver(receive_mode=mode)
@@ -308,7 +311,7 @@ class Late:
 async def test_a_deferred_message_with_an_ended_lock_is_requested_again(
     url: str, partitioned: bool, deletes: bool
 ) -> None:
-    """The second call gets a lock that lasts. Messages that several calls delete are locked first."""
+    """The second call gets a lock that lasts long enough. Messages that several calls delete are locked first."""
     clock = HandClock()
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if deletes else ServiceBusReceiveMode.PEEK_LOCK
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -337,7 +340,7 @@ async def test_deferred_messages_whose_locks_end_too_soon_raise_an_error(url: st
 
 @in_memory
 async def test_messages_locked_by_an_unanswered_call_are_given_back(url: str) -> None:
-    """The messages do not wait for the end of the lock, and no delivery is counted."""
+    """They are returned without waiting for the end of their locks, and no delivery count is increased."""
     async with queue_at(url) as queue:
         numbers = await defer(queue, 2)
         receiver = queue.receiver()

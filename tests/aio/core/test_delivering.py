@@ -1,4 +1,4 @@
-"""Delivering a call: the next step after each outcome, and the search for the refused jobs."""
+"""Delivering a call: the next step after each outcome, and the search for the jobs that a partition refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sbredis.exceptions import (
 NEVER_SENT, UNKNOWN, REFUSED = Outcome.NEVER_SENT, Outcome.UNKNOWN, Outcome.REFUSED
 S = NextStep
 
-# The error of an attempt, the step while time is left, and the step without time. MOVE is tested below.
+# Each row: the error of an attempt, the step if time is left, and the step if no time is left. MOVE is tested below.
 ROWS: list[tuple[ServiceBusError, NextStep, NextStep]] = [
     (DisplacedError("elsewhere", outcome=NEVER_SENT), S.END, S.END),
     (SettingsBehindError("behind", outcome=REFUSED), S.TELL, S.TELL),
@@ -58,7 +58,7 @@ def named(row: tuple[ServiceBusError, NextStep, NextStep]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 @pytest.mark.parametrize("time_is_left", [False, True])
-def test_each_error_has_its_step(row: tuple[ServiceBusError, NextStep, NextStep], time_is_left: bool) -> None:
+def test_each_error_leads_to_its_step(row: tuple[ServiceBusError, NextStep, NextStep], time_is_left: bool) -> None:
     error, with_time, without = row
     delivery = Delivery(lane_is_known=True)
     assert delivery.failed(error.twin(), time_is_left=time_is_left) is (with_time if time_is_left else without)
@@ -66,7 +66,7 @@ def test_each_error_has_its_step(row: tuple[ServiceBusError, NextStep, NextStep]
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 @pytest.mark.parametrize("lane_is_known", [False, True])
-def test_a_call_that_ends_without_a_result_leaves_an_unknown_lane(
+def test_a_call_that_ends_without_a_result_makes_its_lane_unknown(
     row: tuple[ServiceBusError, NextStep, NextStep], lane_is_known: bool
 ) -> None:
     delivery = Delivery(lane_is_known=lane_is_known)
@@ -120,7 +120,7 @@ def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:
 
 
 @pytest.mark.parametrize("obstacle", [SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError])
-def test_a_failed_mend_keeps_the_outcome_of_the_call(obstacle: type[ServiceBusError]) -> None:
+def test_a_failed_mend_does_not_change_the_outcome_of_the_call(obstacle: type[ServiceBusError]) -> None:
     delivery = Delivery(lane_is_known=True)
     delivery.failed(obstacle("in the way", outcome=REFUSED), time_is_left=True)
     worse = ServiceBusConnectionError("no way to the registry", outcome=UNKNOWN)
@@ -130,7 +130,7 @@ def test_a_failed_mend_keeps_the_outcome_of_the_call(obstacle: type[ServiceBusEr
     assert not delivery.unreachable
 
 
-def test_a_result_makes_the_lane_known() -> None:
+def test_a_result_makes_its_lane_known() -> None:
     delivery = Delivery(lane_is_known=False)
     delivery.answered()
     assert delivery.lane_is_known
@@ -148,7 +148,7 @@ class Job:
 
 
 class Partition:
-    """A partition that takes all jobs of a call or none, within its room and without odd jobs."""
+    """A partition that accepts all jobs of a call or none. It refuses odd jobs, and jobs that exceed its room."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -167,7 +167,7 @@ class Partition:
 
 
 def search(jobs: list[Job], partition: Partition) -> dict[int, type[ServiceBusError]]:
-    """Deliver all jobs. Return the errors of the refused ones."""
+    """Deliver all jobs. Return the errors of the refused jobs."""
     halving = Halving[Job]()
     failed: dict[int, type[ServiceBusError]] = {}
     part = jobs
@@ -193,12 +193,12 @@ def test_every_job_has_its_own_outcome(jobs: list[Job], room: int) -> None:
     partition = Partition(room)
     failed = search(jobs, partition) if jobs else {}
     assert sorted([*partition.taken, *failed]) == [job.name for job in jobs]
-    assert partition.taken == sorted(partition.taken)  # in their original order
+    assert partition.taken == sorted(partition.taken)  # the accepted jobs have their original order
     by_name = {job.name: job for job in jobs}
     assert not any(by_name[name].odd for name in partition.taken)
     full = [by_name[name].size for name, error in failed.items() if error is ServiceBusQuotaExceededError]
     for size in full:
-        assert size > partition.room  # every job refused as full really does not fit
+        assert size > partition.room  # a job that was refused as full really does not fit
     assert {name for name, error in failed.items() if error is MalformedCallError} <= {j.name for j in jobs if j.odd}
 
 
@@ -211,7 +211,7 @@ def test_one_odd_job_is_found_in_few_calls(count: int, odd: int) -> None:
     assert partition.calls <= 2 * count.bit_length() + 1
 
 
-def test_a_full_partition_is_not_asked_for_each_job() -> None:
+def test_a_full_partition_gets_fewer_calls_than_there_are_jobs() -> None:
     partition = Partition(0)
     failed = search([Job(name, 10) for name in range(1000)], partition)
     assert len(failed) == 1000
@@ -227,7 +227,7 @@ def test_a_full_partition_is_not_asked_for_each_job() -> None:
         ("_OBSTACLES", ()),
     ],
 )
-def test_a_planted_bug_is_found(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivering, name, wrong)
     with pytest.raises(AssertionError):
         _check_all_rows()
@@ -236,8 +236,8 @@ def test_a_planted_bug_is_found(name: str, wrong: object, monkeypatch: pytest.Mo
 def _check_all_rows() -> None:
     for row in ROWS:
         for flag in (False, True):
-            test_each_error_has_its_step(row, flag)
-            test_a_call_that_ends_without_a_result_leaves_an_unknown_lane(row, flag)
+            test_each_error_leads_to_its_step(row, flag)
+            test_a_call_that_ends_without_a_result_makes_its_lane_unknown(row, flag)
         test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(row)
     for obstacle in (SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError):
         delivery = Delivery(lane_is_known=True)

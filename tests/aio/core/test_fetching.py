@@ -1,4 +1,4 @@
-"""Fetching: how many messages, from which partitions, and how many to keep."""
+"""Fetching: how many messages a receiver requests, from which partitions, and how many it keeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def watches_in(*drawn: State) -> list[Watch]:
     return [watch_in(state) for state in drawn]
 
 
-# -- which partitions --------------------------------------------------------------------------------------------------
+# -- the choice of partitions ------------------------------------------------------------------------------------------
 
 U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.WAITING, State.ASKED
 
@@ -29,17 +29,18 @@ U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, S
 @pytest.mark.parametrize(
     ("drawn", "start", "missing", "calls", "next_start"),
     [
-        ([U], 0, 5, [Fetch(0, 5, 5)], 0),  # the only partition is asked at once
+        ([U], 0, 5, [Fetch(0, 5, 5)], 0),  # the only partition is asked immediately
         ([K], 0, 5, [Fetch(0, 5, 5)], 0),
         ([W], 0, 5, [], 0),
         ([A], 0, 5, [], 0),
         ([U, U, U], 0, 5, [Fetch(0, 0, 5), Fetch(1, 0, 5), Fetch(2, 0, 5)], 0),  # a look locks nothing
         ([U, W, A], 1, 5, [Fetch(0, 5, 5)], 1),
-        ([K, K, K], 0, 5, [Fetch(0, 5, 5)], 1),  # one at a time
+        ([K, K, K], 0, 5, [Fetch(0, 5, 5)], 1),  # only one partition is asked at a time
         ([K, K, K], 2, 5, [Fetch(2, 5, 5)], 0),
         ([K, C, K], 1, 5, [Fetch(1, 5, 5)], 2),
         ([K, U, D], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5), Fetch(2, 0, 5)], 1),
-        ([K, U], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5)], 1),  # the missing messages are already requested
+        # calls under way have already requested the missing messages
+        ([K, U], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5)], 1),
         ([K, K], 0, 1500, [Fetch(0, 1000, 1000), Fetch(1, 500, 500)], 0),
     ],
 )
@@ -49,8 +50,10 @@ def test_calls_are_made_for_the_missing_messages(
     assert fetches(watches_in(*drawn), start, missing) == (calls, next_start)
 
 
-def test_looks_wait_for_one_message_when_any_message_will_do() -> None:
-    """Otherwise the receiver would be woken for messages it does not want, before a receiver that wants them."""
+def test_a_look_waits_for_one_message_if_a_caller_wants_any_message() -> None:
+    """Otherwise a partition would wake this receiver for messages that it does not want, before a receiver that wants
+    them.
+    """
     assert fetches(watches_in(K, U, U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1), Fetch(1, 0, 1), Fetch(2, 0, 1)]
     assert fetches(watches_in(U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1)]
 
@@ -79,7 +82,7 @@ def test_no_more_messages_are_requested_than_are_missing(
 
 @settings(deadline=None)
 @given(st.integers(1, 16), st.integers(1, 16))
-def test_stocked_partitions_take_turns(count: int, rounds: int) -> None:
+def test_partitions_with_messages_are_asked_in_turns(count: int, rounds: int) -> None:
     watches, start, order = watches_in(*[K] * count), 0, list[int]()
     for _ in range(rounds):
         calls, start = fetches(watches, start, 1)
@@ -95,7 +98,7 @@ def test_a_woken_receiver_that_wants_nothing_looks_without_waiting(drawn: list[S
     assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
 
 
-# -- how many messages -------------------------------------------------------------------------------------------------
+# -- the number of messages --------------------------------------------------------------------------------------------
 
 
 def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Stock:
@@ -108,9 +111,9 @@ def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Sto
         (0, 0, 0, 100),
         (50, 0, 0, 50),
         (51, 0, 0, 0),
-        (0, 51, 0, 0),  # messages on their way count as available
+        (0, 51, 0, 0),  # messages that are already on their way count as available
         (20, 30, 0, 50),
-        (0, 0, 1, 101),  # a call is needed anyway, so it fills the stock
+        (0, 0, 1, 101),  # a call is needed anyway, so it also fills the stock
         (0, 1, 1, 100),
         (0, 60, 1, 0),
         (0, 50, 60, 110),
@@ -122,7 +125,7 @@ def test_a_stock_is_refilled_when_half_of_it_is_used(kept: int, coming: int, dem
 
 
 @pytest.mark.parametrize(("coming", "demand", "missing"), [(0, 0, 0), (0, 3, 3), (2, 3, 1), (5, 3, 0)])
-def test_nothing_is_prefetched_without_a_stock(coming: int, demand: int, missing: int) -> None:
+def test_no_message_is_prefetched_if_the_receiver_has_no_stock(coming: int, demand: int, missing: int) -> None:
     none = stock(0)
     assert none.missing(0, coming, demand, 1.0) == missing
     assert stock().missing(0, coming, demand, 1.0, stocks=False) == missing
@@ -130,7 +133,7 @@ def test_nothing_is_prefetched_without_a_stock(coming: int, demand: int, missing
     assert none.refill_at == -1
 
 
-def test_a_returned_stock_rests_until_a_caller_asks() -> None:
+def test_a_stock_that_was_returned_is_refilled_only_when_a_caller_asks() -> None:
     kept = stock()
     kept.gave_back()
     assert (kept.refill_at, kept.missing(0, 0, 0, 1.0), kept.wants_more(0)) == (-1, 0, False)
@@ -142,8 +145,10 @@ def test_a_returned_stock_rests_until_a_caller_asks() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
-def test_refill_at_says_when_more_messages_are_missing(most: int, kept: int, coming: int, adaptive: bool) -> None:
-    """A receiver need not ask before the stock falls to this level."""
+def test_refill_at_returns_the_level_at_which_the_receiver_asks_again(
+    most: int, kept: int, coming: int, adaptive: bool
+) -> None:
+    """Above this level the receiver need not ask."""
     made = stock(most, adaptive=adaptive)
     assert (made.missing(kept, coming, 0, 0.0) > 0) == (kept + coming <= made.refill_at)
     assert made.wants_more(kept) == (kept < made.target)
@@ -151,7 +156,7 @@ def test_refill_at_says_when_more_messages_are_missing(most: int, kept: int, com
 
 @settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))
-def test_a_request_covers_the_callers_and_never_overfills_the_stock(
+def test_a_request_is_large_enough_for_the_callers_and_never_overfills_the_stock(
     most: int, kept: int, coming: int, demand: int
 ) -> None:
     missing = stock(most).missing(kept, coming, demand, 0.0)
@@ -168,7 +173,7 @@ def test_a_request_covers_the_callers_and_never_overfills_the_stock(
 def test_the_adaptive_target_matches_a_plain_computation(
     steps: list[tuple[int, float]], most: int, lock: float
 ) -> None:
-    """The plain computation weighs all measurements one after the other."""
+    """The plain computation weighs all measurements one by one."""
     made, now = stock(most, adaptive=True, lock=lock), 0.0
     speeds: list[float] = []
     taken, since = 0, 0.0
@@ -201,7 +206,7 @@ def test_the_adaptive_target_matches_a_plain_computation(
         (1.0, 50, 0.5, 25),
     ],
 )
-def test_the_adaptive_target_settles_at_the_recent_consumption(
+def test_the_adaptive_target_approaches_the_recent_consumption(
     lock: float, taken: int, every: float, target: int
 ) -> None:
     made, now = stock(500, adaptive=True, lock=lock), 0.0
@@ -216,17 +221,17 @@ def test_the_adaptive_target_settles_at_the_recent_consumption(
     ("left", "lock", "in_session", "seconds"),
     [(60, 60, False, 30), (30, 60, False, 0), (60, 60, True, 57), (3, 60, True, 0), (5, 5, True, 4), (1, 5, True, 0)],
 )
-def test_keep_for_returns_the_seconds_until_a_message_is_given_back(
+def test_keep_for_returns_the_seconds_until_a_message_must_be_returned(
     left: float, lock: float, in_session: bool, seconds: float
 ) -> None:
     assert keep_for(left, lock, in_session=in_session) == pytest.approx(seconds)
 
 
-# -- all together ------------------------------------------------------------------------------------------------------
+# -- the whole receiver ------------------------------------------------------------------------------------------------
 
 
 class Broker:
-    """A simulation of partitions with messages and one receiver that uses the decisions tested here."""
+    """A simulation of partitions with messages, and of one receiver that uses the decisions tested here."""
 
     def __init__(self, chance: random.Random, count: int, most: int) -> None:
         self.chance = chance
@@ -249,7 +254,7 @@ class Broker:
         for call in calls:
             self.watches[call.place].ask(self.now, call.wanted)
             self.under_way.append(call)
-        if not self.stock.most:  # no message is locked without a waiting caller
+        if not self.stock.most:  # no message is locked if no caller waits
             assert sum(call.wanted for call in self.under_way) <= self.waited_for
         assert self.kept <= self.stock.target
 
@@ -289,7 +294,7 @@ class Broker:
 
 
 def run(seed: int) -> None:
-    """Run random steps and check that every waiting caller gets the available messages."""
+    """Take random steps, and check that every waiting caller gets the available messages."""
     chance = random.Random(seed)
     broker = Broker(chance, chance.choice([1, 2, 5]), chance.choice([0, 1, 4, 20]))
     for _ in range(chance.randrange(60)):
@@ -325,7 +330,9 @@ def _never_unknown(watches: list[Watch], start: int, missing: int) -> tuple[list
 
 
 @pytest.mark.parametrize("wrong", [_one_more, _never_unknown])
-def test_a_planted_bug_is_found(wrong: Callable[..., tuple[list[Fetch], int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(
+    wrong: Callable[..., tuple[list[Fetch], int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(globals(), "fetches", wrong)
     with pytest.raises(AssertionError):
         test_every_waiting_caller_gets_the_available_messages()

@@ -1,4 +1,4 @@
-"""Searching for a session: which partitions to ask, look at and listen to, and when none is free."""
+"""Searching for a session: which partitions a search asks, looks at and listens to, and when it reports none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Drawn = State | str
 
 
 def drawn(*states: Drawn, wanted: int = 0) -> list[Watch]:
-    """Return watches in these states. Running calls want ``wanted`` sessions."""
+    """Return watches in these states. Together the running calls want ``wanted`` sessions."""
     watches: list[Watch] = []
     for state in states:
         watch = watch_in(A if isinstance(state, str) else state)
@@ -47,12 +47,12 @@ def accept(place: int) -> Fetch:
 @pytest.mark.parametrize(
     ("states", "calls"),
     [
-        ([U], [accept(0)]),  # the only partition is asked at once
+        ([U], [accept(0)]),  # the only partition is asked immediately
         ([D], [accept(0)]),
         ([W], []),
         ([U, U, U], [look(0), look(1), look(2)]),  # a look locks nothing
         ([W, U, F], [accept(1)]),
-        ([K, K, H], [accept(0)]),  # one at a time
+        ([K, K, H], [accept(0)]),  # only one partition is asked at a time
         ([W, C, K], [accept(1)]),
         ([K, U, D], [accept(0), look(1), look(2)]),
     ],
@@ -62,7 +62,7 @@ def test_calls_after_a_look_at_all_partitions_follow_their_states(states: list[D
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
-def test_the_other_partitions_are_looked_at_after_the_first_has_answered(start: int) -> None:
+def test_the_search_looks_at_the_other_partitions_after_the_first_has_answered(start: int) -> None:
     watches = drawn(U, U, U)
     search = Search(watches, start)
     assert search.calls() == [accept(start)]
@@ -72,7 +72,7 @@ def test_the_other_partitions_are_looked_at_after_the_first_has_answered(start: 
     assert sorted(search.calls()) == [look(place) for place in range(3) if place != start]
 
 
-def test_the_others_are_looked_at_when_the_first_is_late_or_fails() -> None:
+def test_the_search_looks_at_the_others_when_the_first_is_late_or_fails() -> None:
     for fails in (False, True):
         watches = drawn(U, U, U)
         search = Search(watches, 0)
@@ -85,7 +85,7 @@ def test_the_others_are_looked_at_when_the_first_is_late_or_fails() -> None:
         assert search.calls() == [look(1), look(2)]
 
 
-def test_accepting_a_session_holds_back_other_calls_until_it_is_late() -> None:
+def test_while_one_call_accepts_a_session_other_calls_wait_until_it_is_late() -> None:
     for state, calls in ((A, []), (LATER, [accept(1)])):
         assert Search(drawn(state, K, W, wanted=1), 0, straight=False).calls() == calls
 
@@ -102,7 +102,7 @@ def test_accepting_a_session_holds_back_other_calls_until_it_is_late() -> None:
         ([W, W], []),
     ],
 )
-def test_the_search_listens_only_when_no_session_can_be_had_otherwise(states: list[Drawn], places: list[int]) -> None:
+def test_the_search_listens_only_if_it_cannot_get_a_session_otherwise(states: list[Drawn], places: list[int]) -> None:
     assert Search(drawn(*states), 0).listens() == places
 
 
@@ -120,11 +120,13 @@ def test_the_search_listens_only_when_no_session_can_be_had_otherwise(states: li
         ([H, K], False),
     ],
 )
-def test_the_search_finds_nothing_when_every_answering_partition_is_empty(states: list[Drawn], nothing: bool) -> None:
+def test_the_search_reports_no_session_when_all_partitions_that_answer_are_empty(
+    states: list[Drawn], nothing: bool
+) -> None:
     assert Search(drawn(*states), 0).found_nothing is nothing
 
 
-def test_a_failed_partition_that_is_asked_again_is_not_waited_for() -> None:
+def test_the_search_does_not_wait_for_a_failed_partition_that_is_asked_again() -> None:
     watches = drawn(F, H)
     watches[0].time_passed(1000.0)
     assert watches[0].state is U
@@ -133,7 +135,7 @@ def test_a_failed_partition_that_is_asked_again_is_not_waited_for() -> None:
     assert Search(watches, 0).found_nothing
 
 
-# -- a simulated world -------------------------------------------------------------------------------------------------
+# -- a simulation ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -142,16 +144,16 @@ class Place:
 
     sessions: int = 0
     dead: bool = False
-    """The partition answers nothing."""
+    """Whether the partition does not answer."""
     waits: bool = False
-    """The search is registered at the partition."""
+    """Whether the search is registered at the partition."""
     heard: bool = False
-    """The search listens to the partition."""
+    """Whether the search listens to the partition."""
 
 
 @dataclass
 class World:
-    """A simulation of partitions with sessions and one search. Its calls are answered in any order."""
+    """A simulation of partitions with sessions, and of one search whose calls may be answered in any order."""
 
     places: list[Place]
     waits: bool
@@ -189,7 +191,7 @@ class World:
             self.opening.add(place)
 
     def hear(self, place: int) -> None:
-        """Complete the subscription to a channel."""
+        """Confirm the subscription to a channel."""
         self.opening.remove(place)
         self.places[place].heard = True
         self.watches[place].heard()
@@ -239,7 +241,7 @@ class World:
         self.pump()
 
     def steps(self) -> list[Callable[[], None]]:
-        """Return every step that may happen now."""
+        """Return every step that is possible now."""
         places = range(len(self.places))
         steps: list[Callable[[], None]] = [partial(self.comes, place) for place in places]
         steps += [partial(self.goes, place) for place in places]
@@ -251,7 +253,7 @@ class World:
         return steps
 
     def settle(self) -> None:
-        """Answer all calls that get an answer, and let the others be late."""
+        """Answer all calls that will get an answer, and make the other calls late."""
         for _ in range(60):
             while answering := [place for place in self.under_way if not self.places[place].dead]:
                 self.answer(answering[0])
@@ -273,7 +275,9 @@ def walk(choices: list[int], world: World) -> World:
 
 
 def check(world: World) -> None:
-    """Check that an available session is found. Otherwise the search reports none, or waits where it will be woken."""
+    """Check that the search finds an available session. Otherwise it must report none, or wait where a partition will
+    wake it.
+    """
     if not world.over:
         world.settle()
     if world.won:
@@ -298,7 +302,7 @@ worlds = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40), worlds)
-def test_a_session_is_found_in_whichever_partition_it_is(choices: list[int], world: World) -> None:
+def test_a_session_is_found_in_any_partition(choices: list[int], world: World) -> None:
     check(walk(choices, world))
 
 
@@ -356,11 +360,11 @@ def _waits_for_dead_partitions(search: Any) -> bool:
         ("found_nothing", property(_waits_for_dead_partitions)),
     ],
 )
-def test_a_planted_bug_is_found(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Search, name, wrong)
     with pytest.raises(AssertionError):
         many_walks(2000)
 
 
-def test_many_walks_without_a_planted_bug_pass() -> None:
+def test_without_a_planted_bug_many_random_walks_pass() -> None:
     many_walks(300)

@@ -1,4 +1,6 @@
-"""Watching a partition: the rows of the table, and a machine that compares it with the history of events."""
+"""Watching a partition: the rows of its state table, and a state machine that compares the table with the history of
+events.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ PATHS: Mapping[State, tuple[Event, ...]] = {
 
 
 def watch_in(state: State, now: float = 100.0) -> Watch:
-    """Return a watch that reached a state by events."""
+    """Return a watch that these events have brought into a state."""
     watch = Watch()
     for event in PATHS[state]:
         BY_EVENT[event](watch, now)
@@ -61,7 +63,7 @@ def watch_in(state: State, now: float = 100.0) -> Watch:
     return watch
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the state table ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", State)
@@ -83,7 +85,7 @@ def test_each_event_in_each_state_follows_the_table(state: State, event: Event) 
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_state_changes_exactly_when_its_time_has_come(state: State) -> None:
+def test_a_state_changes_exactly_when_its_time_is_reached(state: State) -> None:
     watch = watch_in(state)
     at = watch.look_at
     if at is None:
@@ -111,12 +113,12 @@ def test_a_state_changes_exactly_when_its_time_has_come(state: State) -> None:
         (State.LEFT, None),
     ],
 )
-def test_each_state_has_its_next_look_time(state: State, look_at: float | None) -> None:
+def test_each_state_has_the_right_time_of_its_next_look(state: State, look_at: float | None) -> None:
     assert watch_in(state).look_at == (None if look_at is None else 100 + look_at)
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.REFUSED])
-def test_a_failure_pauses_for_longer_each_time_until_an_answer_comes(state: State) -> None:
+def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: State) -> None:
     watch, now = Watch(), 100.0
     ceilings = [0.1 * 2**number for number in range(7)] + [10.0] * 5
     for ceiling in ceilings:
@@ -149,9 +151,7 @@ def test_a_watch_may_be_registered_in_exactly_these_states(state: State) -> None
     ("together", "late", "places"),
     [(5, False, [1, 3, 4]), (4, False, [1, 3]), (2, False, []), (0, False, []), (3, True, [1, 3, 4]), (1, True, [1])],
 )
-def test_the_number_of_concurrent_asks_is_limited_and_excludes_late_ones(
-    together: int, late: bool, places: list[int]
-) -> None:
+def test_the_limit_of_concurrent_asks_does_not_count_late_ones(together: int, late: bool, places: list[int]) -> None:
     states = (State.ASKED, State.UNKNOWN, State.WAITING, State.CALLED, State.DOUBTFUL, State.OVERTAKEN, State.FAILED)
     watches = [watch_in(state) for state in states]
     if late:
@@ -160,7 +160,7 @@ def test_the_number_of_concurrent_asks_is_limited_and_excludes_late_ones(
     assert to_ask(watches, together) == places
 
 
-def test_a_due_time_after_the_end_of_the_registration_is_ignored() -> None:
+def test_a_due_time_after_the_end_of_the_registration_has_no_effect() -> None:
     watch = Watch()
     watch.ask(0)
     watch.nothing(0, REGISTERED, registered=True)
@@ -175,7 +175,7 @@ def test_a_failed_subscription_affects_only_a_watch_that_needs_it(state: State) 
     assert watch.state is (State.FAILED if silent else state)
 
 
-def test_the_states_in_the_theory_match_the_table() -> None:
+def test_the_documented_states_match_the_table() -> None:
     rows = [line.split() for line in (watching.__doc__ or "").splitlines() if line.startswith("    ")]
     drawn = {row[0]: "yes" in row for row in rows if row[0] in State.__members__}
     assert set(drawn) == set(State.__members__)
@@ -187,11 +187,11 @@ HAPPENS = (Event.WOKEN, Event.MISSED, Event.HEARD, Event.DISCONNECTED, Event.WAN
 ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
 
 
-# -- the history -------------------------------------------------------------------------------------------------------
+# -- the history of events ---------------------------------------------------------------------------------------------
 
 
 class Watching:
-    """A slow reference: it keeps all events and answers each question from the whole history."""
+    """A slow reference implementation. It stores all events, and computes each answer from the whole history."""
 
     def __init__(self) -> None:
         self.watch = Watch()
@@ -209,7 +209,7 @@ class Watching:
 
     @property
     def since_ask(self) -> list[Event]:
-        """The events since the last call began, or all events without a call."""
+        """The events since the last call began; if there was no call, all events."""
         events = [event for event, _ in self.happened]
         asks = [place for place, event in enumerate(events) if event is Event.ASK]
         return events[asks[-1] + 1 :] if asks else events
@@ -225,7 +225,9 @@ class Watching:
 
     @property
     def roused(self) -> bool:
-        """Whether the partition waits for us: it woke us or may have, or the due time that we alone know has come."""
+        """Whether the partition waits for us. It does if it woke us or may have done so, or if a due time that only we
+        know is reached.
+        """
         since = self.since_ask
         if Event.WOKEN in since or Event.MISSED in since:
             ended = [place for place, event in enumerate(since) if event in {Event.FAIL, Event.REFUSE}]
@@ -240,10 +242,10 @@ class Watching:
             return False
         return broken is None or after.index(first) < after.index(broken)
 
-    # -- what happens --
+    # -- # -- the possible events
 
     def steps(self) -> list[Callable[[], None]]:
-        """Return every step that may happen now. Calls end often, so that walks get far."""
+        """Return every step that is possible now. Calls end often, so that random walks reach many states."""
         steps: list[Callable[[], None]] = [partial(self.happens, event) for event in HAPPENS]
         steps += [partial(self.time, seconds) for seconds in (0.04, 1.0, 25.0)]
         if self.under_way:
@@ -283,7 +285,7 @@ class Watching:
         if came:
             self.do(Event.TIME, self.now)
 
-    # -- what holds --
+    # -- # -- the properties that must hold
 
     def a_call_is_under_way_from_its_beginning_to_its_end(self) -> None:
         assert self.watch.under_way == self.under_way
@@ -294,7 +296,9 @@ class Watching:
             assert self.watch.owes_a_look == self.roused
 
     def a_watch_may_ask_unless_its_last_answer_was_empty(self) -> None:
-        """After an empty or failed answer, a watch may ask again only when an event has come. Otherwise it may ask."""
+        """If the last answer was empty or an error, a watch may ask again only after a new event. Otherwise it may
+        always ask.
+        """
         if self.under_way or self.left:
             assert not self.watch.may_ask
             return
@@ -316,7 +320,7 @@ class Watching:
             assert self.watch.look_at == due
 
     def a_partition_is_always_looked_at_again(self) -> None:
-        """A partition is looked at again within a registration, except while its channel is not heard yet."""
+        """A partition is looked at again before its registration ends, except while its channel is not heard yet."""
         if self.left or self.watch.may_ask or self.watch.unheard or self.watch.late:
             return
         assert self.watch.look_at is not None
@@ -337,7 +341,7 @@ def test_the_table_agrees_with_the_history(choices: list[int], leaves: bool) -> 
 
 
 def walk(choices: list[int], leaves: bool) -> None:
-    """Let one event happen for each number, and compare after each."""
+    """Let one event happen for each number, and compare table and history after each event."""
     both = Watching()
     for choice in choices:
         steps = both.steps()
@@ -370,7 +374,7 @@ def many_walks(count: int) -> None:
         ((State.REFUSED, Event.NEW_CALLER), State.REFUSED),
     ],
 )
-def test_a_planted_bug_is_found(row: tuple[State, Event], wrong: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(row: tuple[State, Event], wrong: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "TABLE", {**TABLE, row: wrong})
     with pytest.raises(AssertionError):
         many_walks(3000)

@@ -72,7 +72,7 @@ MOST_LEFT = 1.0
 """The largest number of bytes that a finished session may leave. All finished sessions together leave a few keys."""
 
 
-# -- the engine --------------------------------------------------------------------------------------------------------
+# -- measuring the engine ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def microseconds(client: Redis) -> float:
     return float(taken["cmdstat_evalsha"]["usec"])
 
 
-# -- the client --------------------------------------------------------------------------------------------------------
+# -- measuring the client ----------------------------------------------------------------------------------------------
 
 
 def session_by_session(

@@ -281,7 +281,7 @@ def spread(taken: Sequence[float]) -> Idle:
     return Idle(statistics.median(ordered), ordered[math.ceil(0.99 * len(ordered)) - 1])
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- printing ----------------------------------------------------------------------------------------------------------
 
 
 def figures(measured: Medians) -> str:

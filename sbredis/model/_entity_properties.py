@@ -160,7 +160,7 @@ class SentTo(Described):
 
     max_size_in_megabytes = Whole(1024, least=1, most=900_000_000, unit=1024 * 1024, setting="quota")
     """The total size of messages that the entity may hold: 1,024 by default, from 1 to 900,000,000. Messages on the
-    dead-letter queue count. For a topic, the messages of all its subscriptions count. A partitioned entity may hold
+    dead-letter queue count. For a topic, the messages of all its subscriptions count too. A partitioned entity may hold
     this size in each partition.
     """
 

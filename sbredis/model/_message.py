@@ -87,7 +87,7 @@ class ServiceBusMessage:
         raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        content = self._content = _new(Content)  # its class attributes are the defaults
+        content = self._content = _new(Content)  # the class attributes of Content are the defaults
         content.body = body if type(body) is bytes else body_bytes(body)
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")

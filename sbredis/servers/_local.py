@@ -157,7 +157,7 @@ class LocalServer(Startable):
         self.kill(signal.SIGCONT)
 
     def is_alive(self) -> bool:
-        """Whether the server's process exists. A paused process exists."""
+        """Whether the server's process exists. A paused process exists too."""
         return self._supervisor is not None and self._pid is not None and self._supervisor.exit_code(self._pid) is None
 
     # -- commands

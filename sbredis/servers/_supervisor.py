@@ -65,7 +65,7 @@ class _Supervisor:
         os.set_blocking(wake_reader, False)
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        # Use handlers and not SIG_IGN: the servers would inherit that a signal is ignored.
+        # Use handlers and not SIG_IGN: the servers would inherit an ignored signal.
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, _wake)
         signal.signal(signal.SIGTERM, self._on_terminate)
@@ -141,5 +141,5 @@ class _Supervisor:
 
     @staticmethod
     def _say(message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the owner has ended; the end of our input will tell so
+        with contextlib.suppress(BrokenPipeError):  # the owner has ended, and our input will end too
             os.write(1, json.dumps(message).encode() + b"\n")

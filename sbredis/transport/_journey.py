@@ -90,7 +90,8 @@ class Journey:
             attempts=self._attempts,
             seconds=self._clock() - self._started,
         )
-        # A refusal is a usual answer. Any other failure is logged, so that it can be found by its tracking id.
+        # A refusal is a usual answer, so it is logged for debugging only. Any other failure is logged, so that its
+        # tracking id can be found.
         _log.log(logging.DEBUG if result.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
         raise error
 

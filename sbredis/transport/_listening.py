@@ -1,7 +1,8 @@
 """Sharded pub/sub: one connection for each node, made when the node gets its first listener.
 
-A subscription follows its slot to another node. Messages that are published before it is made again there are lost, so
-its listener is told of this gap. A receiver that may have missed a wake must look for messages again.
+A subscription follows its slot. It is made again when the slot moves or the connection was lost. Messages that were
+published in between are lost, so the listener is told of the gap. A receiver that may have missed a wake must look for
+messages again.
 """
 
 from __future__ import annotations

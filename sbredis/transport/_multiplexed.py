@@ -88,7 +88,7 @@ class Transport:
         self._opener: Opener
         self._listening: Listening
 
-    # -- for callers ---------------------------------------------------------------------------------------------------
+    # -- methods for callers -------------------------------------------------------------------------------------------
 
     async def call(
         self,
@@ -119,7 +119,7 @@ class Transport:
             replicated = durability == "replicated"
         else:
             raise ValueError(f"durability of a call is 'master' or 'replicated', not {quoted(durability)}")
-        # The common case, without another coroutine in between: the connection is open and takes the call.
+        # The common case: the connection is open and takes the call. For speed, no other coroutine is in between.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]
             wire = node.calls.wire if node is not None else None
@@ -248,7 +248,7 @@ class Transport:
         """Whether the transport was closed, or is being closed."""
         return self._closing.is_set()
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- opening, closing and the slot map -----------------------------------------------------------------------------
 
     async def start(self, timeout: float) -> None:
         """Connect, check every server, and keep the slot map. Raises if no suitable server answers in time.
@@ -327,7 +327,7 @@ class Transport:
             if found.kind is not FailureKind.TIMED_OUT:
                 told = found
             elif told is not None:
-                found = told  # it tells more than a last attempt that had no time
+                found = told  # the earlier failure tells more than a last attempt without time
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)

@@ -7,8 +7,8 @@ There are three kinds of failure::
     not ready yet      a server answered: a failover, a start, or a promotion is under way    until the deadline
 
 If other servers have named a server (a Sentinel, or nodes of a cluster), the client also waits for it until the
-deadline. If there are other masters, the client does not wait: it opens without that server, and calls to that server
-wait by themselves.
+deadline. If there are other masters, it waits only until the connect time-out. Then it opens without that server, and
+calls to that server wait by themselves.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class Call:
         "slot",
     )
 
-    # The state of the call on its wire. A call is on one wire at a time: it goes to another one only
-    # when the first has answered it or was lost.
+    # The state of the call on its wire. A call is on one wire at a time. It goes to another wire only when the first
+    # one has answered the call or was lost.
     future: Any  # an asyncio.Future; nothing here awaits it
     deadline: float
     asking: bool

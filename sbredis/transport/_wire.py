@@ -96,7 +96,7 @@ class Wire:
         self._load_of: dict[str, int] = {}
         self._load_errors: dict[str, Failure] = {}
 
-    # -- callers -------------------------------------------------------------------------------------------------------
+    # -- submitting calls ----------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
@@ -152,7 +152,7 @@ class Wire:
                 self._admit()  # the room that was offered here goes to the next caller
         return passes
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- running and ending --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run until the connection is lost or this task is cancelled. The socket is closed at the end."""
@@ -327,7 +327,7 @@ class Wire:
             place.wake()
             room -= self._share
 
-    # -- time ----------------------------------------------------------------------------------------------------------
+    # -- deadlines and silence -----------------------------------------------------------------------------------------
 
     def _watch(self, when: float) -> None:
         if self._timer is not None:

@@ -66,7 +66,7 @@ SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_co
 
 @dataclass(frozen=True)
 class Held:
-    """A message as a receiver holds it."""
+    """A locked message with the values that a receiver got."""
 
     token: str
     delivery: Delivery
@@ -81,7 +81,7 @@ class Held:
 
     @property
     def deliveries(self) -> int:
-        """The number of times it was given out, this time included."""
+        """The number of times the message was given out, including this time."""
         return self.delivery.failures + 1
 
     @property
@@ -135,12 +135,12 @@ async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
 
 
 def set_to(**changes: Any) -> pytest.MarkDecorator:
-    """Set the partition of a test like this from the beginning."""
+    """Return a decorator that sets the settings of a test's partition from the beginning."""
     return pytest.mark.parametrize("settings", [replace(SETTINGS, **changes)], ids=["-"])
 
 
 class Bench:
-    """A partition, its caller, and the time."""
+    """A partition, a caller of it, and the time of the caller."""
 
     def __init__(self, transport: Transport, partition: Partition, *, strips_shebang: bool = False) -> None:
         self.transport = transport
@@ -198,7 +198,7 @@ class Bench:
     async def receive_more(
         self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
     ) -> tuple[list[Held], Received]:
-        """Return the received messages, and the rest of the answer."""
+        """Receive messages; return them and the rest of the answer."""
         token = new_token()
         request = self.partition.receive(
             self.call_id(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
@@ -207,7 +207,7 @@ class Bench:
         return [Held(token, delivery) for delivery in received.messages], received
 
     async def one(self, *, side: SidePrefix = "") -> Held:
-        """Return the oldest message; there must be one."""
+        """Receive and return the oldest message; there must be one."""
         (message,) = await self.receive(1, side=side)
         return message
 
@@ -216,11 +216,11 @@ class Bench:
         return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
     async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
-        """Return the payloads a receiver gets now; the messages are locked like any received messages."""
+        """Receive messages, which locks them, and return their payloads."""
         return [message.payload for message in await self.receive(1000, side=side)]
 
     async def receive_deferred(self, *names: str, mode: Mode = "lock") -> tuple[list[Held], tuple[str, ...]]:
-        """Return messages received by number, and the numbers that are missing."""
+        """Receive deferred messages by number; return the messages, and the numbers that are missing."""
         token = new_token()
         received = await self.tell(self.partition.receive_deferred(self.call_id(), token, names, mode=mode))
         return [Held(token, delivery) for delivery in received.messages], received.missing
@@ -246,7 +246,7 @@ class Bench:
     # -- administration
 
     async def cancel(self, *names: str) -> tuple[str, ...]:
-        """Return the messages that were not scheduled; none if all were cancelled."""
+        """Cancel scheduled messages; return those that were not scheduled, or none if all were cancelled."""
         return (await self.tell(self.partition.cancel(self.call_id(), names))).missing
 
     async def peek(
@@ -284,7 +284,7 @@ class Bench:
         await self.tell(self.partition.configure(now=self.now if before.settings.clock == "test" else None))
 
     async def stored(self, state: State, side: LifeSide = LifeSide.MAIN) -> int:
-        """Return how many messages are in a state, whether or not due work would change that."""
+        """Return the number of messages stored in a state, before due work."""
         of = BANDS[side, state]
         key = self.partition.keys[1]
         first, last = of.start * BAND_WIDTH, of.stop * BAND_WIDTH - 1

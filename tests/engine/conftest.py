@@ -24,7 +24,7 @@ READING = ("type", "hgetall", "zrange")
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Use asyncio without debug mode: debug mode is for tests that wait, and costs as much as all other work here."""
+    """Use asyncio without debug mode, which helps only tests that wait and would double the time of these tests."""
     return "asyncio"
 
 
@@ -69,7 +69,7 @@ def confined_url(url: str, target: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def all_keys(running: LocalServer | LocalCluster | None) -> Callable[[], set[str]] | None:
-    """Return a function that lists every key; None in memory, where only the transport can be asked."""
+    """Return a function that lists every key of the target; None in memory, where a test must use the transport."""
     if running is None:
         return None
     servers = nodes_of(running)
@@ -85,7 +85,7 @@ def all_keys(running: LocalServer | LocalCluster | None) -> Callable[[], set[str
 async def bench(
     confined_url: str, all_keys: Callable[[], set[str]] | None, settings: PartitionSettings
 ) -> AsyncIterator[Bench]:
-    """A new partition. At the end, no key outside its own keys may be left."""
+    """A new partition on a bench. After the test, no keys but those of the partition may exist."""
     async with await open_transport(confined_url, scripts=[load(name) for name in operations()]) as transport:
         partition = Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, settings)
         made = Bench(transport, partition, strips_shebang=all_keys is None)

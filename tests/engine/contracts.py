@@ -1,4 +1,4 @@
-"""The promises in the headers of the Lua files, for the tests that check something against them."""
+"""The contracts in the headers of the Lua files, for tests that compare code with these contracts."""
 
 from __future__ import annotations
 

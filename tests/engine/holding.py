@@ -1,4 +1,4 @@
-"""Sessions on the bench: the holder of a session's lock, and its calls."""
+"""Sessions on the bench: the holder of the lock on a session, and the calls of the holder."""
 
 from __future__ import annotations
 

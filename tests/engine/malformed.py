@@ -1,4 +1,4 @@
-"""Arguments that no release sends: for each script well-formed ones, and all the ways in which they can be wrong."""
+"""Malformed arguments: for each script a set of well-formed arguments, and every way to make one of them wrong."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "list_sessions": {
         1: ("s", "0"),
         2: ("x", "-1", "1.5", NEVER + 1, 5),
-    },  # where a time is possible, a number comes first
-    "set_state": {2: ("", "2", "yes", "0")},  # with "0", which removes the state, no bytes may be given
+    },  # with a time, here 5, the argument before must be a number
+    "set_state": {2: ("", "2", "yes", "0")},  # with "0", which removes the state, the bytes must be empty
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
@@ -146,14 +146,14 @@ NOT_NAMES = (
 
 
 class Malformed(NamedTuple):
-    """Arguments to use instead of well-formed ones, and what is wrong with them."""
+    """Arguments that replace well-formed arguments, and a description of the mistake."""
 
     what: str
     own: tuple[Argument, ...]
 
 
 def not_numbers(least: int, most: int) -> Iterator[Argument]:
-    """Yield values that are no whole number between two bounds, though some look like one."""
+    """Yield values that are not a whole number between two bounds, including some that look like one."""
     yield from (
         "",
         "x",
@@ -178,7 +178,7 @@ def not_numbers(least: int, most: int) -> Iterator[Argument]:
 
 
 def malformed(script: str) -> Iterator[Malformed]:
-    """Yield every wrong set of a script's own arguments, as far as this is possible without a partition."""
+    """Yield every wrong set of a script's own arguments that can be made without a partition."""
     good = WELL_FORMED[script]
 
     def with_(place: int, value: Argument) -> Malformed:

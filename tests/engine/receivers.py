@@ -1,4 +1,4 @@
-"""Receivers that each listen and wait on their own channel, for the tests of waking."""
+"""Receivers for the tests of waking; each one listens and waits on its own channel."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Receiver:
         self.ear = Ear()
 
     async def receive(self, wanted: int = 1, *, side: SidePrefix = "") -> list[bytes]:
-        """Return the messages it gets; if there are none, the receiver waits from now on."""
+        """Receive messages and return them; if there are none, wait from now on."""
         held, _ = await self.bench.receive_more(wanted, side=side, waiter=self.channel, waiting_for=wanted)
         return [message.payload for message in held]
 
     async def look(self, waiting_for: int = 1, *, side: SidePrefix = "") -> Looked:
-        """Return whether there is something for it; if not, the receiver waits from now on."""
+        """Return whether a look finds something to receive; if not, wait from now on."""
         return await self.bench.look(side=side, waiter=self.channel, waiting_for=waiting_for)
 
     async def woken(self, times: int) -> None:
-        """Check that it was woken exactly this often: a later waking would be heard only after this check."""
+        """Check that the receiver was woken exactly this many times since the previous check."""
         await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
         await eventually(lambda: ENOUGH in self.ear.heard)
         heard = [said for said in self.ear.heard if said != ENOUGH]

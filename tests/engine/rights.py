@@ -1,4 +1,4 @@
-"""Users of a server with only the rights that the scripts need, which are read from the scripts as for a real role."""
+"""Server users with only the rights that the scripts need. The rights are read from the scripts, as for a real role."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSED_ON = "command"
 
 
 def calls_of(source: str) -> Iterator[str]:
-    """Yield the text where a script names the command it calls; it is in quotes if the command can be read at all."""
+    """Yield the first argument of each command call in a script; a command that can be read is in quotes."""
     yield from (match["what"] for match in _CALLED.finditer(source))
 
 
@@ -49,13 +49,13 @@ class Rights(NamedTuple):
 
     @staticmethod
     def of_keys(keys: Iterable[bytes], namespace: str, salt: str, commands: Iterable[str]) -> Rights:
-        """Return the rights to these keys and no others, and to the channels of clients in their slot."""
+        """Return the rights to these keys only, and to the channels of clients in the slot of these keys."""
         channel = waiting_channel(namespace, salt, "x").decode().removesuffix("x") + "*"
         return Rights(tuple(f"%RW~{key.decode()}" for key in keys), (f"&{channel}",), tuple(commands))
 
     @staticmethod
     def of_namespace(namespace: str, commands: Iterable[str]) -> Rights:
-        """Return the rights to all keys and channels that are named like a namespace's."""
+        """Return the rights to all keys and channels that have the name of a namespace."""
         return Rights((f"~sb:{namespace}:*",), (f"&sb:{namespace}:*",), tuple(commands))
 
 

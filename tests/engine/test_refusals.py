@@ -1,7 +1,7 @@
-"""A script that refuses a call returns a code, and changes nothing, byte for byte: every script, every code.
+"""Every script that refuses a call returns a code and changes no byte; the tests cover every code.
 
-The partition that refuses has messages in every state, and much is due in it.
-So a script that did due work before it refused would be found out.
+The partition of these tests has messages in every state, and much due work.
+So a script that does due work before it refuses a call fails a test.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OF_SESSIONS = (
 
 
 def kind_of(script: str) -> str:
-    """Return the kind of entity that a script is mainly for."""
+    """Return the kind of entity that a script is mainly used with."""
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
 
 
@@ -71,7 +71,7 @@ WAITER = waiting_channel(NAMESPACE, SALT, "waiter")
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a call: the six of every call except the run id, and the script's own."""
+    """The arguments of a call: the common arguments except the run id, and the script's own arguments."""
 
     own: tuple[Argument, ...]
     incarnation: Argument = "first"
@@ -160,13 +160,13 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
 
 
 def _where_refused(script: str, good: Call, own: tuple[Argument, ...]) -> str:
-    """Return the kind of entity for a case: a call that names a session is refused for that where there are none."""
+    """Return the kind of entity for a case: an entity without sessions would refuse a call that names a session."""
     at = contract_of(script).arguments.index("session") if "session" in contract_of(script).arguments else None
     return "sessions" if at is not None and len(own) > at and own[at] != good.own[at] else ""
 
 
 def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
-    """Yield refusals because of sessions: the entity has none, the message has none, or the caller lacks the lock."""
+    """Yield refusals for sessions: the entity or the message has no session, or the caller does not have the lock."""
     names = contract_of(script).arguments
 
     def put(**changed: Argument) -> Call:
@@ -210,7 +210,7 @@ _DISABLING = {
 
 
 def _cases_of_looks(good: Call) -> Iterator[Case]:
-    """Yield looks, and receives of a receiver that already waits, which goes on waiting."""
+    """Yield looks and receives of a receiver that waits already, and that still waits after the refusal."""
     wanted, waiter = (contract_of("receive").arguments.index(name) for name in ("wanted", "waiter"))
     waiting = (*good.own[:waiter], WAITER, *good.own[waiter + 1 :])
     looking = (*waiting[:wanted], 0, *waiting[wanted + 1 :])
@@ -272,7 +272,7 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
 
 
-# It makes no difference to the refusal whether a key belongs to a target or to the partition itself.
+# The refusal is the same for a key of a target and for a key of the partition itself.
 _TARGET = tuple(key for key in Partition("bench", "abc", "e1", "first", 1, SETTINGS).keys[:5])
 
 
@@ -370,7 +370,7 @@ async def busy_with_sessions(bench: Bench) -> Bench:
 
 @asynccontextmanager
 async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> AsyncIterator[Everything]:
-    """Put the partition into the state of a case, and afterwards back into its earlier state."""
+    """Put the partition into the state of a case while the block runs, and then back into its earlier state."""
     keys = bench.partition.keys
 
     async def put(place: int, fields: dict[Any, Any]) -> None:
@@ -412,7 +412,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) 
     with Offenders(len(of_this_kind)) as offenders:
         for script, case in sorted(of_this_kind, key=lambda each: each[1].code == "QUOTA"):
             if was_due and case.code == "QUOTA":
-                await busy.due()  # a refusal for lack of room comes only when nothing is due
+                await busy.due()  # a call is refused for lack of room only when no work is due
                 at_first, was_due = await busy.whole(), False
             async with standing_otherwise(busy, case, at_first) as before:
                 with offenders.of(f"{script}: {case.what} -> {case.code}"):
@@ -422,7 +422,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) 
 
 @for_each("script", OF_A_PARTITION)
 def test_the_cases_provoke_every_refusal_code_of_the_header(script: str) -> None:
-    """No other code is met. DUE comes when much is due, and is no fault of the call: see test_put_off."""
+    """The cases provoke no other code. The code DUE depends on due work and not on the call: see test_put_off."""
     named = set(contract_of(script).refusals)
     expected = named - {"call", "DUE"} | (set(COMMON_REFUSALS) if "call" in named else set())
     assert {case.code for case in cases_of(script)} == expected
@@ -433,7 +433,7 @@ def test_there_are_well_formed_arguments_for_every_operation() -> None:
 
 
 async def test_the_partition_of_these_tests_has_much_due_work(busy: Bench) -> None:
-    """A script that did due work before it refused would be noticed."""
+    """The tests therefore notice a script that does due work before it refuses a call."""
     before = [await busy.stored(state) for state in (State.LOCKED, State.DELAYED, State.SCHEDULED)]
     await busy.due()
     assert before > [await busy.stored(state) for state in (State.LOCKED, State.DELAYED, State.SCHEDULED)]
@@ -457,7 +457,7 @@ async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> Non
 
 
 async def sent_in_vain(bench: Bench, script: str, *arguments: Argument) -> str:
-    """Return the code of a call's refusal, or nothing if it ended in another error; it must have changed nothing."""
+    """Return the code with which a call was refused, or None after another error. The call must change nothing."""
     before = await bench.whole()
     with pytest.raises(ServiceBusError) as caught:
         await bench.transport.call(load(script), bench.partition.keys, arguments)
@@ -474,14 +474,14 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
-    """Any number of arguments may be missing; a call without its incarnation is for an entity that is not here."""
+    """Any number of arguments may be missing. Without the incarnation, the refusal is that the entity is not here."""
     for script, arguments in too_few():
         assert await sent_in_vain(bench, script, *arguments) in {"BADCALL", "GONE"}, (script, arguments)
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_with_too_many_arguments_is_refused(bench: Bench) -> None:
-    """A call with more arguments comes from a release in which they mean something."""
+    """A call with more arguments comes from a later release, in which these arguments have a meaning."""
     for script in OF_A_PARTITION:
         if contract_of(script).rest is None:
             whole = ("first", 1, "", 0, bench.now, *WELL_FORMED[script], "more")
@@ -490,7 +490,7 @@ async def test_a_call_with_too_many_arguments_is_refused(bench: Bench) -> None:
 
 @pytest.mark.parametrize("target", ["memory"])
 async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
-    """An invalid name is not taken for a message whose lock is lost."""
+    """An invalid name is not reported as a message whose lock is lost."""
     for script in ("abandon", "complete", "dead_letter", "defer", "renew"):
         first, *own = WELL_FORMED[script]
         for name in NOT_NAMES:
@@ -512,7 +512,7 @@ async def test_only_publish_accepts_routes_and_only_as_numbers(bench: Bench) -> 
 
 
 async def test_a_server_error_is_not_taken_for_a_refusal(bench: Bench) -> None:
-    """A key of another type makes a script end with an error of the server."""
+    """If a key has another type, the script ends with an error of the server."""
     key = bench.partition.keys[0]
     await bench.transport.command("UNLINK", key, key=key)
     await bench.transport.command("ZADD", key, 1, "x", key=key)

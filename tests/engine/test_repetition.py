@@ -1,4 +1,4 @@
-"""Fundamentals, part six: a call that is repeated, because no answer came, is answered and not done again."""
+"""Fundamentals, part six: a call repeated for lack of an answer gets the first answer, and is not done again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def send(bench: Bench) -> Request[Any]:
 
 
 async def become(bench: Bench, *, sessions: bool = False, topic: bool = False) -> Partition:
-    """Make the partition on the bench again, now of an entity with sessions or of a topic."""
+    """Replace the partition on the bench by one of another entity: one with sessions, or a topic."""
     before = bench.partition
     await bench.tell(before.destroy())
     settled = replace(before.settings, sessions=sessions, topic=topic)
@@ -151,7 +151,7 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 
 
 async def publish(bench: Bench) -> Request[Any]:
-    """Return a call that publishes a message for no subscription, one for later, and one that waited."""
+    """Return a call that publishes three messages: one for no subscription, one scheduled, and one that is due."""
     topic = await become(bench, topic=True)
     first = await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
     assert first.scheduled == (1,)
@@ -218,7 +218,7 @@ async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
 
 
 async def receive_in_part(bench: Bench) -> Request[Any]:
-    """Return a call with room for one of two messages; a repetition must read no more than that either."""
+    """Return a call with room for one of two messages; its repetition must not read more messages either."""
     await bench.send(b"a" * 85, b"b" * 85)
     return bench.partition.receive(bench.call_id(), new_token(), 10, room=100)
 
@@ -234,7 +234,7 @@ async def receive_deferred_in_vain(bench: Bench) -> Request[Any]:
 
 
 async def locks(bench: Bench) -> list[Lock]:
-    """Return the locks of two messages that are held, with changes, and of one whose lock is lost."""
+    """Return the locks of two locked messages, with changed properties, and of a message whose lock is lost."""
     await bench.send(b"one", b"two", b"three")
     held = await bench.receive()
     await bench.complete(held[1])
@@ -343,7 +343,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
 @set_to(duplicate_window=60_000)
 @each()
 async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: Bench, arrange: Arrange) -> None:
-    """The call may be repeated any number of times; the next call in its lane is done as usual."""
+    """A call may be repeated any number of times. The next call in its lane is done as usual."""
     request = await arrange(bench)
     assert request.script.name in arrange.__name__
     first = await bench.tell(request)
@@ -357,7 +357,7 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
 
 @each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
 async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, arrange: Arrange) -> None:
-    """Calls of other lanes change nothing in the answer, except the time that is left of a lock."""
+    """Calls of other lanes do not change the answer, except the remaining time of a lock."""
     request = await arrange(bench)
     first = await bench.tell(request)
     bench.later(5000)
@@ -376,7 +376,7 @@ async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, 
 
 @pytest.mark.parametrize("arrange", [due, receive_nothing])
 async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, arrange: Arrange) -> None:
-    """Time has passed, and the caller counts from the answer."""
+    """The caller counts the time from the new answer."""
     request = await arrange(bench)
 
     async def again() -> int:
@@ -395,7 +395,7 @@ async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, ar
 
 
 async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_token(bench: Bench) -> None:
-    """A message that was settled meanwhile, or renewed under another token, does not come again."""
+    """The answer does not include a message that was settled meanwhile, or renewed under another token."""
     await bench.send(b"one", b"two", b"three", b"four")
     token = new_token()
     request = bench.partition.receive(bench.call_id(), token, 10)
@@ -410,7 +410,7 @@ async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_to
 
 
 async def test_a_repeated_receive_and_delete_returns_no_messages(bench: Bench) -> None:
-    """The receiver has taken that risk: a repetition returns no message, and deletes no further one."""
+    """A repeated receive-and-delete returns no message and deletes no other one: the caller accepted this risk."""
     await bench.send(b"one", b"two", b"three")
     deleting = bench.partition.receive(bench.call_id(), new_token(), 1, mode="delete")
     first: Received = await bench.tell(deleting)
@@ -425,7 +425,7 @@ async def test_a_repeated_receive_and_delete_returns_no_messages(bench: Bench) -
 
 
 async def test_a_call_older_than_the_last_call_of_its_lane_is_refused(bench: Bench) -> None:
-    """An older call was answered already, or must never be done."""
+    """The caller already got the answer of an older call, or has given the call up."""
     old = bench.partition.send(bench.call_id(), [Outgoing(b"old")])
     await bench.tell(old)
     await bench.send(b"new")
@@ -436,7 +436,7 @@ async def test_a_call_older_than_the_last_call_of_its_lane_is_refused(bench: Ben
 
 
 async def test_reusing_the_number_of_a_call_for_another_operation_is_refused(bench: Bench) -> None:
-    """The stored answer of one call would be misread as that of another."""
+    """Otherwise the caller would read the stored answer of another operation."""
     call_id = bench.call_id()
     await bench.tell(bench.partition.send(call_id, [Outgoing(b"m")]))
     before = await bench.whole()
@@ -451,7 +451,7 @@ async def test_reusing_the_number_of_a_call_for_another_operation_is_refused(ben
 
 
 async def test_a_repeated_call_is_answered_even_if_the_settings_have_changed(bench: Bench) -> None:
-    """The call was done under the settings of its time; only a new call must know the new settings."""
+    """Only a new call must know the new settings. A repeated call was done under the earlier settings."""
     partition = bench.partition
     request = partition.send(bench.call_id(), [Outgoing(b"m")])
     first = await bench.tell(request)
@@ -477,7 +477,7 @@ async def test_equal_call_numbers_in_two_lanes_are_different_calls(bench: Bench)
 
 
 async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
-    """A new lane removes idle ones; a used lane stays, and so does one whose last call was repeated meanwhile."""
+    """A new lane removes idle lanes. A lane with a new call, or a repeated call, in that time stays."""
 
     async def call(lane: str) -> Request[Any]:
         request = bench.partition.due(bench.call_id(lane))
@@ -501,7 +501,7 @@ async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench)
 
 
 async def test_each_call_forgets_only_a_few_of_many_idle_lanes(bench: Bench) -> None:
-    """Each new lane removes at most ten idle ones: no call takes long because of them."""
+    """Each new lane removes at most ten idle lanes, so no call takes long."""
     for number in range(25):
         await bench.tell(bench.partition.due(bench.call_id(f"lane{number}")))
     bench.later(900_001)

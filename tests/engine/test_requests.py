@@ -1,4 +1,4 @@
-"""An impossible call is refused where the request is made: no script is called, and no server is needed."""
+"""An impossible call is refused when its request is made: no script is called, and no server is needed."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_a_message_that_is_too_large_is_refused_before_sending() -> None:
 
 
 async def test_messages_that_are_too_large_together_are_refused_before_sending() -> None:
-    """A single message may be larger than the messages of a call together."""
+    """The limit for one message is higher than the limit for several messages of a call together."""
     third = MAXIMUM_CALL_BYTES // 3
     OF.send(TURN, [Outgoing(b"x" * third)] * 3)
     with pytest.raises(MessageSizeExceededError, match="too large for one call"):

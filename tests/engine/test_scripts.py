@@ -1,4 +1,4 @@
-"""The loader assembles Lua files and reads their headers as contracts; the real files keep to both."""
+"""The loader assembles Lua files and reads their headers as contracts; the real files follow the rules of both."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_operation_may_use_no_fragment_and_may_have_the_name_of_one() -> None
     ],
 )
 def test_strings_and_long_comments_are_not_changed(code: str) -> None:
-    # The comment and the blank line behind it must go: code that reads a string as too long would keep them.
+    # The comment and the blank line after it must be removed. A parser that misses the end of a string keeps them.
     assert expand("o", {"o": f"#!lua\n-- header\n\n{code}\n\n-- it's dropped\nreturn 1\n"}.get) == (
         f"#!lua\n-- o.lua\n{code}\nreturn 1\n"
     )
@@ -187,7 +187,7 @@ NAMES = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), unique=
 
 @st.composite
 def graphs(draw: st.DrawFn, *, cycles: bool) -> tuple[list[str], dict[str, list[str]]]:
-    """Draw the uses of an operation, and the uses of each fragment."""
+    """Draw the fragments that an operation uses, and the fragments that each fragment uses."""
     names = draw(NAMES)
 
     def some(choice: list[str]) -> list[str]:
@@ -393,7 +393,7 @@ PLACES = sorted((LUA / "includes").rglob("*.lua"))
 FRAGMENTS = {path.stem: path for path in PLACES}
 ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
-# The globals that both a server and fakeredis have, and that a script may use; those that raise are left out.
+# The globals that a script may use: a server and fakeredis both have them, and reading them raises no error.
 KNOWN = {"ARGV", "KEYS", "cjson", "ipairs", "math", "next", "pairs", "redis", "select", "string", "table", "tonumber"}
 KNOWN |= {"tostring", "type", "unpack"}
 
@@ -421,7 +421,7 @@ def uses(name: str) -> tuple[str, ...]:
 class Compiled:
     """The globals that a chunk reads and writes, in all its functions, and the locals of its top level.
 
-    They are read from the bytecode of Lua 5.1, the Lua of all servers: exact, where a text search could only guess.
+    They are read from the bytecode of Lua 5.1, the Lua of all servers. A search in the text would not be exact.
     """
 
     GETGLOBAL, SETGLOBAL = 5, 7
@@ -482,7 +482,7 @@ def compiled(name: str) -> Compiled:
 
 
 def arguments(source: str, start: int) -> list[str]:
-    """Return the arguments of the call whose parenthesis opens before ``start``, as they are written."""
+    """Return the arguments, as written, of the call whose parenthesis opens before ``start``."""
     depth, found = 0, [""]
     for token in re.finditer(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|.", source[start:], re.DOTALL):
         depth += (token[0] in ("(", "[", "{")) - (token[0] in (")", "]", "}"))
@@ -539,7 +539,7 @@ def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
 
 @every_file
 def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str) -> None:
-    """Each file is compiled alone: the names that it takes from fragments are then globals that it reads."""
+    """Each file is compiled alone, so the fragments that it uses appear as globals that it reads."""
     chunk = compiled(name)
     assert chunk.writes == set()
     declared = {local for used in uses(name) for local in compiled(f"includes/{used}").locals[:1]}

@@ -26,7 +26,7 @@ async def purge(bench: Bench, session: str | None, before: int = NEVER, *, share
 
 
 async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(bench: Bench) -> None:
-    """The session's held and scheduled messages stay, and all of other sessions, even if their names begin alike."""
+    """Held and scheduled messages stay, and all messages of other sessions, even of sessions with similar names."""
     await put(bench, "s", b"deferred", b"held", b"active", b"brief", time_to_live=10**6)
     await put(bench, "s", b"scheduled", due=START + 10**6)
     others = [*(await put(bench, "ss", b"1")), *(await put(bench, "", b"2")), *(await put(bench, "t", b"3", b"4"))]
@@ -44,7 +44,7 @@ async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(ben
 async def test_a_purged_session_leaves_no_traces_and_is_no_longer_free(bench: Bench) -> None:
     before = await traces(bench)
     await put(bench, "s", b"1", b"2", time_to_live=10**6)
-    await put(bench, "s", b"3", time_to_live=10**5)  # its expiry is indexed
+    await put(bench, "s", b"3", time_to_live=10**5)  # the expiry of this message is indexed
     assert (await purge(bench, "s")).count == 3
     assert await traces(bench) == before
     assert (await accept(bench)).outcome == "none"
@@ -61,7 +61,7 @@ async def test_a_session_purge_deletes_messages_enqueued_before_a_time(bench: Be
 
 
 async def test_each_step_of_a_session_purge_continues_where_the_previous_step_ended(bench: Bench) -> None:
-    """The purge goes through the active messages and then the deferred ones, past those that it spares."""
+    """The purge reads the active messages, then the deferred ones, and continues after the messages that it keeps."""
     await put(bench, "s", *(b"m" for _ in range(80)))
     await put(bench, "t", *(b"m" for _ in range(10)))
     mine = await holder(bench, "s")

@@ -1,4 +1,4 @@
-"""Sessions: one receiver at a time, messages in order, and a state; a session without any of them leaves nothing."""
+"""Sessions: one receiver at a time, messages in order, and a state; an empty session leaves no keys."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def settings() -> PartitionSettings:
 
 
 async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> None:
-    """A session is accepted by name, with or without messages, for one lock duration."""
+    """A receiver accepts a session by name, with or without messages, for one lock duration."""
     first = await accept(bench, "s")
     assert (first.outcome, first.session, first.lock, first.due) == ("taken", "s", LOCK, 0)
     before = await traces(bench)
@@ -67,7 +67,7 @@ async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> Non
 
 
 async def test_an_accept_without_a_name_gets_the_session_that_is_free_for_longest(bench: Bench) -> None:
-    """The time counts from when it had a message to receive; a session that is given back goes behind the others."""
+    """A session is free from the time it had a message to receive. A session that is given back comes last."""
     for name in ("b", "a", "c"):
         await put(bench, name, b"1")
         bench.later(10)
@@ -97,7 +97,7 @@ async def test_a_look_locks_nothing(bench: Bench) -> None:
 
 
 async def test_similar_session_names_are_told_apart(bench: Bench) -> None:
-    """A name may be empty, have signs in it, or be the beginning of another name."""
+    """A name may be empty, contain special characters, or be the beginning of another name."""
     names = ["", " ", "=", "a", "ab", "a b", "é\n", "~a", "!a", "wa", "=a", "x" * 128]
     for name in names:
         await put(bench, name, b"1", name.encode())
@@ -128,7 +128,7 @@ ANY_BYTES = [
 @pytest.mark.parametrize("name", ANY_BYTES)
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_session_name_may_contain_any_bytes(bench: Bench, name: str) -> None:
-    """Whatever bytes are in a session's name, its lock is separate, and ends without touching another session's."""
+    """Each session has its own lock, whatever bytes are in its name. The end of a lock affects no other session."""
     await put(bench, name, b"1", b"2")
     other = await holder(bench, "a")
     mine = await holder(bench, name)
@@ -206,7 +206,7 @@ async def test_after_a_message_is_dead_lettered_the_session_gives_out_the_next_o
 
 
 async def test_abandoning_a_message_with_a_delay_blocks_its_session(bench: Bench) -> None:
-    """The message keeps its place, and none behind it comes first, neither to this holder nor to the next."""
+    """The message keeps its place. Neither this holder nor the next one gets a later message first."""
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     one, _ = await mine.receive(2)
@@ -237,7 +237,7 @@ async def test_a_blocked_session_can_be_accepted_by_name_but_gives_out_nothing(b
 
 
 async def test_a_session_is_not_blocked_for_longer_than_its_message_lives(bench: Bench) -> None:
-    """Of two delays the longer one holds."""
+    """If two messages are delayed, the session is blocked for the longer delay."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2", b"3")
     mine = await holder(bench)
@@ -246,7 +246,7 @@ async def test_a_session_is_not_blocked_for_longer_than_its_message_lives(bench:
     bench.later(999)
     assert await mine.bodies() == []
     bench.later(1)
-    assert await mine.bodies() == []  # two and three are still held
+    assert await mine.bodies() == []  # messages two and three are still held
     await mine.abandon(two, delay=500)
     await mine.abandon(three, delay=100)
     bench.later(499)
@@ -278,7 +278,7 @@ async def test_cancelling_its_only_message_leaves_no_trace_of_a_session(bench: B
 
 
 async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> None:
-    """An expired message does not make a session free either."""
+    """A session that has only an expired message is not free either."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2")
     await put(bench, "t", b"brief", time_to_live=1000)
@@ -291,7 +291,7 @@ async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> No
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_message_that_expires_on_activation_makes_no_session_free(bench: Bench) -> None:
-    """The message is activated and expires in the same call."""
+    """A scheduled message is activated and expires in the same call."""
     await bench.send_all(Outgoing(of_session("s"), 0, due=START + 1000))
     bench.later(1000)
     await bench.due()
@@ -310,7 +310,7 @@ async def test_a_message_that_is_purged_on_activation_makes_no_session_free(benc
 
 
 async def test_the_session_lock_covers_its_messages(bench: Bench) -> None:
-    """The messages are held for as long as the lock, and are renewed with it; renewing a message renews the lock."""
+    """The messages are held until the session lock ends. Renewing the lock or one of the messages renews both."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     one, two = await mine.receive()
@@ -369,7 +369,7 @@ async def test_a_held_message_is_counted_as_held_and_shown_as_locked(bench: Benc
 
 
 async def test_a_session_holder_holds_at_most_a_thousand_messages(bench: Bench) -> None:
-    """Each settled message makes room for another one."""
+    """When one of the messages is settled, the holder can receive another one."""
     await bench.send(*[of_session("s")] * 1000)
     await put(bench, "s", b"next", b"last")
     mine = await holder(bench)
@@ -389,7 +389,7 @@ async def test_a_session_holder_holds_at_most_a_thousand_messages(bench: Bench) 
 
 
 async def test_a_session_lock_with_very_many_messages_lapses_in_shares(bench: Bench) -> None:
-    """Until all of the messages are released, no receiver can accept the session."""
+    """No receiver can accept the session until all of its messages are released."""
     await bench.send(*[of_session("s")] * 250)
     await (await holder(bench)).receive(250)
     bench.later(LOCK)
@@ -400,7 +400,7 @@ async def test_a_session_lock_with_very_many_messages_lapses_in_shares(bench: Be
 
 
 async def test_very_many_session_locks_without_messages_lapse_in_shares(bench: Bench) -> None:
-    """No call does more than its share, and it says that there was more."""
+    """Each call does only its share of the work, and reports that more is left."""
     for number in range(150):
         await accept(bench, f"s{number}")
     bench.later(LOCK)
@@ -422,7 +422,7 @@ async def test_a_deferred_session_message_is_received_by_number_under_the_lock(b
         await bench.receive_deferred(one.name)
     (again,) = (await mine.receive_deferred(one.name)).messages
     assert body(again) == b"1"
-    await mine.abandon(again, delay=1000)  # it returns to the deferred ones, and no other message has to wait for it
+    await mine.abandon(again, delay=1000)  # it is deferred again, so no other message has to wait for it
     assert (await bench.states())[one.name] == "f"
     await put(bench, "s", b"4")
     assert await mine.bodies() == [b"4"]
@@ -432,7 +432,7 @@ async def test_a_deferred_session_message_is_received_by_number_under_the_lock(b
 
 
 async def test_a_deferred_message_of_another_session_is_missing(bench: Bench) -> None:
-    """A call gives out all of its messages, or none."""
+    """A call gives out all of the messages that it names, or none."""
     await put(bench, "s", b"1")
     await put(bench, "t", b"1")
     mine, other = await holder(bench, "s"), await holder(bench, "t")
@@ -541,7 +541,7 @@ async def test_a_session_state_has_the_size_limit_of_a_message(bench: Bench) -> 
     with pytest.raises(ServiceBusQuotaExceededError):
         await other.set_state(b"x" * 51)
     await other.set_state(b"x" * 50)
-    await mine.set_state(b"y" * 100)  # a state that does not grow needs no room
+    await mine.set_state(b"y" * 100)  # a state that does not grow needs no further room
     await other.set_state(b"")
     with pytest.raises(ServiceBusQuotaExceededError):
         await bench.send(of_session("s", b"x" * 80))
@@ -580,7 +580,7 @@ async def test_sessions_with_messages_or_a_state_are_listed_by_name_in_pages(ben
 
 
 async def test_a_list_call_reads_a_bounded_number_of_sessions(bench: Bench) -> None:
-    """A page may be short, and says where the next one begins."""
+    """A page may have fewer sessions than wanted, and says where the next page begins."""
     for number in range(10):
         await put(bench, f"s{number}", b"1", due=START + 10**6)
     await put(bench, "t", b"1")
@@ -642,7 +642,7 @@ async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
 
 
 async def test_thousands_of_finished_sessions_leave_no_traces(bench: Bench) -> None:
-    """Messages are completed, received and deleted, or purged, and locks are given back or lapse."""
+    """The messages are completed, received and deleted, or purged. The locks are given back or lapse."""
     for at in range(0, 3000, 1000):
         await bench.send(*(of_session(f"session-{number}") for number in range(at, at + 1000)))
     assert len((await listed(bench)).names) == 1000
@@ -681,7 +681,7 @@ async def test_an_ended_delay_leaves_no_traces(bench: Bench) -> None:
 
 
 async def test_a_waiter_for_a_session_is_woken_when_a_session_is_free(bench: Bench, listening: Receivers) -> None:
-    """One waiter is woken for each session, the longest waiting first."""
+    """For each session one waiter is woken, in the order of arrival."""
     first, second = await listening("first"), await listening("second")
     for receiver in (first, second):
         assert (await accept(bench, waiter=receiver.channel)).outcome == "none"
@@ -700,7 +700,7 @@ async def test_a_waiter_for_a_session_is_woken_when_a_session_is_free(bench: Ben
 async def test_a_waiter_is_woken_when_a_session_becomes_free_again(
     bench: Bench, listening: Receivers, how: str
 ) -> None:
-    """The session was given back, or its lock has ended, or a delay no longer keeps it back."""
+    """The session was given back, its lock has ended, or its delay is over."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     waiting = await listening("waiting")
@@ -733,7 +733,7 @@ async def test_a_waiter_for_a_session_stops_waiting_when_it_leaves_or_gets_one(
 async def test_a_holder_that_waits_in_its_session_is_woken_for_a_new_message(
     bench: Bench, listening: Receivers
 ) -> None:
-    """Messages of other sessions do not wake the holder, and a waiter for a session is not woken for a locked one."""
+    """Messages of other sessions do not wake the holder. No waiter for a session is woken for a locked session."""
     mine, channel = await holder(bench, "s"), await listening("mine")
     waiting = await listening("waiting")
     assert (await mine.receive_more(waiter=channel.channel)).messages == ()
@@ -742,7 +742,7 @@ async def test_a_holder_that_waits_in_its_session_is_woken_for_a_new_message(
     await channel.woken(1)
     await waiting.woken(0)
     await put(bench, "s", b"2")
-    await channel.woken(0)  # it had been woken already
+    await channel.woken(0)  # the holder had been woken already
     assert [body(one) for one in (await mine.receive_more(waiter=channel.channel)).messages] == [b"1", b"2"]
     await put(bench, "t", b"1")
     await channel.woken(0)
@@ -768,7 +768,7 @@ async def test_every_way_in_which_a_message_becomes_available_wakes_the_holder(
         await mine.abandon(*held)
     elif how == "room":
         await bench.send(of_session("s"))
-        await channel.woken(0)  # it could not receive the message
+        await channel.woken(0)  # the holder could not receive the message
         await mine.complete(held[0])
     else:
         bench.later(1000)
@@ -778,7 +778,7 @@ async def test_every_way_in_which_a_message_becomes_available_wakes_the_holder(
 
 
 async def test_a_former_holder_no_longer_waits_in_its_session(bench: Bench, listening: Receivers) -> None:
-    """The holder gave the session back, or its lock lapsed, or it said that it leaves."""
+    """The holder gave the session back, its lock lapsed, or it stopped waiting."""
     channel = await listening("mine")
     for how in ("release", "lapse", "word"):
         mine = await holder(bench, "s")
@@ -799,7 +799,7 @@ async def test_a_former_holder_no_longer_waits_in_its_session(bench: Bench, list
 
 
 async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
-    """One waiter is enough: its next call does the due work for all."""
+    """It is enough to wake one waiter, because its next call does the due work for all."""
     channel = await listening("mine")
     mine = await holder(bench, "s")
     assert (await mine.receive_more(waiter=channel.channel)).due == LOCK
@@ -814,7 +814,7 @@ async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, li
 
 @pytest.mark.parametrize("how", ["woken", "released", "accepted"])
 async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
-    """The waiter is a holder that gets a message or gives its session back, or a waiter that gets a session."""
+    """A holder leaves when it gets a message or gives its session back, and a waiter for a session when it gets one."""
     knowing, other = await listening("knowing"), await listening("other")
     mine = await holder(bench, "s")
     if how == "accepted":
@@ -861,7 +861,7 @@ async def test_a_look_in_a_session_reports_whether_it_has_messages(bench: Bench)
 
 @pytest.mark.parametrize("ahead", [0, LOCK // 2, LOCK, 100 * LOCK])
 async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(bench: Bench, ahead: int) -> None:
-    """The new server's clock may be ahead; its lead does no harm unless it is more than one duration."""
+    """The clock of the new server may be ahead of the old one by up to one lock duration without ending the lock."""
     await put(bench, "s", b"1")
     mine = await holder(bench)
     (one,) = await mine.receive()
@@ -878,7 +878,7 @@ async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(
 
 
 async def at_one_process(bench: Bench) -> None:
-    """Let the partition know a server process from here on; in memory there is none."""
+    """Let the calls carry a run id from now on, also in memory, where there is no server process."""
     bench.run_id = "one"
     await bench.due()
 
@@ -906,7 +906,7 @@ async def test_a_repeated_receive_and_delete_in_a_session_returns_no_messages(be
 
 
 async def test_a_repeated_receive_in_a_session_returns_its_messages_that_are_still_held(bench: Bench) -> None:
-    """Other calls under the same lock have given out other messages."""
+    """The answer has no messages that other calls under the same lock have given out."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     mine = await holder(bench)
     first = await mine.receive(1)

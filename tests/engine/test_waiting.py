@@ -1,4 +1,4 @@
-"""Fundamentals, part five: a receiver that finds nothing is woken when there is something for it."""
+"""Fundamentals, part five: a receiver that finds no message is woken when there is one for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE = 1010
 
 
 async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, listening: Receivers) -> None:
-    """The receiver's channel says which partition has something, and on which side."""
+    """The message on the receiver's channel names the partition and the side that have something to receive."""
     receiver = await listening("a")
     assert await receiver.receive() == []
     await bench.send(b"m")
@@ -28,7 +28,7 @@ async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, 
 
 
 async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, listening: Receivers) -> None:
-    """The receiver has its message; it finds later messages when it looks again."""
+    """A receiver that got a message finds later messages with its next call."""
     receiver = await listening("a")
     await bench.send(b"m")
     assert await receiver.receive() == [b"m"]
@@ -39,13 +39,13 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
 async def test_a_receiver_that_gets_fewer_messages_than_it_wants_waits_for_the_rest(
     bench: Bench, listening: Receivers
 ) -> None:
-    """The receiver wants more than it was given, and need not call again to learn that nothing is left."""
+    """The receiver wants more messages than it got. It waits without a further call that would find none."""
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     assert await receiver.receive(5) == [b"m", b"n"]
     await bench.send(b"o")
     await receiver.woken(1)
-    assert await receiver.receive(1) == [b"o"]  # it wants no more than this
+    assert await receiver.receive(1) == [b"o"]  # the receiver wants no more messages than this
     await bench.send(b"p")
     await receiver.woken(0)
 
@@ -83,13 +83,13 @@ async def test_the_result_of_a_receive_says_whether_the_receiver_waits(bench: Be
         request = bench.partition.receive(bench.call_id(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
         result = await bench.tell(request)
         assert (len(result.messages), result.waits) == (1, said)
-        assert (result.due > 0) is said  # the time until its lock ends
+        assert (result.due > 0) is said  # a due time is known: the end of the lock
 
 
 @pytest.mark.parametrize("mode", ["lock", "delete"])
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, mode: Mode, waits: bool) -> None:
-    """The answer to the first run may be lost. A receiver that wrongly believes it waits would never be woken."""
+    """The first answer may be lost, and a receiver that wrongly believes that it waits would never be woken."""
     await bench.send(b"m", b"n")
     partition, wanted = bench.partition, 5 if waits else 1
     waiter = waiting_channel(NAMESPACE, SALT, "a")
@@ -99,7 +99,7 @@ async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, 
 
 
 async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Bench, listening: Receivers) -> None:
-    """A waiter that wants many is woken for any number; the next ones only for the messages that are left over."""
+    """A waiter that wants many messages is woken for any number. Further waiters are woken only for the rest."""
     one, two, three, four = [await listening(name) for name in "cbad"]
     for receiver, wanted in ((one, 1), (two, 3), (three, 1), (four, 1)):
         assert await receiver.receive(wanted) == []
@@ -115,7 +115,7 @@ async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Benc
 
 
 async def test_a_woken_waiter_is_not_woken_again_before_its_next_call(bench: Bench, listening: Receivers) -> None:
-    """When the waiter comes, it also gets the messages sent meanwhile."""
+    """With its next call, the waiter also gets the messages that were sent meanwhile."""
     receiver = await listening("a")
     await receiver.receive(10)
     await bench.send(b"m")
@@ -125,7 +125,7 @@ async def test_a_woken_waiter_is_not_woken_again_before_its_next_call(bench: Ben
 
 
 async def test_another_waiter_is_woken_if_a_woken_waiter_makes_no_call(bench: Bench, listening: Receivers) -> None:
-    """After a second, the next call of any kind wakes the next waiter in its place."""
+    """A call of any kind after a second wakes the next waiter instead."""
     gone, next_one = await listening("a"), await listening("b")
     await gone.receive()
     bench.later(10)
@@ -143,7 +143,7 @@ async def test_another_waiter_is_woken_if_a_woken_waiter_makes_no_call(bench: Be
 
 
 async def test_no_other_waiter_is_woken_if_the_woken_waiter_makes_its_call(bench: Bench, listening: Receivers) -> None:
-    """The others go on waiting for the next message."""
+    """The other waiters continue to wait for the next message."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
     bench.later(10)
@@ -173,7 +173,7 @@ async def test_after_a_woken_waiter_has_received_the_next_one_can_be_woken_immed
 
 
 async def test_a_waiter_registered_twice_is_woken_once(bench: Bench, listening: Receivers) -> None:
-    """Looking again replaces the earlier values: how many messages it wants, and until when."""
+    """A second look replaces the number of wanted messages and the end of the waiting time."""
     receiver, other = await listening("a"), await listening("b")
     await receiver.receive(1)
     bench.later(10)
@@ -189,7 +189,7 @@ async def test_a_waiter_registered_twice_is_woken_once(bench: Bench, listening: 
 
 
 async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listening: Receivers) -> None:
-    """A receiver that has not come again by then counts as gone."""
+    """A waiter that makes no call for half a minute counts as gone."""
     gone, there = await listening("a"), await listening("b")
     await gone.receive()
     bench.later(PATIENCE)
@@ -211,7 +211,7 @@ async def test_a_receiver_is_woken_until_its_waiting_time_ends(bench: Bench, lis
 
 @pytest.mark.parametrize("way", ["abandoned", "given back", "lapsed", "delay over", "activated"])
 async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening: Receivers, way: str) -> None:
-    """Sending is not the only way."""
+    """Besides sending, other operations make a message available and wake a waiter."""
     receiver = await listening("a")
     held = None
     if way == "activated":
@@ -226,7 +226,7 @@ async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening
         await bench.abandon(held, counted=False)
     elif held and way == "delay over":
         await bench.abandon(held, delay=20_000)
-        await receiver.woken(1)  # because it would have slept longer
+        await receiver.woken(1)  # woken because the receiver would have slept past the due time
         assert await receiver.receive() == []
     await receiver.woken(int(way in {"abandoned", "given back"}))
     bench.later(20_000 if way != "lapsed" else SETTINGS.lock_duration)
@@ -235,7 +235,7 @@ async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening
 
 
 async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Receivers) -> None:
-    """A waiter is not woken for a message that cannot be received yet, nor by a message that is removed."""
+    """No waiter is woken for a message that cannot be received yet, or for a message that is removed."""
     receiver = await listening("a")
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()
@@ -252,7 +252,7 @@ async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Rec
 
 
 async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
-    """The waiter believes that nothing will be due; one waiter is woken to learn the new due time."""
+    """The waiters do not know of the new due time, so one waiter is woken to learn it."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -279,7 +279,7 @@ async def test_a_waiter_is_woken_for_due_work_even_if_another_is_woken_for_a_mes
 
 @pytest.mark.parametrize("how", ["finds something", "looks and finds something", "goes away"])
 async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
-    """The waiter that was woken to learn it may never wait again. Then the next one is woken for it, and so on."""
+    """If the waiter that was woken for the due time leaves, the next waiter is woken for it, and so on."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
         await receiver.receive()
@@ -293,7 +293,7 @@ async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listen
         await second.woken(0)
         assert await first.receive() == [b"now"] if how == "finds something" else (await first.look()).found
     await second.woken(1)
-    await third.woken(how == "looks and finds something")  # the second one was woken for the message that is there
+    await third.woken(how == "looks and finds something")  # the second waiter was woken for the available message
 
 
 async def test_a_leaving_waiter_wakes_no_other_waiter_if_nothing_is_due_soon(
@@ -309,7 +309,7 @@ async def test_a_leaving_waiter_wakes_no_other_waiter_if_nothing_is_due_soon(
 
 
 async def test_no_waiter_is_woken_if_another_one_knows_the_due_time(bench: Bench, listening: Receivers) -> None:
-    """No other waiter is woken for the due time."""
+    """If a waiter knows the due time, no other waiter is woken for it."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -321,7 +321,7 @@ async def test_no_waiter_is_woken_if_another_one_knows_the_due_time(bench: Bench
 
 
 async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, listening: Receivers) -> None:
-    """Any number of dead waiters may be before it."""
+    """Any number of dead waiters may come before the live waiter."""
     for number in range(100):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
     bench.later(PATIENCE + 10)
@@ -332,7 +332,7 @@ async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, list
 
 
 async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Bench, listening: Receivers) -> None:
-    """Otherwise the woken waiter would be expected until the clock has caught up."""
+    """Otherwise no other waiter would be woken until the clock has caught up."""
     bench.later(60_000)
     await (await listening("gone")).receive()
     await bench.send(b"m")
@@ -348,7 +348,7 @@ async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Ben
 async def test_a_waiter_whose_waiting_time_ends_before_the_due_time_is_not_woken(
     bench: Bench, listening: Receivers
 ) -> None:
-    """The waiter learns the due time when it comes."""
+    """The next call of the waiter, before the due time, returns the due time."""
     receiver = await listening("a")
     await receiver.receive()
     await bench.send(b"m", due=START + PATIENCE)
@@ -379,7 +379,7 @@ async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) ->
 
 
 async def test_each_side_wakes_only_its_own_waiters(bench: Bench, listening: Receivers) -> None:
-    """A waiter for dead letters is woken for those only, and a waiter for messages only for messages."""
+    """A waiter for dead letters is woken only for dead letters, and a waiter for messages only for messages."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m")
     held = await bench.one()
@@ -397,7 +397,7 @@ async def test_each_side_wakes_only_its_own_waiters(bench: Bench, listening: Rec
 
 
 async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench, listening: Receivers) -> None:
-    """The number is stored up to a limit; above it the number makes no difference."""
+    """The number of wanted messages is stored up to a limit; a higher number makes no difference."""
     greedy, other = await listening("a"), await listening("b")
     await greedy.receive(1000)
     bench.later(10)

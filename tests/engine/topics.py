@@ -1,4 +1,4 @@
-"""A topic for tests: one partition of it, and its subscriptions there."""
+"""A topic for tests: one partition of the topic, with the subscriptions in that partition."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Topic:
         return CallId(f"lane{self._number}", 1, self.now)
 
     def at(self) -> CallId:
-        """Return the present time, for a call that has no place in a lane."""
+        """Return a call id with the present time, for a call without a lane."""
         return CallId("", 0, self.now)
 
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:

@@ -1,6 +1,6 @@
-"""The executable model of a partition: what the scripts must do, written to be obviously right rather than quick.
+"""The executable model of a partition: it does what the scripts must do, and is written for clarity, not speed.
 
-The model derives everything that can be derived.
+The model stores nothing that it can derive.
 The stored bytes are the sum over all messages, due work is read from the messages,
 and the messages that a lease holds are those that carry its token.
 Every change of a message goes through ``Model._move``, and so through the table of :mod:`sbredis.engine._lifecycle`,
@@ -9,7 +9,7 @@ which decides the next state.
 
 A call takes the arguments of its request in ``sbredis.engine._partition``.
 It returns the same content, or raises :class:`Refused`.
-The model leaves out two things: having more lanes than a call looks at when a new one begins, and destroying in steps.
+The model leaves out two things: more idle lanes than one call removes, and destroying in several steps.
 """
 
 from __future__ import annotations

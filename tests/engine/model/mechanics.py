@@ -50,8 +50,8 @@ _TAKING = {
 """Events of a message that make nothing available in its session."""
 
 IDLE = 900_000
-WOKEN = 100  # a woken waiter may take this long to come, in hundredths of a second
-SESSIONS, HOLDERS = "s", "h"  # the sides for waiting for a session, and for waiting in one
+WOKEN = 100  # the time in which a woken waiter must make a call, in hundredths of a second
+SESSIONS, HOLDERS = "s", "h"  # the sides of waiters for a session, and of waiters in a session
 SEATS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
 
 
@@ -91,8 +91,8 @@ class Mechanics:
     store: Store = field(default_factory=Store)
     dead_seq: int = 0
     horizon: int = 0
-    # Lower bounds: each may be too early but is never too late. They bound the expiry of active messages that are not
-    # indexed, the end of a lease, and the next event by the plain clock. Waiters were told of them.
+    # Three lower bounds, which may be too early but never too late: the first expiry of active messages that are not
+    # indexed, the first end of a lease, and the next event by the plain clock. Waiters were told these times.
     head: int = NEVER
     next_lock: int = NEVER
     next_due: int = NEVER
@@ -100,7 +100,7 @@ class Mechanics:
     epoch: bool = False  # whether the running call begins an epoch
     passing: bool = False  # whether the running call is doing due work
     left: bool = False  # whether a waiter has left since the running call began
-    # whether the running call is the partition's own, and not one that publishes to it and knows less of it
+    # whether the running call is a call of this partition, and not a publish of the topic, which knows less about it
     own: bool = False
     told: bool = False  # whether a waiter learned in the running call when something will be due
     more: bool = False  # whether the running call has used up its share
@@ -151,7 +151,7 @@ class Mechanics:
 
     @property
     def kept(self) -> int:
-        """The bytes of the states of its sessions."""
+        """The bytes of all session states of the partition."""
         return sum(len(session.state or b"") for session in self.sessions.values())
 
     def everything(self) -> Iterator[Message]:
@@ -172,11 +172,11 @@ class Mechanics:
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
     ) -> R:
-        """Check the call, do what is due, then the operation, then wake waiters.
+        """Check the call, do due work, then do the operation, then wake waiters.
 
-        A refusal given as ``early`` comes before the check whether the arguments are sound.
-        If due work is left over and makes the answer ``undecided``, the call is put off.
-        Due work may make room: ``full`` refuses the call again if there is still no room after all of it was done.
+        The refusal ``early`` takes precedence over the check of the arguments.
+        If due work is left that makes the answer ``undecided``, the call is put off.
+        Due work may make room, so ``full`` decides after all due work whether the call is still refused.
         """
         known = self._admit(call)
         if known:
@@ -217,7 +217,7 @@ class Mechanics:
         return there
 
     def _put_off(self, call: Call, still: Callable[[], bool] = lambda: False) -> None:
-        """Do more due work and nothing of the call, unless no due work is left and the answer is ``still`` the same."""
+        """Do more due work and put the call off, unless no due work is left and its refusal ``still`` holds."""
         self._begin(call)
         more = self._do_due(call.now, 5 * self.bounds.share)
         self._end(call.now)
@@ -233,11 +233,11 @@ class Mechanics:
                 self._hand_on(now)
             self._wake(now // 10)
         else:
-            self.waiting = bool(self.waiters)  # a new waiter is looked at from the next call on
+            self.waiting = bool(self.waiters)  # a new waiter can be woken from the next call on
         self.left = self.told = self.own = False
 
     def _announce(self, now: int) -> None:
-        """Announce the next due time if it is sooner than the announced one, or if that one has passed."""
+        """Announce the next due time if it is before the announced time, or if the announced time has passed."""
         if self.settings.topic:
             return
         first = min(self.head, self.next_due)
@@ -254,7 +254,7 @@ class Mechanics:
         early: tuple[str, str] | None = None,
         refusal: tuple[str, str] | None = None,
     ) -> None:
-        """Check a call that has no place in a lane."""
+        """Check a call without a lane."""
         self._admit(call)
         self._check_knowledge(call, sound=bool(early) or (sound and not call.lane))
         if early or refusal:
@@ -289,7 +289,7 @@ class Mechanics:
         raise Refused(code, detail)
 
     def _note(self, call: Call, again: Callable[[Call], Any]) -> None:
-        """Remember the call in its lane. A new lane removes idle ones."""
+        """Remember the call in its lane. A new lane removes idle lanes."""
         new = call.lane not in self.lanes
         self.lanes[call.lane] = Lane(call.number, call.now, again)
         if new:
@@ -324,7 +324,7 @@ class Mechanics:
     # -- due work ------------------------------------------------------------------------------------------------------
 
     def _do_due(self, now: int, share: int) -> bool:
-        """Do due work, as far as the share allows: each event as of its own time, in the order of the times.
+        """Do due work, at most one share: the events in the order of their times, each with its own time.
 
         Return whether due work is left.
         """
@@ -354,7 +354,7 @@ class Mechanics:
         self.next_due = min(self._due().values(), default=NEVER)
         ready = self._ready(Side.MAIN)
         if event is None and unindexed:
-            # Of the messages of a level that were there before, the first bounds those behind it.
+            # The first of the messages that a level had before is a lower bound for the later ones.
             left = [next((m for m in ready if m.level == level and m in before), None) for level in range(LEVELS)]
             self.head = min((message.expires for message in left if message), default=NEVER)
         fresh = [message.expires for message in begun if message in ready and not message.indexed]
@@ -407,9 +407,9 @@ class Mechanics:
         return 1, len(message.record) if text[0] == "e" else 0
 
     def _lapse_session(self, name: str, share: int, now: int) -> int:
-        """Lapse a lock on a session, and return its weight: the number of messages released, at least one.
+        """Lapse a lock on a session; return what it uses of the share: the number of released messages, at least 1.
 
-        Until all of its messages are released, no receiver can accept the session.
+        No receiver can accept the session until all of its messages are released.
         """
         held = sorted(self._held(self.sessions[name].token), key=lambda message: message.number)
         for message in held[:share]:
@@ -427,9 +427,9 @@ class Mechanics:
         session.barred = session.blocked is not None and session.blocked > now
 
     def _wake(self, now: int) -> None:
-        """Wake waiters, the longest waiting first, as many as there are messages or sessions for.
+        """Wake waiters for the available messages or sessions, the longest waiting first.
 
-        Also wake one waiter if something will be due before it returns by itself. Times are in hundredths of a second.
+        Also wake one waiter if something will be due before its waiting time ends. Times are in hundredths of a second.
         """
         sides = (SESSIONS if self.settings.sessions else Side.MAIN, Side.DEAD)
         for side in sides:
@@ -451,7 +451,7 @@ class Mechanics:
         self.left = self.waiters.pop(f"{waiter} {side}", None) is not None or self.left
 
     def _hand_on(self, now: int) -> None:
-        """Let another waiter learn the next due time: the waiter that left may have been the only one that knew it."""
+        """Let another waiter learn the next due time, because only the waiter that left may have known it."""
         if not self.own:
             self._put_forward(min(self.head, self.next_due, self.next_lock - self.offset))
             return
@@ -461,7 +461,7 @@ class Mechanics:
             self._put_forward(max(now + 1, first))
 
     def _work(self, side: str) -> int:
-        """Return how many messages or sessions there are for the waiters of a side."""
+        """Return the number of messages or sessions that are available to the waiters of a side."""
         if side == SESSIONS:
             return sum(session.free is not None for session in self.sessions.values())
         return len(self._ready(Side(side)))
@@ -472,7 +472,7 @@ class Mechanics:
         return [name for _, name in sorted(asleep)]
 
     def _wake_first(self, side: str, now: int, till: int) -> int:
-        """Wake the first waiter that is not gone, if it waits longer than ``till``; return how much it wants."""
+        """Wake the first waiter that is not gone, if it waits longer than ``till``; return the number it wants."""
         for name in self._asleep(side):
             waiter = self.waiters[name]
             if waiter.until >= now:
@@ -486,7 +486,7 @@ class Mechanics:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def _take_turns(self, now: int) -> None:
-        """Update which sessions can be accepted, and wake waiters in sessions that now have something for them."""
+        """Update the sessions that can be accepted, and wake the waiters in sessions that have a message for them."""
         ready = self._see_free(now)
         for name, session in self.sessions.items():
             waits = session.token and session.waiter
@@ -498,7 +498,7 @@ class Mechanics:
         self.touched.clear()
 
     def _see_free(self, now: int) -> set[str]:
-        """Update which sessions are free, and since when. Return those that have something to receive."""
+        """Update which sessions are free, and since when. Return all sessions with a ready message."""
         ready = {one.session for one in self._ready(Side.MAIN) if one.session is not None}
         for name in ready:
             self.sessions.setdefault(name, Session())
@@ -519,7 +519,7 @@ class Mechanics:
         return lease is not None and lease.session == name is not None and lease.until > self._clock(call)[0]
 
     def _block(self, name: str, till: int) -> None:
-        """Block a session until then; a longer block stays."""
+        """Block a session until this time, or longer if it is already blocked for longer."""
         session = self.sessions[name]
         if session.blocked is None or session.blocked < till:
             session.blocked = till
@@ -572,7 +572,7 @@ class Mechanics:
         self._arrive(message, event, now, delay)
 
     def _arrive(self, message: Message, event: Event, now: int, delay: int) -> None:
-        """Apply to a message the effects of entering its new state."""
+        """Apply the effects of a message's new state."""
         if message.state not in (State.LOCKED, State.HELD):
             message.token = ""
         if message.state is not State.SCHEDULED:
@@ -596,7 +596,7 @@ class Mechanics:
             self._put_forward(time)
 
     def _hold(self, token: str, until: int, messages: list[Message], session: str | None = None) -> None:
-        """Let a token hold these messages, or a session, until a time on the logical clock."""
+        """Lock these messages, or a session, under a token until a time on the logical clock."""
         self.leases[token] = MessageLease(until, messages, session)
         if until < self.next_lock:
             self.next_lock = until
@@ -616,7 +616,7 @@ class Mechanics:
         return list(found.values()), tuple(name for name in names if name not in found)
 
     def _locked(self, lock: Lock) -> Message | None:
-        """Return the message if this token holds it; a lease that has ended, lapsed or not, holds nothing."""
+        """Return the message if this token locks it. An ended lease locks nothing, even before it lapses."""
         try:
             side, number = split_member(lock.name)
         except ValueError:
@@ -639,7 +639,7 @@ class Mechanics:
         }
 
     def _due(self) -> dict[str, int]:
-        """Return the events that are set by the plain clock, by their entry in ``due``."""
+        """Return the events of the plain clock and their times, by their names in ``due``."""
         due = {"b" + name: session.blocked for name, session in self.sessions.items() if session.blocked is not None}
         for message in (message for side in Side for message in self.messages[side].values()):
             if message.due is not None:
@@ -649,7 +649,7 @@ class Mechanics:
         return due
 
     def _next_due(self, now: int, offset: int) -> int:
-        """Return in how many ms the next event really happens by itself, on the plain clock; 0 for never."""
+        """Return the exact time until the next event, in ms of the plain clock; 0 for never."""
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*self._due().values(), *expiries, *leases], default=NEVER)
@@ -658,7 +658,7 @@ class Mechanics:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Return everything, in a form that can be compared."""
+        """Return the whole state, in a form that can be compared."""
         return Snapshot(
             exists=self.exists,
             version=self.version,
@@ -695,14 +695,14 @@ class Mechanics:
         )
 
     def _told_settings(self) -> Settings:
-        """Return the settings with the bounds of the store, which come from the store's owner."""
+        """Return the settings; the limits of the store are those of the store's owner."""
         owner = self.store.carriers[0].settings
         if not self.exists:
             return self.settings
         return replace(self.settings, quota=owner.quota, largest_message=owner.largest_message)
 
     def describe(self) -> str:
-        """Return the same as text for a reader."""
+        """Return the snapshot as text for a reader."""
         lines = [
             f"clk {self.clk} offset {self.offset} seq {self.seq} dead {self.dead_seq} bytes {self.bytes}"
             f" horizon {self.horizon} head {self.head} version {self.version}" + ("" if self.exists else " GONE")

@@ -37,7 +37,7 @@ WAITING = 3_000  # how long a waiter is remembered, in hundredths of a second
 
 
 def session_of(payload: bytes) -> str | None:
-    """Return the session that a sender has named; None if the payload is no message."""
+    """Return the session that is named in a payload; None if the payload is no message."""
     try:
         return decode(payload).session_id
     except CodecError:
@@ -83,7 +83,7 @@ class Model(Mechanics):
 
     @property
     def _takes_nothing(self) -> bool:
-        """Return whether messages come here in another way than by ``send``."""
+        """Return whether the partition refuses ``send``, because it gets its messages in another way."""
         return self.settings.shared or self.settings.topic
 
     @staticmethod
@@ -93,14 +93,14 @@ class Model(Mechanics):
         )
 
     def _made(self, out: Outgoing, now: int) -> Message:
-        """Make a message. In a session there are no levels: one message comes after the other."""
+        """Make a message. A session has no levels: its messages are in the order of their numbers."""
         ttl = NEVER if out.time_to_live is None else min(out.time_to_live, NEVER)
         session = session_of(out.payload) if self.settings.sessions else None
         level = 0 if session is not None else out.level
         message = Message(0, 0, level, out.payload, ttl, b"s%d%013d%b" % (level, ttl, out.payload))
         message.session = session
         if out.due is not None and (out.due > now or self.settings.topic):
-            # on a topic also if that time has passed: the client that publishes it knows the rules
+            # on a topic even if the due time has passed, because the client that publishes the message knows the rules
             message.due = out.due
         else:
             message.enqueue(now, self.settings.time_to_live)
@@ -154,9 +154,9 @@ class Model(Mechanics):
         waiting_for: int = 1,
         session: str | None = None,
     ) -> Received:
-        """Give out the most urgent level first and in it the oldest message: as many as wanted that fit, at least one.
+        """Give out the wanted messages that fit, at least one: the most urgent level first, and in it the oldest first.
 
-        With a session whose lock has the token: give out its next messages, as long as not too many of them are out.
+        With a session that is locked under the token: give out its next messages, up to the limit of held messages.
         """
         waits_at = side.value if session is None else HOLDERS
         given: list[Message] = []
@@ -186,7 +186,7 @@ class Model(Mechanics):
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
             if waits and found:
-                self.sooner = None  # the receiver knows of the locks that it was just given
+                self.sooner = None  # the receiver knows the end of its new locks, so no waiter needs to learn it
             return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
@@ -211,7 +211,7 @@ class Model(Mechanics):
         session: str | None = None,
         token: str = "",
     ) -> Looked:
-        """Return whether there is anything to receive, expired or not; if not, wait, and return the next due time."""
+        """Return whether there is a message, even an expired one; if not, wait, and return the next due time."""
         waits_at = side.value if session is None else HOLDERS
 
         def act() -> Looked:
@@ -232,14 +232,14 @@ class Model(Mechanics):
         )
 
     def _ready_in(self, session: str | None, side: Side) -> list[Message]:
-        """Return the messages that are ready; in a session they come in order, whatever their levels."""
+        """Return the messages that are ready; those of a session are ordered by number, whatever their levels."""
         if session is None:
             return self._ready(side)
         mine = [message for message in self._ready(Side.MAIN) if message.session == session]
         return sorted(mine, key=lambda message: message.number)
 
     def _most_of(self, name: str, wanted: int, now: int) -> int:
-        """Return how many messages of a session may be given out; its holder stops waiting there."""
+        """Return how many messages of a session may be given out, and end the waiting of its holder."""
         session = self.sessions[name]
         self._wait_no_longer(HOLDERS, session.waiter)
         session.waiter = ""
@@ -247,7 +247,7 @@ class Model(Mechanics):
         return min(wanted, left)
 
     def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
-        """Let a receiver wait at one of the sides, or at both; forget some of the waiters that have gone."""
+        """Let a receiver wait at one side or at both, and forget some of the waiters that are gone."""
         for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
             del self.waiters[gone]
         self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
@@ -267,10 +267,10 @@ class Model(Mechanics):
     ) -> Received:
         """Give out deferred messages by name, or none if one is missing.
 
-        An expired one is missing, and this call makes it expire.
-        Of the others, give out the first ones that fit, at least one; delete either all of them or none.
+        An expired message counts as missing, and this call makes it expire.
+        If none is missing, give out the first messages that fit, at least one; or delete all of them if all fit.
         """
-        absent: list[str] = []  # as the first run found it
+        absent: list[str] = []  # the missing messages, as the first run found them
         given: list[Message] = []
         left = 0
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
@@ -372,7 +372,7 @@ class Model(Mechanics):
         states: Collection[State] = frozenset(LETTERS),
         session: str | None = None,
     ) -> Peeked:
-        """Return messages from a number on, by number, as they will be after all due work; change nothing."""
+        """Return messages from this number on, by number, in their states after all due work; change nothing."""
         sound = start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
         self._check_reading(
             call,
@@ -423,7 +423,7 @@ class Model(Mechanics):
         return self._perform(call, act, sound=sound)
 
     def renew(self, call: Call, token: str, locks: Sequence[Lock]) -> Renewed:
-        """Renew locks. A lease that is named whole keeps its token; part of another one moves to a lease of its own."""
+        """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease."""
         until: list[int] = []
 
         def act() -> Renewed:
@@ -496,7 +496,7 @@ class Model(Mechanics):
 
     @staticmethod
     def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:
-        """Yield the first messages until no room is left; the last one may take more than the room that is left."""
+        """Yield the first messages until no room is left; the last message may be larger than the remaining room."""
         for message in messages:
             if room <= 0:
                 return
@@ -526,7 +526,7 @@ class Model(Mechanics):
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
-        """Make the partition, or set the settings of the call's version, after all due work."""
+        """Make the partition, or do all due work and then set the settings of the call's version."""
         if not call.sound:
             self._refuse("BADCALL", "settings")
         if not self.exists and create:
@@ -552,7 +552,7 @@ class Model(Mechanics):
         return self.version
 
     def destroy(self, call: Call) -> bool:
-        """Remove everything; the answer says that no other step is needed. A missing partition is gone already."""
+        """Remove everything. The answer says that no further step is needed, also if the partition does not exist."""
         if not call.sound:
             self._refuse("BADCALL", "share")
         if self.exists:
@@ -562,6 +562,6 @@ class Model(Mechanics):
 
 
 def grouped(locks: Sequence[Lock]) -> list[Lock]:
-    """Return the locks grouped by token, the tokens in order of first appearance, as a call is sent."""
+    """Return the locks in the order of a request: grouped by token, the tokens in the order of first appearance."""
     tokens = list(dict.fromkeys(lock.token for lock in locks))
     return sorted(locks, key=lambda lock: tokens.index(lock.token))

@@ -25,7 +25,7 @@ class SessionModel(Model):
         waiting_for: int = 1,
         looking: bool = False,
     ) -> Accepted:
-        """Lock the named session, or the session that has been free for longest; or only look for the latter."""
+        """Lock the named session, or the session that has been free for longest; or only look whether one is free."""
         found: list[Accepted] = []
 
         def act() -> Accepted:
@@ -90,7 +90,7 @@ class SessionModel(Model):
         )
 
     def release_session(self, call: Call, name: str, token: str) -> Told:
-        """Give a session back with all its held messages; that counts no delivery."""
+        """Give a session back with all its held messages; their delivery counts do not rise."""
 
         def act() -> Told:
             held = sorted(self._held(token), key=lambda message: message.number)
@@ -129,7 +129,7 @@ class SessionModel(Model):
         return self.sessions[name].state
 
     def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> Listed:
-        """Return the sessions that have a state, or messages that are active or out, ordered by name."""
+        """Return the sessions that have a state, or active or held messages, ordered by name."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         there = {key for key, one in self.sessions.items() if one.state is not None}
         listed = there | {one.session for one in self._of_sessions() if one.state in (State.ACTIVE, State.HELD)}
@@ -147,7 +147,7 @@ class SessionModel(Model):
         return Listed(tuple(names), (), last if full else None, more)
 
     def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> Listed:
-        """Return the sessions whose state was set at that time or later, ordered by that time."""
+        """Return the sessions whose state was set at this time or later, ordered by the time of the state."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         found = sorted(
             (one.stated, name.encode())
@@ -201,5 +201,5 @@ class SessionModel(Model):
 
 
 def _in_order(name: str) -> bytes:
-    """Return the name as the keys order it: a byte that no name contains ends it."""
+    """Return a key for ordering by name as the keys do: the name, and a byte that no name contains."""
     return name.encode() + b"\xff"

@@ -1,4 +1,4 @@
-"""The operations of the model on topics: handing messages to subscriptions, each a partition of its own."""
+"""The operations of the model on topics: a topic publishes messages to subscriptions, which are partitions too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TopicModel"]
 
 
 class TopicModel(SessionModel):
-    """A partition that may belong to a topic, or to a subscription: then it has the store of its topic."""
+    """A partition of any entity. The partition of a subscription shares the store of its topic."""
 
     def publish(
         self,
@@ -27,10 +27,10 @@ class TopicModel(SessionModel):
         missing: int | None = None,
         columns: str = "rctlido",
     ) -> Sent:
-        """Store each message once, and make its copies; keep the scheduled ones, and drop duplicates.
+        """Store each message once, and make its copies; keep scheduled messages, and drop duplicates.
 
-        A message without a route was not judged: it waits even if its time has passed.
-        ``missing`` is the place of a target that the caller knows but that no longer exists.
+        A message without a route was not judged, so it waits even if its due time has passed.
+        ``missing`` is the index of a target that the caller knows but that no longer exists.
         """
         now, window = call.now, self.settings.duplicate_window
 
@@ -77,7 +77,7 @@ class TopicModel(SessionModel):
     def _published(
         self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int
     ) -> tuple[Message | None, Event]:
-        """Return the message to hand on, or to keep until it is due; None if it was scheduled and is gone."""
+        """Return the message to publish, or to keep until it is due; None if the scheduled message is gone."""
         if out.origin is not None:
             waiting = self.messages[Side.MAIN].get(int(out.origin))
             return waiting, Event.PUBLISH
@@ -88,7 +88,7 @@ class TopicModel(SessionModel):
         return message, Event.PUBLISH if message.due is None else Event.SCHEDULE
 
     def _seen(self, out: Outgoing, now: int) -> bool:
-        """Return whether a message is a duplicate; a later message with its id will be one."""
+        """Return whether a message is a duplicate, and remember its id."""
         window = self.settings.duplicate_window
         if window is None or not out.message_id:
             return False
@@ -127,7 +127,7 @@ class TopicModel(SessionModel):
             target._move(made, Event.COPY, now, faulty=copy.dead)
 
     def ripe(self, call: Call, wanted: int, *, room: int) -> tuple[Delivery, ...]:
-        """Return the due messages among those scheduled on a topic, the first ones first."""
+        """Return the scheduled messages of a topic that are due, the earliest first."""
         self._check_reading(call, sound=1 <= wanted <= MOST and self.settings.topic)
         due = sorted((time, entry) for entry, time in self._due().items() if time <= call.now)[:wanted]
         found: list[Message] = []
@@ -141,6 +141,6 @@ class TopicModel(SessionModel):
 
 
 def _width(route: Sequence[Copy]) -> int:
-    """Return how many numbers a message takes: further copies for one subscription have their own numbers."""
+    """Return how many numbers a message uses: each further copy for the same subscription has its own number."""
     places = [copy.place for copy in route]
     return max([1, *(places.count(place) for place in places)])

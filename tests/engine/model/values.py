@@ -42,7 +42,7 @@ REAL_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Call:
-    """A call: the caller's knowledge, the place of the call in a lane, and its time."""
+    """A call: the caller's knowledge of the entity, the lane and the number of the call, and its time."""
 
     run_id: str = "r1"
     incarnation: str = "i1"
@@ -129,17 +129,17 @@ class Sent:
 @dataclass(frozen=True)
 class Received:
     messages: tuple[Delivery, ...] = ()
-    lock: int = 0  # how long they are locked, from now; 0 if they are deleted or there are none
-    due: int = 0  # in how many ms something is due, if no message is left; 0 for never
+    lock: int = 0  # how long the messages are locked, from now; 0 if they are deleted or there are none
+    due: int = 0  # the ms until something is due, if no message is left; 0 for never
     missing: tuple[str, ...] = ()
-    left: int = 0  # how many of the last messages asked for found no room
+    left: int = 0  # how many of the requested messages were left out for lack of room
     more: bool = False
-    waits: bool = False  # whether it was given all messages there were, and waits for more
+    waits: bool = False  # whether the receiver got all available messages and now waits for more
 
 
 @dataclass(frozen=True)
 class Looked:
-    due: int = 0  # in how many ms something is due, if nothing was found; 0 for never
+    due: int = 0  # the ms until something is due, if nothing was found; 0 for never
     found: bool = False
     more: bool = False
 
@@ -149,7 +149,7 @@ class Accepted:
     outcome: str
     session: str = ""
     lock: int = 0
-    due: int = 0  # in how many ms something is due, if there is no session
+    due: int = 0  # the ms until something is due, if there is no session
     more: bool = False
 
 
@@ -163,7 +163,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Told:
-    """A number, a truth or bytes, together with what every answer reports."""
+    """A number, a truth value or bytes, with the fields that every answer has."""
 
     value: Any
     more: bool = False
@@ -219,7 +219,7 @@ class Counts:
 
 
 def written_expiry(record: bytes) -> int:
-    """Return when a message expires, as far as its record says it."""
+    """Return the time of expiry that is written in the record of a message."""
     return int(record[15:28]) if record.startswith(b"x") else NEVER
 
 
@@ -234,7 +234,7 @@ class Message:
     payload: bytes
     time_to_live: int
     record: bytes
-    enqueued: int | None = None  # None while it is scheduled
+    enqueued: int | None = None  # None while the message is scheduled
     expires: int = NEVER
     side: Side = Side.MAIN
     state: State = State.NEW
@@ -243,8 +243,8 @@ class Message:
     reason: Reason = Reason.NONE
     changes: bytes = b""
     token: str = ""
-    due: int | None = None  # when it is activated, or when its delay ends
-    indexed: bool = False  # its expiry is in `due`
+    due: int | None = None  # the time when the message is activated, or when its delay ends
+    indexed: bool = False  # whether the expiry of the message is in `due`
     session: str | None = None
 
     @property
@@ -252,7 +252,7 @@ class Message:
         return member(self.side, self.number)
 
     def event(self, letter: str) -> str:
-        """Return the name that the keys give to an event of this message by the clock."""
+        """Return the name in `due` of an event of this message."""
         return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
@@ -260,7 +260,7 @@ class Message:
         return score(band(self.side, self.state, self.level), self.number)
 
     def enqueue(self, now: int, ceiling: int) -> None:
-        """Begin its time to live, and write that into the record."""
+        """Begin the time to live of the message, and write the time of expiry into the record."""
         self.enqueued = now
         self.expires = min(now + min(self.time_to_live, ceiling), NEVER)
         form, end = (b"a", b"") if self.expires == NEVER else (b"x", b"%013d" % self.expires)
@@ -274,22 +274,22 @@ class Message:
 
 @dataclass
 class MessageLease:
-    until: int  # the end, on the logical clock
-    messages: list[Message]  # in the order in which they were locked; those that are still held carry the token
-    session: str | None = None  # the session that it locks; then the lease holds all messages that carry the token
+    until: int  # the end of the lease, on the logical clock
+    messages: list[Message]  # the messages in the order of locking; only those with the token are still held
+    session: str | None = None  # the locked session, if any; then the lease holds all messages with the token
 
 
 @dataclass
 class Session:
     """What is known about a session besides its messages."""
 
-    token: str = ""  # of its lock
+    token: str = ""  # the token of the lock
     waiter: str = ""  # the channel on which its holder waits
     state: bytes | None = None
     stated: int = 0  # the time when the state was set
-    blocked: int | None = None  # until when it gives out nothing
-    barred: bool = False  # it is free except for that block
-    free: int | None = None  # since when it can be accepted and has a message
+    blocked: int | None = None  # the time until which the session gives out nothing
+    barred: bool = False  # whether the session would be free if it were not blocked
+    free: int | None = None  # the time since which the session has been free and had a message
 
     @property
     def trace(self) -> bool:
@@ -301,12 +301,12 @@ class Session:
 class Lane:
     number: int
     used: int
-    again: Callable[[Call], Any]  # answers a repetition
+    again: Callable[[Call], Any]  # returns the answer to a repetition
 
 
 class Waiter(NamedTuple):
-    side: str  # a side; or "s" when waiting for a session, or "h" when waiting in one
-    until: int  # in hundredths of a second; once woken, the time of that
+    side: str  # a side, "s" for waiters for a session, or "h" for waiters in a session
+    until: int  # the end of waiting in hundredths of a second; after waking, the time of waking
     wanted: int
     woken: bool = False
 
@@ -342,7 +342,7 @@ class SessionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that is compared about a partition."""
+    """The state of a partition, with all the data that is compared."""
 
     exists: bool
     version: int

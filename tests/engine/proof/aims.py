@@ -1,4 +1,4 @@
-"""The machine, with more rules: each aims at situations that chance alone rarely brings about."""
+"""The machine with more rules; each rule brings about a situation that is rare by chance."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AimedMachine(Machine):
     def _reconfigure(self, changed: PartitionSettings) -> None:
         self.both.version += 1
         while isinstance(refused := self.both.configure(PLAIN, changed), m.Refused) and refused.code == "DUE":
-            pass  # the due work was done under the earlier settings
+            pass  # the due work used the earlier settings
         self.both.settings = changed
 
     @every(6, 1)
@@ -182,11 +182,11 @@ class AimedMachine(Machine):
     @every(3, 2)
     @rule(data=st.data(), lock=some([1, 1_000]))
     def renew_for_a_shorter_time(self, data: st.DataObject, lock: int) -> None:
-        """Renew a lock under a shorter lock duration, so that it ends sooner than before."""
+        """Renew a lock after the lock duration became shorter, so that the lock ends sooner than before."""
         before = self.both.settings
         self._reconfigure(replace(before, lock_duration=lock))
         if not self.held():
-            return  # the lock had ended
+            return  # the lock had ended before the renewal
         token = data.draw(some(sorted({token for token, _ in self.held()})))
         locks = [Lock(token, message.name) for message in self.model._held(token)]
         self.both.renew(PLAIN, self.both.token(), locks)
@@ -196,7 +196,7 @@ class AimedMachine(Machine):
     @every(3, 0)
     @rule(payload=draws.payloads)
     def activate_what_has_expired(self, payload: bytes) -> None:
-        """Activate a scheduled message that expires at that moment, while an unindexed one expires too."""
+        """Activate a scheduled message that expires at the same time, together with one that has no indexed expiry."""
         wait = max(1, self.model.horizon - self.both.now)
         lives = [(0, moment(self.both.now + wait)), (wait, None), (wait + 500, None)]
         self.both.send(PLAIN, [Outgoing(payload, time_to_live=ttl, due=due) for ttl, due in lives])
@@ -214,7 +214,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self.held())
     @rule(data=st.data(), renewing=st.booleans())
     def settle_too_late(self, data: st.DataObject, renewing: bool) -> None:
-        """Settle or renew after all locks have ended; there may be more of them than a call clears away."""
+        """Settle or renew after all locks have ended; there may be more ended locks than one call cleans up."""
         locks = self.locks(data)
         self.both.now = max(lease.until - self.model.offset for lease in self.model.leases.values())
         if renewing:
@@ -236,7 +236,7 @@ class AimedMachine(Machine):
     @every(3, 1)
     @rule(data=st.data(), how=hows, share=some([1, 1_000]))
     def purge_those(self, data: st.DataObject, how: How, share: int) -> None:
-        """Purge delayed or deferred messages, or dead letters, and leave the messages before them."""
+        """Purge delayed or deferred messages, or dead letters, but keep the messages before them."""
         self._purge(how, data.draw(some(self._purgeable())), share)
 
     def _purge(self, how: How, message: m.Message, share: int) -> None:
@@ -284,5 +284,5 @@ class AimedMachine(Machine):
 
 
 def machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[AimedMachine]:
-    """Return the machine for this host; its scripts keep to these bounds."""
+    """Return the machine for a host whose scripts have these bounds."""
     return type("AimedMachine", (AimedMachine,), {"host": host, "tally": tally, "bounds": bounds})

@@ -1,4 +1,4 @@
-"""Every operation, run by the scripts and by the model."""
+"""Methods that run every operation both in the scripts and in the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Both(Comparison):
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
-            # The request refuses a message that is too large before it is sent; the script must refuse it as well.
+            # The request refuses a message that is too large before sending. The script must also refuse it.
             partition.settings = replace(partition.settings, largest_message=LARGE)
             return partition.send(call_id, messages)
 
@@ -210,7 +210,7 @@ class Both(Comparison):
         return self.do(Step("due", lambda p, call_id: p.due(call_id), self.model.due), how)
 
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
-        """Give the partition these settings under the version of the caller."""
+        """Give the partition these settings, under the version that the caller names."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
             partition.settings = settings

@@ -1,4 +1,4 @@
-"""The ways in which a call can be malformed: in its own arguments, or in those of every call. Each must be refused."""
+"""The ways in which a call can be malformed: in its own arguments, or in the common ones. Each must be refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _in_a_lane(given: Arguments) -> Arguments:
 
 
 def script_of(operation: str) -> str:
-    """Return the script of an operation; mostly both have the same name."""
+    """Return the name of an operation's script, which is mostly the name of the operation."""
     return _SCRIPTS.get(operation, operation)
 
 
@@ -48,7 +48,7 @@ def breakages(operation: str) -> list[Breakage]:
     own += [_in_a_lane] if operation in WITHOUT_LANE else []
     versions = [_put(VERSION, value) for value in not_numbers(1, 999_999_999_999_999)]
     if operation == "destroy":
-        return own  # a partition is destroyed under any version
+        return own  # destroy accepts any version
     if operation == "configure":
         return own + versions
     numbers = [_put(NUMBER, value) for value in not_numbers(0, 999_999_999_999_999)]

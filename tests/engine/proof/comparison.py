@@ -1,4 +1,4 @@
-"""One partition twice, in the scripts and in the model: both do each step, and everything visible is compared."""
+"""A partition in the scripts and the same partition in the model: both do each step, and all data is compared."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class World:
 
 
 class Comparison:
-    """A partition that is used here only, or by the others of its topic, at a time that is set by hand."""
+    """A partition that exists in the scripts and in the model, at a time that the test sets."""
 
     def __init__(
         self,
@@ -138,18 +138,18 @@ class Comparison:
     # -- parts of a step -----------------------------------------------------------------------------------------------
 
     def number_from(self, seq: int) -> None:
-        """Continue the numbering after this number, as if earlier ones had been given."""
+        """Continue the message numbers after this number, as if earlier numbers had been used."""
         self.host.ask("HSET", self.keys[9], "seq", seq)
         self.model.seq = seq
         self.before = self.host.picture(self.keys)
 
     def token(self) -> str:
-        """Return a token that was never given."""
+        """Return a token that was never used."""
         self.world.tokens += 1
         return f"token{self.world.tokens:07}"
 
     def close(self) -> None:
-        """Add up the counts, and delete all keys of the partitions: no other key may be left."""
+        """Add up the counts, delete all keys of the partitions, and check that no other key is left."""
         for one in self.family:
             self.tally.transitions.update(one.model.taken)
             self.host.ask("DEL", *one.keys)
@@ -170,7 +170,7 @@ class Comparison:
     # -- a step --------------------------------------------------------------------------------------------------------
 
     def do(self, step: Step, how: How) -> Any:
-        """Let both do a step. Return the result of the scripts, or the refusal."""
+        """Let the scripts and the model do a step. Return the result of the scripts, or the refusal."""
         call = self._call(how)
         call_id = CallId(call.lane, call.number, call.now)
         partition = self._partition(int(call.incarnation[1:]), call.version)
@@ -184,7 +184,7 @@ class Comparison:
         return self._both(step, call, request, how)
 
     def again(self, lane: str) -> Any:
-        """Let both repeat the last call of a lane; the scripts must recognise it."""
+        """Let the scripts and the model repeat the last call of a lane; the scripts must recognise the repetition."""
         step, call, request = self.frozen[lane]
         call = replace(call, now=self.now, run_id=self.run_id)
         arguments = list(request.arguments)
@@ -192,7 +192,7 @@ class Comparison:
         return self._both(step, call, request._replace(arguments=tuple(arguments)), How())
 
     def _call(self, how: How) -> m.Call:
-        """Return the call, with its defect if it has one."""
+        """Return the call; if the step has a defect, the call has it too."""
         lanes = sorted(self.model.lanes.items(), key=lambda one: one[0])
         incarnation, version = self.incarnation, self.version
         lane, number = how.lane, 0
@@ -235,7 +235,7 @@ class Comparison:
             assert isinstance(expected, m.Refused), text
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
-            put_off = real.code in ("DUE", "QUOTA")  # due work was done, and nothing else
+            put_off = real.code in ("DUE", "QUOTA")  # the call did due work, and nothing else
             assert put_off or after == before, f"the call was refused, but changed something: {text}"
         else:
             assert not isinstance(expected, m.Refused), text
@@ -319,7 +319,7 @@ def agree(operation: str, real: Any, expected: Any) -> None:
             _agree_on_due(theirs, ours)
             continue
         elif name == "lock" and not ours:
-            continue  # this call locks nothing
+            continue  # this call locks no message
         assert theirs == ours, f"{operation}: {name} of {real}, expected {expected}"
 
 

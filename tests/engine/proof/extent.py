@@ -1,4 +1,4 @@
-"""The extent of a proof: how much is run, and which cases must have happened often enough."""
+"""The extent of a proof: the number of steps, and the cases that must have happened often enough."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
 
 @cache
 def all_refusals() -> tuple[tuple[str, str], ...]:
-    """Return every operation with every code that its header lists."""
+    """Return pairs of an operation and a refusal code that its header lists."""
     of_every_call = refusals(read_source("includes/begin") or "")
     found: list[tuple[str, str]] = []
     for operation in OPERATIONS:
@@ -61,7 +61,7 @@ def bounded(
     derandomize: bool = True,
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
 ) -> settings:
-    """Return the settings for this many examples, the same ones each time by default, and without a deadline."""
+    """Return the settings for this many examples, without a deadline. By default each run has the same examples."""
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -85,6 +85,6 @@ def drive(
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
     what: str = "queue",
 ) -> None:
-    """Run one of the machines on a host; its scripts must keep to these bounds."""
+    """Run one of the machines on a host whose scripts have these bounds."""
     with_these = bounded(max(1, round(examples * SHARES[what])), derandomize=derandomize, phases=phases)
     run_state_machine_as_test(MACHINES[what](on, tally, bounds), settings=with_these)

@@ -1,6 +1,6 @@
-"""The two servers on which the scripts are proved, called over a plain connection: memory, and a real one.
+"""The two servers on which the scripts are proved, a real one and one in memory, called over a plain connection.
 
-The scripts need little of a client, and the transport has its own tests; here a call is one ``EVAL``.
+Each call is one ``EVAL``: the scripts need no more of a client, and the transport has its own tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Read = Callable[[str], str | None]
 
 _REFUSAL = re.compile(r"(?!ERR )([A-Z]+) (.*)", re.DOTALL)
 
-# All keys in one reply. A hash is a list of fields and values, a sorted set is a list of members and scores.
+# Returns all keys in one reply: a hash as a list of fields and values, a sorted set as a list of members and scores.
 _READ_ALL = """#!lua flags=no-writes
 local all = {}
 for i = 1, #KEYS do
@@ -49,7 +49,7 @@ class Client(Protocol):
 
 
 class Host:
-    """A server with the scripts on it. ``read`` reads their files, so a host may have other files than the checkout."""
+    """A server with the scripts. ``read`` reads the files of the scripts, so a host can have changed scripts."""
 
     def __init__(self, client: Client, read: Read = read_source, *, memory: FakeServer | None = None) -> None:
         self.kind: Kind = "server" if memory is None else "memory"
@@ -82,7 +82,7 @@ class Host:
         if self._memory is None:
             replies = self._evaluate(_READ_ALL, keys, ("".join("h" if hashed else "z" for hashed in HASHES),))
             return Picture.of([dict(zip(reply[::2], reply[1::2], strict=True)) for reply in replies])
-        # Read the data directly, without commands: thirty of them would take longer than all the rest.
+        # Read the data directly: thirty commands would take longer than all other work of the step.
         there = self._memory.dbs[0]
         return Picture.of([_held_in_memory(there.get(key)) for key in keys])
 
@@ -103,7 +103,7 @@ class Host:
 
 
 def _held_in_memory(item: Any) -> dict[bytes, bytes]:
-    """Return a hash or a sorted set of fakeredis; an empty one if it does not exist."""
+    """Return a hash or a sorted set of fakeredis, or an empty one if the key does not exist."""
     if item is None or not item.value:
         return {}
     if isinstance(item.value, ZSet):
@@ -113,7 +113,7 @@ def _held_in_memory(item: Any) -> dict[bytes, bytes]:
 
 @contextmanager
 def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = None) -> Iterator[Host]:
-    """Open a host of this kind: its own server, or one that runs already."""
+    """Open a host of this kind, with a server of its own or with the given running server."""
     if kind == "memory":
         memory = FakeServer(version=(7, 4), server_type="redis")
         with FakeRedis(server=memory) as client:
@@ -127,7 +127,7 @@ def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = N
 
 
 def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
-    """Read the files with other bounds of a call; a handful of messages reaches narrow ones."""
+    """Read the files with other bounds of a call; a few messages are enough to reach narrow bounds."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
         r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",
@@ -150,7 +150,7 @@ def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
 
 
 def with_texts_replaced(changes: Mapping[str, Sequence[tuple[str, str]]], read: Read = read_source) -> Read:
-    """Read the files with some texts replaced. Each text must occur in its file, or the test would prove nothing."""
+    """Read the files with some texts replaced. Each text must occur in its file: otherwise a test proves nothing."""
 
     def changed(name: str) -> str | None:
         text = read(name)

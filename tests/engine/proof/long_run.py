@@ -1,9 +1,9 @@
-"""The long run of the proof: it runs until enough steps were taken, and each possible case has happened often enough.
+"""The long run of the proof: it ends after enough steps, when each possible case has happened often enough.
 
 python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N]
 
-It prints the operations, transitions and refusals.
-It ends with an error as soon as the scripts and the model disagree, and if the time was not enough.
+The run prints the counts of operations, transitions and refusals.
+The run fails as soon as the scripts and the model disagree, or if a case is missing when the time is over.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def total(tallies: Mapping[str, Tally]) -> Tally:
 
 
 def _of_use(of_machine: Mapping[str, Tally], short: list[str]) -> list[str]:
-    """Return the machines that have met some of the rare cases; all machines, if none has."""
+    """Return the machines in which some of the rare cases have happened; if there is no such machine, return all."""
     useful = [what for what, tally in of_machine.items() if not {*short} <= {*lacking(tally, 1)}]
     return useful or [*of_machine]
 

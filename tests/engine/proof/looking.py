@@ -2,13 +2,13 @@
 
 python -m tests.engine.proof.looking [--steps N]
 
-Only calls move time on in a partition.
-So the events between two calls must not depend on whether there was another call in between.
+A partition learns the time only from calls.
+So the effect of the time between two calls must not depend on whether there was another call in between.
 Two partitions get the same calls at the same times.
-The *watched* one is also looked at, counted, peeked into and asked to do due work, at any time.
-The *asleep* one never is.
-Before each call both are brought up to date, and must hold the same:
-the same messages in the same states under the same numbers, with the same times, locks and sessions.
+The *watched* partition also gets looks, counts, peeks and calls for due work, at any time.
+The *asleep* partition never gets such calls.
+Before each call, both do all due work, and then their content must be the same:
+messages, states, numbers, times, locks and sessions.
 
 `count` and `peek` must already show what the *asleep* partition holds once it is up to date.
 """
@@ -141,10 +141,11 @@ class Pair:
             return refused
 
     def catch_up(self) -> None:
-        """Bring both up to date. The asleep one must then hold the content that it showed before."""
+        """Let both do all due work. The asleep partition must then have the content that it showed before."""
         shown = self.shown()
         for name in self.numbers:
-            making: Make[Any] = _do_due if name == "watched" else _look  # in large shares, and in small ones
+            # The watched partition does large shares of due work, and the other one does small shares.
+            making: Make[Any] = _do_due if name == "watched" else _look
             while self.run(name, making).more:
                 self.extent.shares += 1
         self.compare()
@@ -152,7 +153,7 @@ class Pair:
             assert before[0] or before == after, f"shown {before}, and then {after}"
 
     def shown(self) -> list[tuple[bool, Any]]:
-        """Return everything that calls show of the asleep partition, each with whether there was more to work out."""
+        """Return the answers of the asleep partition to all reading calls, and whether each reported more due work."""
         counts = self.run("asleep", lambda p, call_id: p.count(call_id))
         pages: list[Peeked] = [
             self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]
@@ -167,7 +168,7 @@ class Pair:
 
     def snapshot(self, name: str) -> Snapshot:
         found = told(self.on.picture(self.partition(name).keys))
-        # The waiters and the logical clock depend on who called when; the content does not.
+        # The waiters and the logical clock depend on the times of the calls; the other content does not.
         return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0, announced=0)
 
     def close(self) -> None:
@@ -230,7 +231,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.pair.calls % 8 == 3)
     @rule(looks=looks, life=lives, when=some([1, 400, 1_000]), apart=some([0, 0, 1, 30]))
     def send_many(self, looks: Any, life: int | None, when: int, apart: int) -> None:
-        """Send more messages, due at the same time, than a call takes care of."""
+        """Send more messages that are due at the same time than one call activates."""
         body = encode(Content(b"", session_id="a")) if self.sessions else b""
         begin = self.pair.now + when
         self._send([Outgoing(body, life, due=begin + apart * (place % 5)) for place in range(self.many)], looks)
@@ -318,7 +319,7 @@ class Machine(RuleBasedStateMachine):
         for at, what in sorted(looks):
             self.pair.look(what, at)
         self.pair.before = self.pair.now
-        # Not brought up to date: the call that changes settings does that.
+        # Due work is not done before this call, because a change of settings does all due work itself.
         self.pair.settings, self.pair.version = changed, self.pair.version + 1
         for name in self.pair.numbers:
             while isinstance(
@@ -343,9 +344,9 @@ def drive(
     derandomize: bool = True,
     shrinks: bool = True,
 ) -> None:
-    """Run the machine on a host; its scripts keep to these bounds.
+    """Run the machine on a host whose scripts have these bounds.
 
-    Without ``shrinks``, a failure is not reduced to its shortest form; that takes minutes on a busy machine.
+    Without ``shrinks``, a failure is not reduced to its shortest form, which would take minutes on a busy machine.
     """
     many = bounds.share + bounds.share // 3 + 1
     made = type("Looking", (Machine,), {"on": on, "extent": extent, "sessions": sessions, "many": many})

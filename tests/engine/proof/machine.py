@@ -28,7 +28,7 @@ def every(of: int, at: int) -> Callable[[Rule], Rule]:
 
 
 class Machine(RuleBasedStateMachine):
-    """One partition, from its creation on. Subclasses name the host, the tally, and the bounds of a call."""
+    """A partition from its creation on. Subclasses name the host, the tally, and the bounds of a call."""
 
     host: ClassVar[Host]
     tally: ClassVar[Tally] = Tally()
@@ -237,7 +237,7 @@ class Machine(RuleBasedStateMachine):
     # -- choices -------------------------------------------------------------------------------------------------------
 
     def alike(self, settings: PartitionSettings) -> PartitionSettings:
-        """Return these settings, for an entity of the same kind."""
+        """Return these settings, changed to fit an entity of the same kind."""
         ours = self.both.settings
         return replace(settings, shared=ours.shared, sessions=ours.sessions, topic=ours.topic)
 
@@ -251,7 +251,7 @@ class Machine(RuleBasedStateMachine):
         return [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
 
     def token(self, old: bool) -> str:
-        """Return a token that was never given; or one that is in use, which must be refused."""
+        """Return a token that was never used, or a token that is in use and must be refused."""
         return next(iter(self.model.leases)) if old and self.model.leases else self.both.token()
 
     def _instants(self) -> list[int]:
@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
         return names
 
     def locks(self, data: st.DataObject, changed: bytes = b"", delay: int = 0) -> list[Lock]:
-        """Draw locked messages: all of a lease, some, some of several, or some with a mistake in them."""
+        """Draw locks: of all or some messages of a lease, of messages of several leases, or with a mistake."""
         held = self.held()
         token, _ = data.draw(some(held))
         chosen = [one for one in held if one[0] == token]

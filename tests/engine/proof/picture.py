@@ -1,4 +1,4 @@
-"""The content of a partition's keys: checks of the rules that always hold, and the form of a model's snapshot."""
+"""The content of a partition's keys: a check of its invariants, and its conversion to a snapshot of the model."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Picture:
 
 
 def whole(text: bytes) -> int:
-    """Return a number, which must be written in decimal digits and nothing else."""
+    """Return a number, after a check that its text has only decimal digits."""
     assert _WHOLE.fullmatch(text), f"{text!r} is no whole number"
     return int(text)
 
@@ -134,7 +134,7 @@ def _named(runs: str) -> Iterator[str]:
 
 
 class Standing(NamedTuple):
-    """A message as the keys hold it."""
+    """A message, as stored in the keys."""
 
     side: Side
     number: int
@@ -179,7 +179,7 @@ class Standing(NamedTuple):
 
 
 def standing(picture: Picture) -> list[Standing]:
-    """Return every message, each checked by itself."""
+    """Return every message, after a check of each one."""
     records = picture.records
     order, texts = dict(picture.sets["order"]), dict(picture.hashes["entries"])
     sentinel = order.pop(SENTINEL, None), texts.pop(SENTINEL, None)
@@ -217,7 +217,7 @@ def standing(picture: Picture) -> list[Standing]:
 
 
 def check_store(pictures: Sequence[Picture]) -> None:
-    """Check the rules that hold for a store and all partitions that use it."""
+    """Check the invariants of a store and all partitions that use it."""
     there = [picture for picture in pictures if picture.state]
     if not there or not there[0].store:
         return
@@ -233,7 +233,7 @@ def check_store(pictures: Sequence[Picture]) -> None:
 
 
 def _check_entry(one: Standing, *, shared: bool) -> None:
-    """Check that an entry exists exactly where it is needed, and agrees with the record and the place."""
+    """Check that a message has an entry only if needed, and that the entry agrees with the record and the state."""
     name, entry, state = one.name, one.entry, one.state
     if entry is None:
         assert one.side is Side.MAIN, f"{name} needs an entry"
@@ -256,7 +256,7 @@ def _check_entry(one: Standing, *, shared: bool) -> None:
 
 
 def check(picture: Picture) -> list[Standing]:
-    """Check the rules that always hold for the keys of a partition. Return its messages."""
+    """Check the invariants of the keys of a partition. Return its messages."""
     state, store = picture.state, picture.store
     if not state:
         left = {kind: held for kind, held in (*picture.hashes.items(), *picture.sets.items()) if held}
@@ -317,7 +317,7 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
         for letter, state in (("a", State.SCHEDULED), ("d", State.DELAYED)):
             assert (one.state is state) is (one.event(letter) in due), f"{one.name} is {one.state.value}: {due}"
     # A message that is scheduled on a topic and is due waits for a client that publishes it.
-    # There the bound is the time of the next one.
+    # On a topic the bound is the due time of the next scheduled message.
     first = min(due.values(), default=NEVER) if picture.state["topic"] == b"0" else NEVER
     assert whole(picture.state["next_due"]) <= first, f"next_due {picture.state['next_due']!r}, due {first}"
     unseen = [one.expires for one in messages if one.state is State.ACTIVE and one.event("e") not in due]
@@ -328,7 +328,7 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
 
 
 def _soonest(picture: Picture) -> int:
-    """Return the earliest time at which anything may be due by itself; on a topic nothing is."""
+    """Return the earliest time at which an event may be due; a topic has no events of its own."""
     next_due, head, next_lock, offset = (
         whole(picture.state[name]) for name in ("next_due", "head", "next_lock", "offset")
     )
@@ -338,7 +338,7 @@ def _soonest(picture: Picture) -> int:
 
 
 def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
-    """Check that each message of a session is there as it is in `order`, and that all keys agree about locks."""
+    """Check that the index of sessions agrees with `order`, and that all keys agree about locks."""
     seats = picture.sets["sessions"]
     assert set(seats.values()) <= {0}, f"scores in `sessions`: {seats}"
     sessions = _sessions(picture)
@@ -365,7 +365,7 @@ def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
 
 
 def _sessions(picture: Picture) -> dict[str, SessionRow]:
-    """Return the data of each session besides its messages, put together from the keys that hold it."""
+    """Return the data of each session besides its messages, collected from all keys."""
     states, turns = picture.hashes["states"], picture.sets["turns"]
     names = {key[1:] for key in (*states, *turns)}
     found: dict[str, SessionRow] = {}

@@ -1,8 +1,8 @@
-"""Bugs that are planted in the scripts, one at a time, to see that the machine finds each of them.
+"""Bugs that are planted in the scripts, one at a time, to test that the machine finds each of them.
 
 python -m tests.engine.proof.planted [NAME...]
 
-A bug is a text in a Lua file and its replacement. It is put in when the file is read, and is never written to disk.
+A bug is a text in a Lua file and its replacement. The text is replaced when the file is read, never on disk.
 """
 
 from __future__ import annotations
@@ -411,7 +411,7 @@ EXAMPLES = 1_500
 
 
 def find(bug: Bug | None, server: LocalServer, *, examples: int = EXAMPLES) -> Finding | None:
-    """Return how the machine finds a bug; None if it does not, which is right only without a bug."""
+    """Return how the machine finds a bug, or None if it finds none. Without a bug, None is the right result."""
     tally = Tally()
     changes = {bug.file: [(bug.right, bug.wrong)]} if bug else {}
     for name in ("narrow", "real"):

@@ -172,7 +172,7 @@ class SessionMachine(Machine):
     @precondition(lambda self: self.deferred_of_holders())
     @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, late=rarely[4])
     def receive_own_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, late: bool) -> None:
-        """Receive one deferred message or all of a session; some may have expired."""
+        """Receive one or all of the deferred messages of a session; some may have expired."""
         there = self.deferred_of_holders()
         one, lock = data.draw(some(there))
         names = data.draw(some([[one.name], [other.name for other, theirs in there if theirs == lock]]))
@@ -264,7 +264,7 @@ class SessionMachine(Machine):
     def give_back_the_first(  # noqa: PLR0917 -- the values to choose from
         self, data: st.DataObject, how: How, delay: int, counted: bool, then: str, lives: int | None
     ) -> None:
-        """Receive the next message of a session and give it back; the messages behind it must wait for it."""
+        """Receive the next message of a session and give it back; later messages must then wait for it."""
         lock = self.holder(data)
         if not any(one.session == lock.name for one in self.those(State.ACTIVE, Side.MAIN)):
             payload = encode(Content(b"first", session_id=lock.name))
@@ -290,7 +290,7 @@ class SessionMachine(Machine):
         due=some([None, None, 500]),
     )
     def stand_in_line(self, data: st.DataObject, payloads: list[bytes], later: int, due: int | None) -> None:
-        """Let one receiver wait in a session and others wait for one, then send messages."""
+        """Let one receiver wait in a session and others wait for a session, then send messages."""
         lock = self.holder(data)
         self.both.receive(PLAIN, lock.token, 1, session=lock.name, waiter=self.own_channel(lock))
         for waiter in draws.WAITERS[:2]:
@@ -311,7 +311,7 @@ class SessionMachine(Machine):
         then=some(["abandon", "abandon", "release", "lapse", "bury", "renew", "full"]),
     )
     def end_what_is_held(self, how: How, deferring: bool, late: bool, then: str) -> None:
-        """End the hold on a message that was deferred before, or has expired, or neither."""
+        """End or renew the hold on a message, which may have been deferred before or may have expired."""
         lock = SessionLock("held", self.both.token())
         payload = encode(Content(b"m", session_id=lock.name))
         self.both.accept_session(PLAIN, lock.token, lock.name)
@@ -342,7 +342,7 @@ class SessionMachine(Machine):
     @every(2, 1)
     @rule(data=st.data(), then=some(["complete", "abandon", "defer", "nothing"]))
     def take_all_that_may_be_out(self, data: st.DataObject, then: str) -> None:
-        """Take as many messages as may be out, and wait for more: more may come only when one of them is settled."""
+        """Receive the most messages that may be held and wait for more, which come only after one is settled."""
         lock = data.draw(some(self.holders()))
         payload = encode(Content(b"more", session_id=lock.name))
         self.deliver([Outgoing(payload)] * (self.bounds.held + 1))
@@ -356,7 +356,7 @@ class SessionMachine(Machine):
     @every(2, 0)
     @rule(session=some(draws.SESSIONS), ttl=some([0, 0, 5]), purging=st.booleans())
     def come_and_go(self, session: str, ttl: int, purging: bool) -> None:
-        """Activate a message that is gone before the call is over."""
+        """Activate a message and remove it in the same call."""
         due = moment(self.both.now + 20)
         self.deliver([Outgoing(encode(Content(b"brief", session_id=session)), None if purging else ttl, due=due)])
         self.both.now = due
@@ -398,12 +398,12 @@ class SessionMachine(Machine):
     # -- choices -------------------------------------------------------------------------------------------------------
 
     def holders(self) -> list[SessionLock]:
-        """Return the locks on sessions, including those that have ended but have not lapsed yet."""
+        """Return the locks on sessions, including ended locks that have not lapsed yet."""
         leases = self.model.leases.items()
         return [SessionLock(lease.session, token) for token, lease in leases if lease.session is not None]
 
     def holder(self, data: st.DataObject) -> SessionLock:
-        """Draw one of the locks, or one with a mistake in it."""
+        """Draw a lock on a session, or a lock with a mistake in it."""
         lock = data.draw(some(self.holders()))
         kind = data.draw(some([""] * 20 + ["name", "token"]))
         if kind == "name":
@@ -412,7 +412,7 @@ class SessionMachine(Machine):
 
     @staticmethod
     def own_channel(lock: SessionLock) -> bytes:
-        """Return the channel of a session's holder; each waits on its own."""
+        """Return the channel of a session's holder; each holder has its own channel."""
         return draws.WAITERS[0].replace(b"c1", b"h" + lock.token.encode())
 
     def deferred_of_holders(self) -> list[tuple[m.Message, SessionLock]]:
@@ -422,5 +422,5 @@ class SessionMachine(Machine):
 
 
 def session_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[SessionMachine]:
-    """Return the machine of sessions for this host; its scripts keep to these bounds."""
+    """Return the machine of sessions for a host whose scripts have these bounds."""
     return type("SessionMachine", (SessionMachine,), {"host": host, "tally": tally, "bounds": bounds})

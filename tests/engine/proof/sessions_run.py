@@ -1,9 +1,9 @@
-"""The long run of sessions: receivers compete for them, and give messages back or let locks lapse at random.
+"""The long run of sessions: receivers compete for sessions, and give messages back or let locks lapse at random.
 
 python -m tests.engine.proof.sessions_run [--messages N] [--sessions N] [--receivers N] [--seed N]
 
-An observer sees all calls, knows nothing of the scripts, and checks their answers against the rules of ordering:
-- In a session, a message is given out only if each earlier one is done with or is held by the same receiver.
+An observer sees all calls but does not know the scripts. It checks the answers against the rules of ordering:
+- In a session, a message is given out only if each earlier message is finished or held by the same receiver.
 - Messages are completed in the order of their numbers.
 - A session has one receiver at a time.
 - Failed deliveries are counted.
@@ -53,13 +53,13 @@ class Known:
     """The observer's knowledge of a session."""
 
     sent: list[int] = field(default_factory=list)
-    first_open: int = 0  # the index in `sent` of the first message that is not done with
+    first_open: int = 0  # the index in `sent` of the first unfinished message
     done: set[int] = field(default_factory=set)  # completed, deferred or dead
     completed: int = 0  # the last number that was completed in order
     failures: Counter[int] = field(default_factory=Counter)
     holder: Receiver | None = None
     until: int = 0
-    blocked: int = 0  # until when a delay blocks it
+    blocked: int = 0  # the time until which a delay blocks the session
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Run:
         self.tally["sent"] += count
 
     def step(self, *, calm: bool = False) -> None:
-        """Let a receiver make some call, a little later. With ``calm`` it only works through sessions."""
+        """Let some time pass and a receiver make a call. With ``calm``, the receiver only works through sessions."""
         self.now += self.chance.randrange(1, 12)
         self._notice_lapses()
         receiver = self.chance.choice(self.receivers)
@@ -173,7 +173,7 @@ class Run:
         return known if known.holder is receiver else None
 
     def _lost(self, receiver: Receiver, request: Request[Any]) -> bool:
-        """Return whether a call under the receiver's lock was refused, as it must be just when the lock has ended."""
+        """Return whether a call was refused for a lost lock, after a check that this is right."""
         try:
             self._tell(request)
         except Refused as refused:
@@ -225,14 +225,14 @@ class Run:
             self._release(receiver)
 
     def _check_order(self, known: Known, numbers: list[int]) -> None:
-        """Check that they are the next messages: the receiver holds no others, so all before them must be done with."""
+        """Check that these are the next messages. The receiver holds no others, so all earlier ones are finished."""
         while known.first_open < len(known.sent) and known.sent[known.first_open] in known.done:
             known.first_open += 1
         expected = (number for number in known.sent[known.first_open :] if number not in known.done)
         assert numbers == list(itertools.islice(expected, len(numbers))), f"given {numbers}, sent {known.sent}"
 
     def _settle(self, receiver: Receiver, luck: float) -> None:
-        """Settle the first held message; if it is given back, give back all behind it as well."""
+        """Settle the first held message; if it is given back, give back all later held messages as well."""
         first, *rest = receiver.held
         number, lock = int(first.name), Lock(receiver.token, first.name)
         known = self._mine(receiver)
@@ -277,7 +277,7 @@ class Run:
     # -- the end
 
     def open(self) -> int:
-        """The number of messages that are not done with."""
+        """The number of unfinished messages."""
         return sum(len(known.sent) - len(known.done) for known in self.known.values())
 
     def finish(self) -> None:
@@ -317,12 +317,12 @@ class Run:
 
 
 def _expect_lost(refused: Refused, known: Known | None) -> None:
-    """Check that a call was refused because its lock was lost, and rightly so."""
+    """Check that a call was refused for a lost lock, and that its lock has really ended."""
     assert (refused.code, known) == ("LOST", None), f"{refused}, although {known}"
 
 
 def run(on: Host, messages: int, *, sessions: int = 200, receivers: int = 4, seed: int = 1) -> Counter[str]:
-    """Pass this many messages through; return how often each event happened."""
+    """Send and process this many messages; return how often each event happened."""
     this = Run(on, sessions=sessions, receivers=receivers, seed=seed)
     try:
         while this.tally["sent"] < messages or this.open() > 2 * sessions:

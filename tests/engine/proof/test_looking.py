@@ -16,7 +16,7 @@ from tests.engine.proof.looking import Extent, drive
 def test_looking_in_between_makes_no_difference(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
-    """The looks make no difference even when more is due at once than a call takes care of."""
+    """Looks make no difference even if more work is due at the same time than one call does."""
     extent = Extent()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)
@@ -25,7 +25,7 @@ def test_looking_in_between_makes_no_difference(
 
 
 def test_a_planted_bug_that_uses_the_time_of_the_look_is_found(shared_server: LocalServer) -> None:
-    """A script that enqueues a scheduled message at the time of the next call is found out."""
+    """The planted bug enqueues a scheduled message at the time of the next call instead of its due time."""
     wrong = {"includes/plan_due": [("activate(member, time)", "activate(member, now)")]}
     with (
         host("server", with_texts_replaced(wrong), server=shared_server) as on,

@@ -14,7 +14,7 @@ from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", MACHINES)
 def test_the_scripts_agree_with_the_model(what: str, kind: Kind, bounds: str, shared_server: LocalServer) -> None:
-    """Each step compares result, refusal and state, and checks the rules that always hold for the keys."""
+    """Each step compares the result, the refusal and the state, and checks the invariants of the keys."""
     tally = Tally()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, tally, bounds=BOUNDS[bounds], what=what)

@@ -14,7 +14,7 @@ from tests.engine.proof.hosts import with_texts_replaced
 from tests.engine.proof.planted import BUGS, Bug, find
 from tests.offenders import for_each
 
-# The bugs that are found soonest, each in another mechanism.
+# The bugs that are found soonest; each one is in a different mechanism.
 QUICK = (
     "lapses do not count",
     "the expiry event of a locked message stays",

@@ -30,7 +30,7 @@ def test_within_a_session_nothing_is_reordered_and_it_has_one_receiver_at_a_time
     ],
 )
 def test_the_run_finds_mistakes(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:
-    """A run that finds no planted bug would prove nothing."""
+    """If the run did not find these planted bugs, its success would prove nothing."""
     read = with_texts_replaced({file: [(right, wrong)]})
     with host("server", read, server=shared_server) as on, pytest.raises(AssertionError):
         run(on, 2_000, sessions=40)

@@ -1,4 +1,4 @@
-"""The machine for a topic and its subscriptions, one of which has sessions; calls go to each of them in turn."""
+"""The machine for a topic and its subscriptions, one of them with sessions. Calls go to all of these partitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TopicMachine(SessionMachine):
 
     @property
     def both(self) -> Town:  # type: ignore[override]
-        """The partition that calls now go to."""
+        """The partition to which calls go at the moment."""
         return self.family[self.at]
 
     @property
@@ -105,7 +105,7 @@ class TopicMachine(SessionMachine):
     @precondition(lambda self: self.scheduled())
     @rule(data=st.data(), how=hows, early=rarely[8], fence=some([None, 2]), strange=rarely[8])
     def publish_scheduled(self, data: st.DataObject, how: How, early: bool, fence: int | None, strange: bool) -> None:
-        """Publish a scheduled message when it is due or, against the rules, before; and something else with it."""
+        """Publish a scheduled message, together with another one, at its due time or, against the rules, before."""
         due = [one.due or 0 for one in self.scheduled()]
         if not early:
             self.topic.now = max(self.topic.now, min(due))
@@ -137,7 +137,7 @@ class TopicMachine(SessionMachine):
     @every(4, 2)
     @rule(run_id=some(["r1", "r2", "r3"]), times=some([1, 2]))
     def bury_copies_after_a_failover(self, run_id: str, times: int) -> None:
-        """Send dead letters to subscriptions that no call has reached since; each numbers its own dead letters."""
+        """Send dead letters to subscriptions that got no call since a failover. Each numbers its own dead letters."""
         self.topic.run_id = run_id
         for _ in range(times):
             self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(0, dead=True), Copy(2)]], self.family[1:])
@@ -166,7 +166,7 @@ class TopicMachine(SessionMachine):
     @precondition(lambda self: self.at in {PLAIN_ONE, PLAIN_ONE + 1} and self.model.leases)
     @rule(data=st.data(), counted=st.booleans())
     def give_back_what_lives_shorter_here(self, data: st.DataObject, counted: bool) -> None:
-        """Abandon messages and receive them again; that must not lengthen their lives."""
+        """Abandon messages and receive them again, which must not lengthen their time to live."""
         held = self.held()
         if held:
             self.both.abandon(PLAIN, self.locks(data), counted=counted)
@@ -197,5 +197,5 @@ class TopicMachine(SessionMachine):
 
 
 def topic_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[TopicMachine]:
-    """Return the machine of topics for this host; its scripts keep to these bounds."""
+    """Return the machine of topics for a host whose scripts have these bounds."""
     return type("TopicMachine", (TopicMachine,), {"host": host, "tally": tally, "bounds": bounds})

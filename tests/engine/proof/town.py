@@ -1,4 +1,4 @@
-"""Sessions and topics, run by the scripts and by the model."""
+"""Methods that run the operations of sessions and topics both in the scripts and in the model."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Town(Both):
         fence: int | None = None,
         missing: int | None = None,
     ) -> Any:
-        """Publish messages. The target at the place ``missing`` gets an incarnation that does not exist."""
+        """Publish messages. The target with the index ``missing`` gets an incarnation that does not exist."""
         ours = [m.Outgoing(*one) for one in messages]
         theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
         columns = "i" if any(one.message_id for one in messages) else ""

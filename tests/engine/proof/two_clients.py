@@ -1,12 +1,12 @@
-"""Two clients at one partition, interleaved, over a network that loses requests and answers: their guarantees.
+"""The guarantees for two clients whose calls to one partition interleave, over a network that loses messages.
 
-Nothing here knows how the scripts work.
-Each client believes the answers it got: which messages it holds, and for how long by its own clock.
+The code of this module does not know how the scripts work.
+Each client derives beliefs from its answers: which messages it holds, and for how long by its own clock.
 That clock only goes forward.
 An observer between them sees every answer, including the lost ones, and compares the beliefs.
 The server has another clock.
-It may be set back at any time.
-After another process of the server has taken over, it may be ahead by up to the duration of a lock.
+The clock of the server may be set back at any time.
+After another server process has taken over, the clock may be ahead by up to one lock duration.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Held:
 
     lock: Lock
     until: int
-    delivery: int  # how often the message had been given out then; the client does not know this
+    delivery: int  # the delivery count of the message at that time, which the client does not know
 
 
 @dataclass
 class Pending:
-    """A call that was begun and not yet answered. When it is sent again, it is the same call."""
+    """A call that was begun and is not answered yet. If the client sends it again, it is the same call."""
 
     kind: str
     make: Make
@@ -72,8 +72,9 @@ class TwoClients(RuleBasedStateMachine):
         self.partition = Partition("two", "abc", f"e{next(_entities)}", "i1", 1, SETTINGS)
         self.now = T0  # the time by the clock of the clients
         self.skew = 0  # how far the clock of the server is ahead
-        self.seen_skew = 0  # the same, when the partition last looked at it
-        self.recorded_skew = 0  # the same, when the partition last recorded it; a repetition does not record it
+        self.seen_skew = 0  # the value of `skew` when the partition last read the clock
+        # The value of `skew` when the partition last recorded the time. A repeated call does not record the time.
+        self.recorded_skew = 0
         self.run_id = 1
         self.clients = [Client("one"), Client("two")]
         self.tokens = itertools.count(1)
@@ -102,7 +103,7 @@ class TwoClients(RuleBasedStateMachine):
         data=st.data(),
     )
     def settle(self, who: int, kind: str, data: st.DataObject) -> None:
-        """Settle messages that the client holds or once held: it may be late. It forgets those that it gives up."""
+        """Settle messages that the client holds or held earlier. The client forgets the messages that it gives up."""
         client = self.clients[who]
         if not client.held or client.pending:
             return
@@ -208,11 +209,11 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(ahead=st.sampled_from([-100 * LOCK, -1, 0, 1, LOCK // 2, LOCK]))
     def fail_over(self, ahead: int) -> None:
-        """Let another process go on, with its own clock."""
+        """Let another server process take over, with its own clock."""
         self.run_id += 1
         self.skew = min(self.seen_skew, self.recorded_skew) + ahead
 
 
 def two_clients(host: Host) -> type[TwoClients]:
-    """Return the two clients at this host."""
+    """Return the machine of two clients for a host."""
     return type("TwoClients", (TwoClients,), {"host": host})

@@ -3,7 +3,7 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      token, count, and the names of that number of messages of the lease; any number of such groups
+-- ARGV[7...] groups      each group is a token, a count, and the names of that number of messages of the lease
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call

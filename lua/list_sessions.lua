@@ -9,9 +9,9 @@
 --   the number of sessions that were listed before and whose state was set at exactly that time
 -- ARGV[9]    since       the time in ms, or nothing to list the sessions by name
 --
--- Result: { 1 if work is due that may change the list, the names, the times, the place }. With `since`, `the times` has
---   for each session the time when its state was set, and the place is empty. Otherwise the place is the `after` of the
---   next call; it is empty at the end.
+-- Result: { 1 if work is due that may change the list, the names, the times, the place }. With `since`, the times are
+--   those when the state of each session was set, and the place is empty. Without `since`, there are no times, and the
+--   place is the `after` of the next call; it is empty at the end.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)

@@ -17,8 +17,8 @@
 -- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by
 --   blanks; it is a dash if the message waits because it was not judged. A copy is the place of a subscription, counted
 --   from 1. If the copy has changed properties, `a` and their length follow, and then `t` and a time to live if the
---   copy has another one. If the copy goes to the dead-letter queue because a rule failed, `e` and a length follow. The
---   column c holds the changes of all copies, one after the other
+--   copy has one of its own. If the copy goes to the dead-letter queue because a rule failed, `e` and a length follow.
+--   The column c holds the changes of all copies, one after the other
 --
 -- Result: { more, the first number, the number of dropped messages, the numbers of scheduled messages as runs }
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0), QUOTA (the

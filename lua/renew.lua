@@ -6,7 +6,7 @@
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new token, chosen at random by the caller
--- ARGV[8...] groups      token, count, and the names of that number of messages of the lease; any number of such groups
+-- ARGV[8...] groups      each group is a token, a count, and the names of that number of messages of the lease
 --
 -- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token }
 -- Refusals: call

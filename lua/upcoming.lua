@@ -6,9 +6,8 @@
 -- KEYS[1...] states     the key `state` of each partition
 -- ARGV[1]    now        the time for partitions with a test clock, or nothing
 --
--- Result: for each partition the time in ms until something is due at the earliest, 0 if it is due now; nothing if
---   nothing will be due, or if the partition is not here, belongs to a topic, or has a test clock and the caller gave
---   no time
+-- Result: for each partition the lower bound in ms, which is 0 if something is due now. It is an empty text if nothing
+--   will be due, or if the partition is not here, belongs to a topic, or has a test clock and the caller gave no time
 -- Refusals: BADCALL
 -- @use never refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)

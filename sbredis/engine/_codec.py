@@ -218,7 +218,7 @@ def _read_id(value: bytes) -> MessageId:
     if kind not in {b"i", b"u", b"b"}:
         raise CodecError(f"an id of an unknown kind, {kind!r}")
     found: Any = read_value(kind, value[1:], 1)
-    return found  # type: ignore[no-any-return]  # of the three kinds
+    return found  # type: ignore[no-any-return]  # a value of one of the three kinds
 
 
 def encode_changes(changes: Changes) -> bytes:

@@ -52,7 +52,7 @@ _TRUE, _FALSE, _NOWHERE = object(), object(), object()
 
 
 def _key(value: Constant) -> object:
-    """Return the table key of a value: equal for two values if and only if the language treats them as equal."""
+    """Return the table key of a value. Two keys are equal if and only if the language treats their values as equal."""
     kind = type(value)
     if kind is str or kind is int or kind is float:
         return value

@@ -5,7 +5,7 @@ filters are found. A part that several filters have gets one function for all of
 :class:`Memory` of the answers.
 
 A part stays lazy: it is evaluated when the first filter needs it. A failure is remembered as well. Each filter then
-fails by its own function, which knows its own text and the place in it.
+fails in its own function, which knows the text of the filter and the place in the text.
 """
 
 from __future__ import annotations

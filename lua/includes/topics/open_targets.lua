@@ -1,5 +1,5 @@
 -- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or a refusal. TARGET is a
--- list in engine/_state.py.
+-- list of fields in engine/_state.py.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; its place), BADCALL
 -- @use refuse split_words

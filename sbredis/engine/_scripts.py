@@ -308,8 +308,7 @@ def _expected(what: str, found: str, line: int) -> NoReturn:
 
 
 def _header(source: str) -> Iterator[tuple[int, str | None]]:
-    """Yield the comments at the top with their line numbers; None for a directive, which is not part of the
-    contract."""
+    """Yield the comments at the top with their line numbers; None for a directive, as it is not in the contract."""
     for number, line in enumerate(source.split("\n"), 1):
         if number == 1 and line.startswith("#!"):
             continue

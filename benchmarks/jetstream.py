@@ -176,7 +176,7 @@ class JetStreamQueue:
         subscription = await self._context.subscribe(self._name, durable="pushed", cb=start, manual_ack=True)
         try:
             yield
-            async with asyncio.timeout(PATIENCE):  # until all acknowledgements are read, or messages come again
+            async with asyncio.timeout(PATIENCE):  # wait for all acknowledgements; otherwise messages come again
                 while (await subscription.consumer_info()).num_ack_pending:  # noqa: ASYNC110  # only the server knows
                     await asyncio.sleep(0.001)
         finally:

@@ -1,4 +1,5 @@
-"""Measure the filters a second in the rules of a topic, with facts of the message made each time, and made before.
+"""Measure how many filters of a topic's rules run in a second. The facts of a message are made each time, or once
+before.
 
 python -m benchmarks.rules [--rounds N]
 """

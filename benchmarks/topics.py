@@ -259,8 +259,8 @@ class Results:
     """The client's µs for finding the subscriptions of a message, for each topic."""
     idle: Mapping[str, Idle]
     wide: Mapping[str, tuple[Idle, float]]
-    """For each kind of filter: the times of a send to the widest topic, and the client's ms in them for finding
-    subscriptions.
+    """For each kind of filter: the times of a send to the widest topic, and the part of them, in ms, in which the
+    client finds the subscriptions.
     """
 
 

@@ -42,7 +42,7 @@ async def main(url: str) -> None:
         report: list[str] = []
         # A worker takes two payments at a time, so each account is accepted twice, and its state keeps the balance.
         await asyncio.gather(worker(client, report), worker(client, report))
-        for line in sorted(report, key=lambda line: line.partition(":")[0]):  # sorted by account only
+        for line in sorted(report, key=lambda line: line.partition(":")[0]):  # by account; the sort keeps the rest
             print(line)
 
 

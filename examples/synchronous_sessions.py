@@ -35,7 +35,7 @@ def main(url: str) -> None:
 
         with ThreadPoolExecutor(2) as threads:
             heard = [line for each in threads.map(answer, [client, client]) for line in each]
-        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # sorted by name only
+        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name; the sort keeps the rest
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Build the sdist, and the wheel from it, into dist/. Try both as a user would. This uploads nothing.
+"""Build the sdist, and the wheel from it, into dist/. Then try them as a user would. This uploads nothing.
 
 It checks the metadata, and the version against the changelog. It installs the wheel with its dependencies into an empty
 environment, and imports the public packages there.

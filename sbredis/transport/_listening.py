@@ -271,7 +271,7 @@ class _Ear:
     def _heard(self, reply: Any) -> None:
         if not isinstance(reply, list):
             return  # the answer to a PING
-        said: list[bytes] = reply  # pyright: ignore[reportUnknownVariableType]  # so the server answers in this mode
+        said: list[bytes] = reply  # pyright: ignore[reportUnknownVariableType]  # the type of answers in RESP2
         if len(said) < 3:
             return  # the answer to a PING, as a list
         kind, name, payload = said[:3]

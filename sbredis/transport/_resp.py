@@ -156,7 +156,7 @@ def as_mapping(reply: Any) -> dict[Any, Any]:
     if isinstance(reply, dict):
         return reply  # pyright: ignore[reportUnknownVariableType]  # the caller knows the content of its reply
     if isinstance(reply, list):
-        items: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]  # as above
+        items: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]  # the caller knows its content
         return dict(zip(items[::2], items[1::2], strict=False))
     return {}
 

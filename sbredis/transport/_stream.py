@@ -111,7 +111,7 @@ class _PumpedStream(Stream):
         self._outbox.append(data)
         self._wake.set()
 
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # it never pauses
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # this stream never pauses
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send())

@@ -30,7 +30,7 @@ ANSWERING = 10.0
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
-    """Return a number of seconds. It must be positive; with ``zero`` it may be 0."""
+    """Return a number of seconds. The number must be positive, or with ``zero`` not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
     if zero and not value >= 0:

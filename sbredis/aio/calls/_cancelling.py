@@ -17,8 +17,8 @@ __all__ = ["cancel_scheduled"]
 async def cancel_scheduled(entity: Entity, numbers: Sequence[int], deadline: float) -> None:
     """Cancel scheduled messages by their sequence numbers.
 
-    Raises :class:`MessageNotFoundError` if one of them is not scheduled. Then none was cancelled, or the error lists
-    what earlier calls had already cancelled.
+    Raises :class:`MessageNotFoundError` if one of them is not scheduled. In this case no message was cancelled, or the
+    error lists the messages that earlier calls had already cancelled.
     """
     places: dict[int, list[int]] = {}
     for number in numbers:
@@ -50,7 +50,7 @@ async def cancel_scheduled(entity: Entity, numbers: Sequence[int], deadline: flo
 
 
 async def _cancel(entity: Entity, number: int, owns: Sequence[int], deadline: float) -> list[int]:
-    """Cancel scheduled messages of one partition. Returns those that are not scheduled; if any, none was cancelled."""
+    """Cancel scheduled messages of one partition, or none if one of them is not scheduled. Return the missing ones."""
     names = [str(own) for own in owns]
 
     def make(partition: Partition, call_id: CallId) -> Request[Undone]:

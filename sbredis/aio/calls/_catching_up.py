@@ -29,7 +29,7 @@ Shown = TypeVar("Shown", bound=_Reading)
 
 
 async def do_due(transport: ScriptCaller, partition: Partition, told: int | None, deadline: float) -> bool:
-    """Do a large share of the work that is due in a partition. Returns whether more is left."""
+    """Do a large share of the work that is due in a partition. Return whether more is left."""
     request = partition.due(CallId("", 0, told))
     return (await perform(transport, request, timeout=deadline - anyio.current_time())).more
 
@@ -39,9 +39,10 @@ async def read_after_due(
 ) -> Shown:
     """Read a partition with ``read``. If too much work is due for one read, do it with ``due``, and read again.
 
-    A script that reads can take only a limited number of due events into account. If the rest cannot be done, because
-    that is not permitted or takes too long, the result shows how far the script came. The partition is read again only
-    once: what becomes due after that was not due when the caller asked, and in a busy partition there is always some.
+    A script that reads can take only a limited number of due events into account. If the other due work cannot be done,
+    because this is not permitted or takes too long, the result contains only the events that the script could take into
+    account. The partition is read again only once. Work that becomes due later was not due when the caller asked, and a
+    busy partition always has some.
     """
     result = await read()
     if not result.more:

@@ -1,4 +1,4 @@
-"""The clock of a client: for locks that it holds, for times that it shows, and for partitions that need the time."""
+"""The clock of a client: for its locks, for the times that it shows, and for partitions to which it tells the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
     """The clock that queues created by this client use."""
 
     def now(self) -> float:
-        """Return seconds for measuring durations. They never go back."""
+        """Return a time in seconds for measuring durations. It never goes back."""
         return time.monotonic()
 
     def utc(self) -> float:
@@ -24,7 +24,7 @@ class Clock:
         return time.time()
 
     def told(self) -> int | None:
-        """Return the time that calls pass on, in ms since 1970; ``None`` if the servers use their own clocks."""
+        """Return the time that calls give to servers, in ms since 1970; ``None`` if servers use their own clocks."""
         return None
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:

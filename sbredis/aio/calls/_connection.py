@@ -1,6 +1,6 @@
 """The connection that all senders and receivers of a client share: one transport, one namespace, and its entities.
 
-Nothing is opened before it is needed. The first user opens the connection for all. If that fails, the next user tries
+The connection is not opened before it is needed. The first user opens it for all. If this fails, the next user tries
 again.
 """
 
@@ -39,7 +39,7 @@ _LATE = "The registry did not answer in time when asked for {!r}."
 
 
 class Share:
-    """A reference that each sender, receiver and client object holds. When none is left, the connection is closed."""
+    """An object that every user of the connection references. When no user references it, the connection closes."""
 
     __slots__ = ("__weakref__",)
 
@@ -79,7 +79,7 @@ class Connection(Runtime):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = False
         self._dropped = False
-        """Whether its last user disappeared while it was being opened."""
+        """Whether the last user disappeared while the connection was being opened."""
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
         self._finalizer: weakref.finalize[Any, Share] | None = None
@@ -108,7 +108,7 @@ class Connection(Runtime):
     def share(self) -> Share:
         """Return the share that keeps the connection open.
 
-        When its last holder disappears and the connection was not closed, it is closed with a warning.
+        If the last user of the share disappears before the connection is closed, the connection closes with a warning.
         """
         share = self._share()
         if share is None:
@@ -125,7 +125,7 @@ class Connection(Runtime):
         if not self._opened:
             self._dropped = True
             return
-        with suppress(RuntimeError):  # the event loop was closed just now
+        with suppress(RuntimeError):  # the event loop was closed at this moment
             loop.call_soon_threadsafe(lambda: self.see_off(self.aclose()))
         warn_of_line(f"A client was not closed: {self.target}", ResourceWarning, self._made_at)
 
@@ -145,7 +145,7 @@ class Connection(Runtime):
         return self._opened or self._opening.under_way
 
     async def _open(self, until: float) -> None:
-        self.check_open()  # it may have been closed since the attempt was started
+        self.check_open()  # the connection may have been closed after the start of this attempt
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
         scripts = await in_thread(_scripts)
@@ -183,8 +183,8 @@ class Connection(Runtime):
             async with TaskScope() as self._background:
                 if not ready.done():
                     ready.set_result(None)
-                await asyncio.sleep(math.inf)  # the loop keeps only sleeping tasks alive, not those that wait
-        except Exception:  # noqa: BLE001  # a defect: callers learn of it when the calls that they wait for end
+                await asyncio.sleep(math.inf)  # the event loop has a reference to a task that sleeps, but not to others
+        except Exception:  # noqa: BLE001  # a defect: callers get an error when the calls that they wait for end
             _log.exception("the client of %s broke on a defect and is closed", self.target)
         finally:
             self.closed = True
@@ -199,7 +199,7 @@ class Connection(Runtime):
         self.check_loop()
         self.closed = True
         if self._finalizer is not None:
-            self._finalizer.detach()  # it holds this connection, whose last error may lead back to the user
+            self._finalizer.detach()  # it references this connection, whose last error may reference the user
         if self.orphaned:
             if self._opened:
                 self._opened = False
@@ -209,7 +209,7 @@ class Connection(Runtime):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        seen_off = self._seen_off - {asyncio.current_task()}  # this may run in one of them
+        seen_off = self._seen_off - {asyncio.current_task()}  # the current task may be one of them
         for task in seen_off:
             task.cancel()
         if seen_off:
@@ -221,7 +221,7 @@ class Connection(Runtime):
     # -- entities ------------------------------------------------------------------------------------------------------
 
     async def entity(self, name: str, until: float, create: Creation | None = None) -> Entity:
-        """Return the entity of this name. Read it from the registry the first time; if missing, ``create`` it."""
+        """Return the entity of this name. Read it from the registry the first time. If it is missing, ``create`` it."""
         await self.open(until)
         key = name_key(name)
         known = self._entities.get(key)
@@ -263,5 +263,5 @@ class Connection(Runtime):
 
 
 def _scripts() -> list[Script]:
-    """Read and assemble all scripts, which takes a moment the first time."""
+    """Read and assemble all scripts. The first time this takes a moment."""
     return [load(name) for name in operations()]

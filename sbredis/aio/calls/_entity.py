@@ -1,4 +1,4 @@
-"""An entity as the senders and receivers of a client share it: its state, and a client for each partition."""
+"""An entity, which all senders and receivers of a client share: its state, and a client for each partition."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class Entity(EntityState):
     def next_partition_client(self) -> PartitionClient:
         """Return the partition for messages that may go to any partition.
 
-        Partitions take turns. While messages gather for the next call of a partition, it is returned again, so that
-        calls stay large. Partitions that cannot be reached are skipped, and are probed in the background.
+        Partitions take turns. But as long as messages gather for the next call of a partition, the method returns the
+        same partition again, so that calls stay large. It skips partitions that cannot be reached, and probes them in
+        the background.
         """
         numbers = self.numbers
         self._at %= len(numbers)
@@ -65,6 +66,6 @@ class Entity(EntityState):
         return found
 
     def close(self) -> None:
-        """Fail the jobs that wait at its partitions."""
+        """Fail the jobs that wait at the partitions of the entity."""
         for partition_client in self._partition_clients.values():
             partition_client.close()

@@ -1,7 +1,8 @@
 """The client's knowledge of an entity: its record in the registry, its partitions, and the routing of a topic.
 
-This knowledge may be out of date. A partition then says so, and the client reads the registry again. It goes on with
-the new settings, or with the entity that has replaced the old one, or it finds that the entity is gone.
+This knowledge may be out of date. In that case a partition refuses the call, and the client reads the registry again.
+It continues with the new settings, or with the entity that has replaced the old one, or it finds that the entity is
+gone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Creation", "EntityState"]
 
 _log = logging.getLogger("sbredis.client")
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
-"""Creates an entity with this name within these seconds, for a user who asked for it with ``create_if_missing``."""
+"""Creates an entity with this name within these seconds, for an application that passed ``create_if_missing``."""
 
 
 class EntityState:
@@ -34,16 +35,16 @@ class EntityState:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self.routing: Routing | None = None
-        """The routing of messages, if this is a topic that messages are sent to."""
+        """The routing of messages, if this is a topic to which the client sends."""
         self._routed = False
         self.create: Creation | None = None
-        """Creates the entity again if the namespace has vanished; set if a user asked for ``create_if_missing``."""
+        """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
-        """Called when the registry's record has changed."""
+        """Functions that are called when the registry's record has changed."""
         self.adopt(record)
 
     def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
-        """Use this record from now on; for a topic, also the ``routing`` that belongs to it."""
+        """Use this record from now on, and for a topic also the ``routing`` that belongs to the record."""
         self.record = record
         self.routing = routing
         self.gone = False
@@ -75,13 +76,13 @@ class EntityState:
         return number << 48 if self.partitioned else 0
 
     def place(self, sequence_number: int) -> tuple[int, int]:
-        """Return the partition and the partition's own number of a sequence number. The partition may not exist."""
+        """Split a sequence number into the partition, which may not exist, and the number inside the partition."""
         if not self.partitioned:
             return self.numbers[0], sequence_number
         return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
 
     async def reload(self, seen: EntityRecord, until: float) -> None:
-        """Read the registry again, unless that was done since ``seen`` was the current record."""
+        """Read the registry again, unless another caller has already replaced the record ``seen``."""
         async with self._lock:
             if self.record is not seen:
                 return
@@ -99,7 +100,7 @@ class EntityState:
             _log.debug("%s: version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
-        """Find out whether the entity exists, after a partition said that it does not. If so, make it again.
+        """Look the entity up in the registry, after a partition did not know it. If it exists, create what was lost.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not know it either.
         """
@@ -115,7 +116,7 @@ class EntityState:
             self.adopt(found, routing)
 
     async def load_routing(self, until: float) -> None:
-        """Read the rules of this topic now. From now on they are read with each reload."""
+        """Read the rules of this topic now. Each later reload reads them too."""
         async with self._lock:
             if self.routing is None:
                 self._routed = True
@@ -164,7 +165,7 @@ class EntityState:
             raise
 
     async def _recreate_lost(self, routing: Routing, until: float) -> bool:
-        """Make the subscriptions' partitions that a failover has lost again, empty. Returns whether any were lost."""
+        """Create lost partitions of subscriptions again, empty, after a failover. Return whether any were lost."""
         namespace, transport = self.runtime.namespace, self.runtime.transport
         call_id, recreated = CallId("", 0, self.runtime.clock.told()), False
         for number in self.numbers:
@@ -176,5 +177,5 @@ class EntityState:
                     await namespace.restore_entity(record, timeout=until - self._loop.time())
                     recreated = True
                 except (SettingsBehindError, SettingsStaleError):
-                    continue  # the partition is there
+                    continue  # the partition exists
         return recreated

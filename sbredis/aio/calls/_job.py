@@ -20,15 +20,15 @@ class Job:
         """Whether the operation was done, even if no caller waits for it any more."""
         self.over = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        """Brings the result."""
+        """The future result."""
         self.since = 0.0
-        """When the call was made, by the client's clock. A lock that the call brings is counted from then."""
+        """The time of the call, by the client's clock. The duration of a lock from this call begins at this time."""
 
     def end(self) -> None:
-        """End the job, whatever its outcome."""
+        """End the job, with any outcome."""
         if not self.over:
             self.over = True
             self.ended()
 
     def ended(self) -> None:
-        """Called once, when the job is over."""
+        """Do what the end of the job requires. This is called once."""

@@ -15,18 +15,18 @@ from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 __all__ = ["Judge"]
 
 _SMALL_BOOK = 32
-"""Up to this number, changed subscriptions are always put in a small book."""
+"""The number of changed subscriptions that a small book may always hold."""
 _SMALL_PART = 4
-"""The small book may also grow by this part (one in four) of all subscriptions."""
+"""The small book may hold one more for each four subscriptions of the topic."""
 
 
 class Judge:
-    """Finds the subscriptions for a message. Each has a place (an index), which it keeps as long as it exists."""
+    """Finds the subscriptions for a message. Each subscription has a place (an index) as long as it exists."""
 
     def __init__(self, routes: Routes, complaints: Complaints | None = None) -> None:
         self.routes = routes
         self._complaints = Complaints() if complaints is None else complaints
-        """Complaints about unusable rules that were logged, so that a change of another rule does not repeat them."""
+        """The logged complaints about unusable rules. They are kept so that another change does not log them again."""
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
         """The subscriptions by their places."""
         self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
@@ -38,7 +38,7 @@ class Judge:
         self._small_places: list[int] = []
 
     def after(self, routes: Routes) -> Judge:
-        """Return the judge for newer routes of the same topic. This judge keeps to the older ones."""
+        """Return the judge for newer routes of the same topic. This judge is not changed."""
         known = {routed.record.incarnation: routed for routed in self.routes.subscriptions}
         changed = {place: routed for place, routed in self._changed.items() if routed.record.incarnation in known}
         records, places = list(self.records), dict(self._places)
@@ -70,7 +70,7 @@ class Judge:
         return next_one
 
     def judge(self, facts: MessageView) -> Sequence[JudgedCopy]:
-        """Return the copies that a message becomes, in the order of places."""
+        """Return the copies of a message for the subscriptions, in the order of places."""
         copies = self._large_book.judge(facts)
         outdated = self._outdated
         if not outdated:

@@ -1,4 +1,4 @@
-"""Check that an entity can be received from in the requested way. Pure."""
+"""Check that a receiver can receive from an entity, with or without sessions. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["require_messages", "require_no_sessions", "require_sessions"]
 
 
 def require_messages(record: EntityRecord) -> None:
-    """Refuse a topic: it keeps no messages."""
+    """Refuse a topic, because it keeps no messages."""
     if record.kind == "topic":
         raise _named(
             record,

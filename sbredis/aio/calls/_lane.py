@@ -1,12 +1,12 @@
-"""Lanes: put jobs for the same partition that wait at the same time into one script call.
+"""Lanes: join jobs that wait for the same partition at the same time in one script call.
 
 A lane carries one kind of operation to one partition. It makes one call after the other. Each call has a number, by
 which the partition recognises a repetition. The first job is not delayed: its call is made in the next turn of the
 event loop. Jobs that come while a call is under way gather for the next call. So calls grow with the load, and no job
-waits for others to come.
+waits for later jobs.
 
-Each caller has its own outcome and its own deadline. If a caller goes away before its call is made, its job is dropped.
-If it goes away later, the call goes on without it.
+Each caller has its own outcome and its own deadline. If a caller stops waiting before its call is made, its job is
+dropped. If it stops waiting later, the call continues without it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
 _MANY_JOBS = 16
-"""With this number of waiting jobs or more, two calls are better than one."""
+"""The number of waiting jobs from which two calls at the same time are faster than one."""
 _deadline = attrgetter("deadline")
 _OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
@@ -63,11 +63,11 @@ class Lane(ABC, Generic[J, R]):
     """One kind of operation at one partition."""
 
     letter: ClassVar[str]
-    """Distinguishes the lanes of a client."""
+    """The letter of this lane, which distinguishes the lanes of a client."""
     depth: ClassVar[int] = 1
-    """The number of calls under way at most. With two, one call is prepared while the other is being answered."""
+    """The largest number of calls under way. With two, one call is prepared while the other is being answered."""
     notes_time: ClassVar[bool] = False
-    """Whether to write into each job when its call was made."""
+    """Whether to write the time of its call into each job."""
 
     def __init__(self, link: PartitionLink) -> None:
         self.link = link
@@ -87,7 +87,7 @@ class Lane(ABC, Generic[J, R]):
 
     @abstractmethod
     def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
-        """Take the jobs for one call out of the queue, at most ``most``. End those whose future is done, and skip them.
+        """Take the jobs for one call out of the queue, at most ``most``. End and skip jobs whose future is done.
 
         Without ``ordered``, a job that must not overtake earlier ones stays in the queue.
         """
@@ -101,12 +101,12 @@ class Lane(ABC, Generic[J, R]):
         """Give each job its outcome. The lane ends the jobs afterwards."""
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """Return the error in the caller's own arguments that prevents a call with this job, if there is one."""
+        """Return the error in the arguments of the job that makes a call with it impossible, if there is one."""
         del partition, job
         return None
 
     def patience(self, jobs: Sequence[J], seconds: float) -> float:
-        """Return the number of seconds to try without a break. ``seconds`` is the time that is left."""
+        """Return the seconds to try to reach the partition before a decision. ``seconds`` is the time that is left."""
         del jobs
         return seconds
 
@@ -114,16 +114,16 @@ class Lane(ABC, Generic[J, R]):
         """Note that the partition could not be reached, or did not answer."""
 
     def move(self, jobs: list[J]) -> list[J]:
-        """Move jobs off a partition that cannot be reached. Return the jobs that must stay.
+        """Move jobs from a partition that cannot be reached to other partitions. Return the jobs that must stay.
 
-        The jobs have not run. Those that wait for the next call are moved too.
+        The jobs have not run. Jobs that wait for the next call are moved too.
         """
         return jobs
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, job: J) -> asyncio.Future[Any]:
-        """Queue a job; its result arrives on ``job.future``, which is returned."""
+        """Queue a job, and return ``job.future``, which will have the result."""
         future = job.future
         if future.get_loop() is not self._loop:
             job.end()
@@ -137,7 +137,7 @@ class Lane(ABC, Generic[J, R]):
         if not self._woken:
             for pipeline in self._pipelines:
                 if not pipeline.busy:
-                    self._woken = True  # the woken pipeline also takes jobs that come before its turn
+                    self._woken = True  # the woken pipeline also takes jobs that are submitted before it runs
                     pipeline.wake()
                     break
         if self._timer is None or job.deadline < self._timer_at:
@@ -151,11 +151,11 @@ class Lane(ABC, Generic[J, R]):
 
     @property
     def gathering(self) -> int:
-        """How many jobs wait for the next call."""
+        """The number of jobs that wait for the next call."""
         return len(self._queue)
 
     def close(self) -> None:
-        """Fail all jobs: the client is closed."""
+        """Fail all jobs, because the client is closed."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -163,12 +163,12 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if not job.future.done():
                     job.future.set_exception(self._closed_error(sent=sent))
-                    job.future.exception()  # if the loop ends now, no caller reads it, and asyncio must not report it
+                    job.future.exception()  # read here, so that asyncio does not report it if no caller reads it
                 job.end()
             jobs.clear()
 
     def retire(self) -> None:
-        """Mark the lane as not used again. It ends after the calls under way."""
+        """Note that no caller will use the lane again. The lane ends after the calls under way."""
         self.retired = True
         for pipeline in self._pipelines:
             pipeline.end()
@@ -202,7 +202,10 @@ class Lane(ABC, Generic[J, R]):
         jobs.clear()
 
     def fail_displaced(self) -> ServiceBusError:
-        """Fail the waiting jobs: a new entity of this name is in other partitions. Return the error for other jobs."""
+        """Fail the waiting jobs, because a new entity of this name is in other partitions.
+
+        Return the error for the jobs of a call under way.
+        """
         entity = self.entity
         error = DisplacedError(
             f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
@@ -232,7 +235,7 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if job.future.done():
                     continue
-                # A call that ends at the same moment says whether it was sent, so give it a moment more.
+                # Give a call that was sent a moment more. If it ends at the deadline, its own error is more precise.
                 end = job.deadline + _GRACE if sent else job.deadline
                 if end <= now:
                     job.future.set_exception(self._late_error(sent=sent))
@@ -269,15 +272,15 @@ class _Pipeline(Generic[J, R]):
         self._started = False
         self._number = 0
         self._known = False
-        """Whether the partition has answered a call of this lane, and so has recorded the lane."""
+        """Whether the partition has answered a call of this lane, so that it has recorded the lane."""
         self._generation = 0
         self._name = ""
         self._defect_logged = False
-        """Whether the defect in the jobs under way is in the log already."""
+        """Whether a defect in the jobs under way was already logged."""
         self._start_lane()
 
     def wake(self) -> None:
-        """Start to work: there are jobs."""
+        """Start to work, because there are jobs."""
         self.busy = True
         if self._wanted is not None:
             if not self._wanted.done():
@@ -308,7 +311,7 @@ class _Pipeline(Generic[J, R]):
                 error = await self._call(jobs)
                 if error is not None:
                     await self._in_parts(jobs, error)
-            except Exception as defect:  # noqa: BLE001  # a defect must not leave callers waiting for ever
+            except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 if lane.runtime.closed:
                     lane.close()
                     return
@@ -346,7 +349,7 @@ class _Pipeline(Generic[J, R]):
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(lane.runtime.transport, request, timeout=seconds)
             except ServiceBusError as error:
-                # Did the attempt end only because its own time ran out, and is more of the whole time left?
+                # Did the attempt end only because its part of the time was over?
                 ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
                 delivery = delivery or Delivery(lane_is_known=self._known)
@@ -377,7 +380,7 @@ class _Pipeline(Generic[J, R]):
         *,
         time_is_left: bool,
     ) -> NextStep:
-        """Carry out a step that leads to another one. Returns the last step: AGAIN, ANEW, SPLIT or END."""
+        """Carry out a step, and the steps that follow from it. Return the last step: AGAIN, ANEW, SPLIT or END."""
         if delivery.unreachable:
             self._lane.unreachable()
         if step is NextStep.MOVE:
@@ -391,7 +394,7 @@ class _Pipeline(Generic[J, R]):
         return step
 
     def _move(self, jobs: list[J]) -> bool:
-        """Move the jobs to other partitions that can be moved. Returns whether there were any."""
+        """Move all movable jobs to other partitions. Return whether there were any."""
         stay = self._lane.move(jobs)
         if len(stay) == len(jobs):
             return False
@@ -403,7 +406,7 @@ class _Pipeline(Generic[J, R]):
     async def _remove_obstacle(
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
-        """Remove the obstacle to a call that was made from ``record``. Returns the error if that fails."""
+        """Remove the obstacle to a call that was made from ``record``. Return the error if this fails."""
         lane, entity = self._lane, self._lane.entity
         try:
             if step is NextStep.TELL:
@@ -424,7 +427,7 @@ class _Pipeline(Generic[J, R]):
         return lane.fail_displaced() if elsewhere else None
 
     def _make_request(self, jobs: Sequence[J]) -> Request[R]:
-        """Return the call for these jobs, with the lane's next number. A call that cannot be made uses up no number."""
+        """Return the call for these jobs, with the lane's next number. A call that cannot be built uses no number."""
         lane = self._lane
         try:
             since = lane.runtime.clock.now()
@@ -442,7 +445,7 @@ class _Pipeline(Generic[J, R]):
         return request
 
     def _fail_unmade(self, job: J, error: UnmadeError) -> None:
-        """Fail a single job for which no call can be made."""
+        """Fail a single job for which no call can be built."""
         lane, own = self._lane, None
         with suppress(ServiceBusError):
             own = lane.own_error(lane.link.partition, job)
@@ -461,8 +464,9 @@ class _Pipeline(Generic[J, R]):
         """Start a new lane at this partition.
 
         A partition records a lane with the first call that it answers with a result. It runs calls with later numbers
-        only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in it
-        could never run. And if the answer to that call were lost, the lane would look like a forgotten one.
+        only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in that
+        lane could never run. And if the answer to the second call were lost, the lane would look like a lane that the
+        partition has forgotten.
         """
         self._generation += 1
         self._number = 0

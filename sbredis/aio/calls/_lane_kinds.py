@@ -1,4 +1,4 @@
-"""The kinds of lanes apart from sending: settlements, renewals, and calls that are not shared."""
+"""The kinds of lanes other than the send lane: settlements, renewals, and calls that are not shared."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class SettleJob(Job):
         self.lock = lock
         self.hold = hold
         self.session = hold.lease.session if hold is not None and hold.lease is not None else session
-        """The session, if the lock is that of a session."""
+        """The session, if the lock is the lock of a session."""
 
     def ended(self) -> None:
-        """Mark the message as not settled, if the call did not settle it, so that it can be settled later."""
+        """Mark the message as not settled if the call did not settle it. So it can be settled later."""
         hold = self.hold
         if hold is None:
             return
@@ -84,7 +84,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         super().__init__(link)
 
     def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
-        """Take the jobs for one call. Each message is in it only once, because the answer names messages."""
+        """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
         del ordered
         jobs: list[SettleJob] = []
         names: set[str] = set()
@@ -117,7 +117,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
             if error is None:
-                job.done = True  # even if its caller has gone away
+                job.done = True  # even if no caller waits for the job any more
                 if not job.future.done():
                     job.future.set_result(None)
             elif not job.future.done():
@@ -127,7 +127,7 @@ class SettleLane(Lane[SettleJob, Settled]):
 
 
 class Held(Protocol):
-    """A message, as the lock renewal sees it."""
+    """The part of a message that the lock renewal uses."""
 
     name: str
     lease: MessageLease | None
@@ -141,14 +141,14 @@ class RenewJob(Job):
     def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
-        """Whether to make a call for this message only. From then on, it keeps a lease that it shares with no other."""
+        """Whether to make a call for this message only. The message then has a lease that no other message shares."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the job is over, even if no caller waits for it any more."""
+        """A future that is done when the job is over, even if no caller waits for the job any more."""
         self.lock = lock
         self.hold = hold
 
     def ended(self) -> None:
-        """Report the end: a settlement that waits can now use the token that holds the message."""
+        """Report the end of the renewal. A settlement that waits can now use the token of the message's lock."""
         self.gone.set_result(None)
 
 
@@ -164,7 +164,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         self._last: dict[str, RenewJob] = {}
 
     def submit(self, job: RenewJob) -> asyncio.Future[Any]:
-        """Queue a job, and remember it as the last one of its message."""
+        """Queue a job, and remember it as the last renewal of its message."""
         name = job.lock.name
         self._last[name] = job
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
@@ -178,7 +178,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         return None if job is None else job.gone
 
     def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
-        """Take the jobs for one call. Each message is in it only once."""
+        """Take the jobs for one call. A call contains each message only once."""
         del most, ordered
         jobs: list[RenewJob] = []
         names: set[str] = set()
@@ -200,7 +200,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         self._token = new_token()
         for job in jobs:
             if job.hold.lease is not None:
-                # The renewal before this one may have moved the message to another lease.
+                # The previous renewal may have moved the message to another lease.
                 job.lock = job.lock._replace(token=job.hold.lease.token)
         return partition.renew(call_id, self._token, [job.lock for job in jobs])
 
@@ -224,7 +224,10 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def _renewed(
         self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
     ) -> MessageLease | None:
-        """Extend the lease of a message, or move it to the lease that all moved messages share. Returns that lease."""
+        """Extend the lease of a message, or move the message to the lease that all moved messages share.
+
+        Return the shared lease, if there is one.
+        """
         token = self._token if moves else job.lock.token
         lease = self.link.lease(token, milliseconds, job.since)
         before = job.hold.lease
@@ -237,7 +240,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
 
 class CallJob(Job, Generic[T]):
-    """A call of one caller, not shared with others. Its future brings the result."""
+    """A call of one caller, not shared with others. Its future has the result."""
 
     __slots__ = ("make", "orphaned", "told")
 
@@ -250,9 +253,9 @@ class CallJob(Job, Generic[T]):
         super().__init__(deadline)
         self.make = make
         self.orphaned = orphaned
-        """Called with the result if no caller waits for it any more."""
+        """A function that is called with the result if no caller waits for the result any more."""
         self.told: Callable[[], None] | None = None
-        """Called as soon as the result is there: one turn of the loop earlier than a callback of the future."""
+        """A function that is called when the result arrives, one turn of the loop before a callback of the future."""
 
 
 class CallLane(Lane[CallJob[Any], Any]):

@@ -1,4 +1,4 @@
-"""Decide whether an error that ends ``async with receiver`` is the fault of the messages in hand. Pure."""
+"""Decide whether an error that ends ``async with receiver`` counts as a failed delivery of unsettled messages. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LOST = (MessageLockLostError, SessionLockLostError)
 
 
 def is_failed_delivery(error: BaseException | None) -> bool:
-    """Return whether a handler that ended with this error has failed to handle the messages in its hands.
+    """Return whether a handler that ended with this error has failed to handle its unsettled messages.
 
-    A cancellation, an interruption, the end of the program and a lost lock say nothing about a message. A group of
-    errors counts if one of its errors counts.
+    A cancellation, an interruption, the end of the program and a lost lock are not caused by a message, so they do not
+    count. A group of errors counts if one of its errors counts.
     """
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)

@@ -1,4 +1,4 @@
-"""The client for one partition: it has a lane for each kind of operation, and all users of the partition share it."""
+"""The client for one partition. It has a lane for each kind of operation. All users of the partition share it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PartitionClient(PartitionLink):
     """One partition of one entity, shared by all its users in this client."""
 
     def __init__(self, entity: EntityState, number: int, elsewhere: Callable[[], PartitionClient]) -> None:
-        """``elsewhere`` returns the partition client for messages that may go to any partition."""
+        """``elsewhere`` returns the client of the next partition for messages that may go to any partition."""
         super().__init__(entity, number)
         self.sending = SendLane(self, lambda: elsewhere().sending)
         self.renewing = RenewLane(self)
@@ -68,10 +68,10 @@ class PartitionClient(PartitionLink):
         return lane
 
     def borrow_lane(self) -> str:
-        """Return the letter of a free lane for a receiver, which must hand it in later.
+        """Return the letter of a free lane for a receiver. The receiver must return the lane later.
 
-        Lanes are used again because receivers may come and go fast, and the partition remembers each lane for a quarter
-        of an hour.
+        Lanes are used again because an application may open and close receivers quickly, and the partition remembers
+        each lane for a quarter of an hour.
         """
         if self._spare:
             return self._spare.pop()
@@ -79,7 +79,10 @@ class PartitionClient(PartitionLink):
         return f"i{self._borrowed}"
 
     def return_lane(self, letter: str) -> None:
-        """Return a lane that was borrowed. If a call is still under way in it, drop it: others would wait behind."""
+        """Return a lane that was borrowed. If a call is still under way in it, drop the lane instead.
+
+        Otherwise the calls of the next receiver would have to wait for that call.
+        """
         lane = self._calling.get(letter)
         if lane is not None and lane.busy:
             self.dismiss(letter)
@@ -87,12 +90,15 @@ class PartitionClient(PartitionLink):
             self._spare.append(letter)
 
     def give_back(self, hold: Hold) -> asyncio.Future[None] | None:
-        """Give a message back unread, in the background. If it has a lock, returns a future with the outcome."""
+        """Release a message in the background, without an increase of its delivery count.
+
+        If the message has a lock, return a future with the outcome.
+        """
         lease = hold.lease
         return None if lease is None else self.give_back_named(lease.token, [hold.name])[0]
 
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
-        """Give back unread the messages that are, or may be, locked under this token."""
+        """Release the messages that are, or may be, locked under this token, without an increase of delivery counts."""
         until = self._loop.time() + _GIVING_BACK
         given = [self.settling("release").submit(SettleJob(Lock(token, name), until, None)) for name in names]
         for future in given:
@@ -106,7 +112,7 @@ class PartitionClient(PartitionLink):
             _log.debug("%s: a message was not given back, and comes back when its lock ends: %s", self, error)
 
     async def given_back(self) -> None:
-        """Wait until no message is being given back any more."""
+        """Wait until all releases of :meth:`give_back` have ended."""
         while self._giving_back:
             await asyncio.wait(list(self._giving_back))
 
@@ -117,7 +123,7 @@ class PartitionClient(PartitionLink):
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
     ) -> T:
-        """Make a call by itself, in the lane with this letter.
+        """Make a call that is not shared, in the lane with this letter.
 
         If the caller is cancelled, ``orphaned`` gets the result.
         """

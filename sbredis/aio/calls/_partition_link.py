@@ -23,7 +23,7 @@ _log = logging.getLogger("sbredis.client")
 _CATCHING_UP = 60.0
 """The seconds that one call may take to do due work."""
 _MARGIN = 0.002
-"""The seconds by which a lock is taken to end early: servers count whole milliseconds."""
+"""The seconds by which the client ends a lock earlier than its server, because servers count whole milliseconds."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
 
 
@@ -50,7 +50,7 @@ class PartitionLink:
 
     @property
     def partition(self) -> Partition:
-        """The engine's partition, from the current record of the entity. It makes the requests."""
+        """The engine's partition for the current record of the entity. It builds the requests."""
         return self.entity.partition(self.number)
 
     @property
@@ -71,7 +71,7 @@ class PartitionLink:
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
     def lease(self, token: str, milliseconds: int, since: float) -> MessageLease:
-        """Return the lease from a call that was sent at ``since``. Here it ends no later than in the partition."""
+        """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""
         clock = self.runtime.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
@@ -80,15 +80,15 @@ class PartitionLink:
     # -- its settings, and what is due ---------------------------------------------------------------------------------
 
     async def tell(self, until: float) -> None:
-        """Send the partition the settings in the registry."""
+        """Send the settings in the registry to the partition."""
         try:
             request = self.partition.configure(now=self.runtime.clock.told())
             await perform(self.runtime.transport, request, timeout=until - self._loop.time())
         except (SettingsStaleError, MessagingEntityNotFoundError):
-            return  # another client has sent newer settings, or the partition is gone: the next call shows it
+            return  # another client has sent newer settings, or the partition is gone: the next call shows which
 
     def catch_up(self) -> None:
-        """Do the due work in the background: a call reported that more is due than one call does."""
+        """Do the due work in the background, after a call reported that more is due than one call does."""
         if not self._catching_up:
             self._catching_up = True
             self.runtime.start(self._catch_up())
@@ -103,7 +103,7 @@ class PartitionLink:
             self._catching_up = False
 
     async def do_due(self, deadline: float) -> bool:
-        """Do a large share of the work that is due in the partition. Returns whether more is left."""
+        """Do a large share of the work that is due in the partition. Return whether more is left."""
         return await do_due(self.runtime.transport, self.partition, self.runtime.clock.told(), deadline)
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class PartitionLink:
         _log.info("%s cannot be reached; for %.0f s, messages that may go to any partition go to others", self, pause)
 
     def probe_if_due(self) -> None:
-        """Test in the background whether the partition can be reached again, if the pause is over."""
+        """If the pause is over, test in the background whether the partition can be reached again."""
         now = self._loop.time()
         if self.down_until <= now:
             self.down_until = now + 2 * _PROBING

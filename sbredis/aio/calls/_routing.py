@@ -1,8 +1,8 @@
-"""Route the messages of a topic: find the subscriptions for each message, and make the copies that their rules ask for.
+"""Route the messages of a topic: find the subscriptions for each message, and make the copies that their rules demand.
 
 A sender judges its messages by the rules of one version of the topic, and names that version in its call. A partition
-that knows a newer version refuses the messages, and the sender judges them again. So no message is judged by half of a
-change.
+that knows a newer version refuses the messages, and the sender judges them again. So a message is never judged by a
+part of a change.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["Routing", "facts_of", "routing_for"]
 
 _MOST_COPIES = 4000
-"""The number of copies that one call should make at most, as far as the client can tell before."""
+"""The largest number of copies that one call should make. The client estimates the number before the call."""
 _MANY_RULES = 200
 _LONG_JUDGING = 4 * 1024 * 1024
-"""From this product of message bytes and subscriptions on, judging may take a hundredth of a second or more."""
+"""If the message bytes times the subscriptions reach this number, judging may take a hundredth of a second or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
-"""The bytes that actions may add to one message, in all its copies. Several messages have the limit of payloads."""
+"""The bytes that actions may add to all copies of one message. Several messages together have the limit of payloads."""
 _FAILED = "Filter evaluation failed."
 _FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
 _UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
@@ -67,13 +67,13 @@ _FIELDS = {
     "timetolive": "time_to_live",
     "to": "to",
 }
-"""The system properties that rules know, each with its name in a message."""
+"""A mapping from each system property that rules know to its name in a message."""
 _IDS = {"correlation_id", "message_id"}
 _TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
 
 
 def facts_of(content: Content) -> MessageView:
-    """Return the view that rules have of a message."""
+    """Return the view of a message by which rules judge it."""
     system: dict[str, Constant] = {}
     for name, field in _TEXTS:
         value = getattr(content, field)
@@ -91,9 +91,10 @@ def facts_of(content: Content) -> MessageView:
 
 
 def _as_sent(properties: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a copy of the application properties, which stays the same if the sender changes its dictionary later.
+    """Return a copy of the application properties. The sender may change its own dictionary later.
 
-    Each value is as a receiver would get it: a time is in UTC, which has no daylight saving time.
+    Each value has the form in which a receiver gets it. For example, a time is in UTC, which has no daylight saving
+    time.
     """
     values = dict(properties)
     for name, value in properties.items():
@@ -130,10 +131,10 @@ class Routing:
 
     @property
     def most(self) -> int:
-        """How many messages one call should take, judging by the copies that the last messages became."""
+        """The number of messages that one call should contain, estimated from the copies of the last messages."""
         return max(1, int(_MOST_COPIES / max(1.0, self._copies)))
 
-    def published(  # noqa: PLR0917 -- the messages, their partition, and the call
+    def published(  # noqa: PLR0917 -- the messages, their partition, and the parts of the call
         self,
         topic: Partition,
         number: int,
@@ -143,9 +144,9 @@ class Routing:
         fence: int | None = None,
         routed: Routed | None = None,
     ) -> tuple[Request[Sent], list[int]]:
-        """Return the call that publishes these messages, and how many numbers each of them takes.
+        """Return the call that publishes these messages, and the count of numbers that each message takes.
 
-        ``routed`` is the result of :meth:`routed` for them, if they were judged before.
+        ``routed`` is the result of :meth:`routed` for these messages, if they were judged already.
         """
         places, routes = self.routed(messages, facts) if routed is None else routed
         targets = [self._partition(place, number) for place in places]
@@ -232,7 +233,7 @@ class Routing:
 async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:
     """Return the routing for these routes. ``known`` is the routing of an older version of the same topic, if any.
 
-    Many rules take a while to compile, so a thread compiles them.
+    A thread compiles the rules, because this takes some time if there are many.
     """
     if known is not None and known.judge.routes.topic.incarnation == routes.topic.incarnation:
         make: Callable[[Routes], Judge] = known.judge.after
@@ -244,7 +245,7 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
 
 
 def _size_problem(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
-    """Return an error text if the properties that an action made are too large."""
+    """Return an error text if an action has made properties that are too large."""
     if len(encoded) > MAXIMUM_CHANGES_BYTES:
         return f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
     if len(encoded) > MAXIMUM_PROPERTY_BYTES:
@@ -271,7 +272,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def _width(route: Sequence[Copy]) -> int:
-    """Return how many numbers a message takes: its most copies in any one subscription, and at least one."""
+    """Return the count of numbers that a message takes: its most copies in one subscription, and at least one."""
     most = same = 1
     for before, copy in pairwise(route):
         same = same + 1 if copy.place == before.place else 1

@@ -27,7 +27,7 @@ class Runtime:
     """
 
     id: str
-    """The start of the names of this client's lanes. It is drawn when the connection is opened."""
+    """The start of the names of this client's lanes. It is chosen at random when the connection is opened."""
     transport: Transport
     namespace: Namespace
 
@@ -37,9 +37,9 @@ class Runtime:
         """The hooks of the test bus at the target, if there is one."""
         self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
         self.retry = retry or Backoff()
-        """How calls are repeated."""
+        """The waits and limits for repetitions of calls."""
         self.count_dropped: Callable[[str, int], None] = _count_nothing
-        """Called with an entity and the number of messages that it has dropped as duplicates."""
+        """A function that is called with an entity and the number of messages that it has dropped as duplicates."""
         self.closed = False
         """Whether the client is closed or being closed."""
         self._background: TaskScope

@@ -1,4 +1,4 @@
-"""Sends to one partition: the messages that one caller sends, and the lane that joins the sends of all callers."""
+"""Sends to one partition: the job of one caller, and the lane that joins the jobs of all callers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STRETCH = 0.3
 
 
 class SendJob(Job):
-    """Messages that one caller sends: all of them, or none. Its future brings the sequence number of the first."""
+    """Messages that one caller sends, all or none. The result is the sequence number of the first message."""
 
     __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
 
@@ -57,9 +57,9 @@ class SendJob(Job):
         super().__init__(deadline, size)
         self.messages = messages
         self.facts = facts
-        """The view that a topic's rules have of each message; ``None`` if it is scheduled and judged later."""
+        """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
         self.widths: Sequence[int] = ()
-        """How many numbers each message takes; empty if each takes one."""
+        """The count of numbers that each message takes; empty if each takes one."""
         self.throttle = throttle
         self.movable = movable
         """Whether the messages may go to any partition."""
@@ -67,7 +67,7 @@ class SendJob(Job):
         """Whether the messages must not overtake earlier ones."""
 
     def numbers(self, first: int) -> list[int]:
-        """Return the number of each message, from the number of the first one."""
+        """Return the numbers of all messages. ``first`` is the number of the first message."""
         if not self.widths:
             return list(range(first, first + len(self.messages)))
         return list(accumulate(self.widths[:-1], initial=first))
@@ -89,7 +89,7 @@ class SendLane(Lane[SendJob, Sent]):
         self._elsewhere = elsewhere
 
     def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
-        """Take as many jobs as one call holds, in the order in which they came."""
+        """Take as many jobs as one call may contain, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
         routing = self.entity.routing
@@ -109,7 +109,7 @@ class SendLane(Lane[SendJob, Sent]):
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
-        """Return one send of all messages. For a topic, it contains the copies that the current rules make of each."""
+        """Return one call that sends all messages. For a topic, it sends the copies that the current rules make."""
         messages = [message for job in jobs for message in job.messages]
         entity = self.entity
         routing = entity.routing
@@ -153,7 +153,7 @@ class SendLane(Lane[SendJob, Sent]):
             self.link.catch_up()
 
     def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
-        """Log and count the dropped duplicates. The partition says how many it has dropped, but not which."""
+        """Log and count the dropped duplicates. The partition reports their number, but not the messages."""
         entity = self.entity
         known = [message.message_id for job in jobs for message in job.messages if message.message_id]
         ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
@@ -174,9 +174,9 @@ class SendLane(Lane[SendJob, Sent]):
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
         """Limit the ``seconds`` for a call that need not wait for an unreachable partition.
 
-        Movable messages do not wait for long. The first jobs that cannot reach a partition do not either, because
-        movable ones may wait behind them. If the user has limited the repetitions, nothing is moved: that would be a
-        repetition too.
+        Movable messages wait only a short time. So do the first jobs that cannot reach a partition, because movable
+        messages may be queued after them. If the user has limited the repetitions, nothing is moved, because a move
+        would be a repetition too.
         """
         entity = self.entity
         if (
@@ -192,7 +192,7 @@ class SendLane(Lane[SendJob, Sent]):
         return self.runtime.retry.repetitions is not None
 
     def unreachable(self) -> None:
-        """For a while, send no movable messages here; move those that wait for the next call."""
+        """For a while, send no movable messages to this partition. Move those that wait for the next call."""
         if self.entity.partitioned:
             self.link.missed()
             waiting = list(self._queue)
@@ -209,10 +209,10 @@ class SendLane(Lane[SendJob, Sent]):
         lane = self._elsewhere()
         if lane.link.down_until:
             return False
-        _ = lane.submit(job)  # the caller has the job's future already
+        _ = lane.submit(job)  # the result is not needed, because the caller has the job's future
         return True
 
 
 def _facts(message: Outgoing) -> MessageView:
-    """Return the view that rules have of a message that was prepared for a queue."""
+    """Return the view for rules of a message that was prepared for a queue."""
     return facts_of(decode(message.payload))

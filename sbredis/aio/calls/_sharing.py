@@ -12,23 +12,23 @@ __all__ = ["MARGIN", "SharedAttempt"]
 
 T = TypeVar("T")
 MARGIN = 0.25
-"""An attempt ends this number of seconds before its caller's deadline, so that its error can say what went wrong."""
+"""An attempt ends this number of seconds before its caller's deadline, so that the caller gets the attempt's error."""
 _GRACE = 0.05
-"""The caller that began an attempt waits these seconds more for its error, which says more than "too late"."""
+"""The caller that began an attempt waits this number of seconds longer for its error, which explains more."""
 
 
 class SharedAttempt(Generic[T]):
-    """An attempt that callers share if they come while it is under way.
+    """An attempt that is shared by all callers that come while it is under way.
 
-    It runs in a task of its own, because the caller that began it may be cancelled while others wait for it.
+    The attempt runs in a task of its own, because the caller that began it may be cancelled while others wait for it.
     """
 
     def __init__(self, name: str, late: str, outcome: Outcome, when_over: Callable[[], object] = lambda: None) -> None:
         self._name = name
         self._late = late, outcome
-        """The error text and the outcome for a caller whose deadline passes."""
+        """The error text and the outcome for a caller whose deadline is over."""
         self._when_over = when_over
-        """Called when an attempt ends, unless another one has begun since."""
+        """A function that is called when an attempt ends, unless another attempt has begun meanwhile."""
         self._begun = 0
         """The number of attempts that were begun."""
         self.task: asyncio.Task[T] | None = None
@@ -42,9 +42,9 @@ class SharedAttempt(Generic[T]):
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]], until: float) -> T:
         """Return the result of the attempt under way, or of a new one made by ``begin``, by the loop time ``until``.
 
-        If an attempt was begun before this caller came and fails, the caller makes another one: things may have changed
-        since. It also makes another one if a later caller's attempt fails temporarily, because that caller may have had
-        less time.
+        If an attempt fails that had begun before this caller came, the caller makes another attempt, because the cause
+        may be gone. It also makes another one if a later caller's attempt fails temporarily, because that caller may
+        have had less time.
         """
         loop = asyncio.get_running_loop()
         begun_before = self._begun
@@ -68,6 +68,6 @@ class SharedAttempt(Generic[T]):
 
     def _ended(self, attempt: asyncio.Task[Any]) -> None:
         if not attempt.cancelled():
-            attempt.exception()  # every caller that waits gets the error; asyncio must not report it if no caller waits
+            attempt.exception()  # read here, so that asyncio does not report the error if no caller waits for it
         if self.task is attempt:
             self._when_over()

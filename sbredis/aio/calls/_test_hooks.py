@@ -1,5 +1,5 @@
 """Hooks by which a test bus controls in-memory servers. All clients of such a server use the clock of the bus, and the
-bus records all messages that are sent. So code under test needs nothing but a URL.
+bus records all messages that are sent. So code under test needs only a URL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hooks(Protocol):
         ...
 
     def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:
-        """Called when an entity has accepted messages, in their order. Runs in the event loop of the sending client."""
+        """Record messages that an entity has accepted, in their order. Runs in the event loop of the sending client."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A limit on the messages and bytes under way: a semaphore over both."""
+"""A limit on the messages and on the bytes under way, like a semaphore for both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Throttle"]
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A caller that waits for its share, and the size of that share."""
+    """A caller that waits for its share of the throttle, and the size of that share."""
 
     messages: int
     size: int
@@ -23,9 +23,9 @@ class _Waiter:
 
 
 class Throttle:
-    """A limit on messages and bytes under way. Callers that would exceed it wait, first come, first served.
+    """A limit on messages and bytes under way. Callers that would exceed it wait, in the order in which they came.
 
-    A share larger than the whole limit is admitted when nothing else is under way.
+    A share that is larger than the whole limit is admitted when nothing else is under way.
     """
 
     __slots__ = ("_bytes", "_idle", "_messages", "_most_bytes", "_most_messages", "_waiters")
@@ -43,11 +43,11 @@ class Throttle:
 
     @property
     def messages(self) -> int:
-        """How many messages are under way."""
+        """The number of messages that are under way."""
         return self._messages
 
     def try_take(self, messages: int, size: int) -> bool:
-        """Take a share if this is possible without waiting. Returns whether it was."""
+        """Take a share if this is possible without waiting. Return whether it was taken."""
         if self._waiters or not self._fits(messages, size):
             return False
         self._messages += messages
@@ -55,7 +55,7 @@ class Throttle:
         return True
 
     async def take(self, messages: int, size: int, deadline: float) -> None:
-        """Take a share, after the callers that came before."""
+        """Wait for the callers that came before, and then take a share."""
         if self.try_take(messages, size):
             return
         waiter = _Waiter(messages, size, asyncio.get_running_loop().create_future())
@@ -67,7 +67,7 @@ class Throttle:
             if waiter.admitted.done() and not waiter.admitted.cancelled():
                 self.release(messages, size)
             else:
-                with suppress(ValueError):  # the waiter has already left the line
+                with suppress(ValueError):  # the waiter may have left the queue already
                     self._waiters.remove(waiter)
                 self._admit()
             if isinstance(error, TimeoutError):
@@ -103,7 +103,7 @@ class Throttle:
         while self._waiters and self._fits(self._waiters[0].messages, self._waiters[0].size):
             waiter = self._waiters.popleft()
             if waiter.admitted.done():
-                continue  # its caller was cancelled
+                continue  # the caller of this waiter was cancelled
             self._messages += waiter.messages
             self._bytes += waiter.size
             waiter.admitted.set_result(None)

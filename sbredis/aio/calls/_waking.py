@@ -30,13 +30,13 @@ class OpenChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """Passes on what comes on a channel. The channel belongs to one waiter, so the content of a message is ignored."""
+    """Reports the events of a channel. The channel belongs to one waiter, so the content of a message is ignored."""
 
     woken: Callable[[], None]
     missed: Callable[[], None]
 
     def message(self, payload: bytes) -> None:
-        """Note that the partition has something."""
+        """Note that the partition has woken the waiter."""
         del payload
         self.woken()
 
@@ -48,7 +48,7 @@ class _Listener:
 async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
 ) -> OpenChannel:
-    """Listen to a channel. In the event loop, call ``woken`` for each message, and ``missed`` if one may be lost."""
+    """Listen to a channel. Call ``woken`` for each message, and ``missed`` if one may be lost, in the event loop."""
     return await transport.subscribe(channel, _Listener(woken, missed))
 
 
@@ -80,7 +80,7 @@ class WakeChannel:
         return self._task is not None and not self._task.done()
 
     def open(self) -> None:
-        """Start to listen. Calls ``heard`` when the client can hear the channel, or ``failed``."""
+        """Start to listen. Call ``heard`` when the client can hear the channel, or ``failed`` if this fails."""
         if not self._closed and self._listening is None and not self.opening:
             self._task = asyncio.get_running_loop().create_task(self._open())
 
@@ -116,9 +116,9 @@ class WakeChannel:
 
 
 class LiveWatch:
-    """A partition that is watched. It reports each event to its :class:`Watch`, and then to its owner.
+    """A partition that is watched. The object reports each event to its :class:`Watch`, and then to its owner.
 
-    The owner makes the calls, and reports how each ended. Everything else is the same for all owners.
+    The owner makes the calls, and reports the end of each call. Everything else is the same for all owners.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LiveWatch:
         changed: Callable[[], None],
         failed: Callable[[ServiceBusError], None],
     ) -> None:
-        """``changed`` is called when there may be something to do, ``failed`` when listening failed."""
+        """``changed`` is called when the owner may have something to do, and ``failed`` when listening has failed."""
         self._link = link
         self.watch = Watch()
         """The decisions about this partition."""
@@ -162,20 +162,20 @@ class LiveWatch:
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer may still come: a call is under way or may be made, and nothing is known to prevent it."""
+        """Whether an answer may still come: a call is under way or allowed, and no known reason prevents its answer."""
         watch = self.watch
         return (watch.under_way or watch.may_ask) and not watch.failing and self._link.connected
 
     # -- how calls end -------------------------------------------------------------------------------------------------
 
     def nothing(self, due: int, *, registered: bool) -> None:
-        """End a call: the partition has nothing. Work is due there in ``due`` ms; 0 means never."""
+        """End a call that showed that the partition has nothing. In ``due`` ms work is due; 0 means never."""
         self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
         if self.watch.unheard and self.waiter:
             self.watch.heard()
 
     def failed(self, error: BaseException) -> None:
-        """End a call: it failed."""
+        """End a call that failed."""
         self.watch.failed(self._loop.time(), refused=not may_recover(error))
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class LiveWatch:
             self._channel.open()
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if the partition cannot wake us because no connection is left."""
+        """Look again if it is time for a look, or if the partition has no connection over which it can wake us."""
         watch = self.watch
         watch.time_passed(now)
         if not watch.under_way and not watch.may_ask and not watch.troubled and not self._link.connected:
@@ -215,7 +215,7 @@ class LiveWatch:
         await self._channel.stop_opening()
 
     async def unregister(self, tell: Callable[[], Awaitable[object]]) -> None:
-        """End the watch. First call ``tell`` if the partition may have the owner registered."""
+        """End the watch. First call ``tell`` if the partition may have registered the owner."""
         if self.waiter and self.watch.may_be_registered and self._link.connected:
             try:
                 await tell()

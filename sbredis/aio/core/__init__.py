@@ -1,4 +1,4 @@
-"""The decisions of the client. Each module takes events and returns what to do; none of them waits or does I/O."""
+"""The decisions of the client. Each module takes events and returns the next action. No module waits or does I/O."""
 
 from __future__ import annotations
 

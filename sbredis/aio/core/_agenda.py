@@ -1,15 +1,15 @@
 """Decide which partitions to visit and which due times to read. Pure: nothing here waits or reads a clock.
 
-A *place* is a partition of an entity. A *visit* does the work that is due there. The agenda learns of due times in
-three ways. A place announces its next one. A visit returns it. And a *read* of a slot returns the due times of many
-places at once.
+A *place* is a partition of an entity. A *visit* does the work that is due in a place. The agenda learns the next due
+time of a place in three ways. The place announces the time. A visit returns the time. And a *read* of a slot returns
+the due times of many places at the same time.
 
-An announcement may be lost. So the client reads a slot to which it did not listen for a while. It also reads all slots
-once in a long *round*.
+An announcement may be lost. So if the client did not listen to a slot for a while, it reads that slot. It also reads
+all slots once in a long *round*.
 
-The caller reports events by calling methods. ``next`` returns what to do now: read, visit, or sleep. The caller passes
-all times in, in seconds. There are two clocks, because tests move one of them by hand: ``now`` measures how long work
-takes here, and due times are compared with ``clock``.
+The caller reports events by calling methods. ``next`` returns the next action: read, visit, or sleep. The caller passes
+all times to the agenda, in seconds. There are two clocks, because tests move one of them by hand: ``now`` measures the
+duration of visits and reads, and due times are compared with ``clock``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing to do for this number of seconds, unless an event comes first."""
+    """Do nothing for this number of seconds, unless an event comes before that."""
 
     seconds: float
 
@@ -61,22 +61,22 @@ class Pace:
     """Limits and pauses for visits and reads."""
 
     visits_at_once: int = 4
-    """How many visits may run at the same time."""
+    """The number of visits that may run at the same time."""
     patience: float = 1.0
-    """A visit or read that takes longer than this number of seconds is *late*: it no longer holds up others."""
+    """A visit or read that takes longer than this number of seconds is *late*. It then no longer delays others."""
     batch: int = 500
-    """How many places one read covers at most."""
+    """The largest number of places in one read."""
     between_reads: float = 0.05
     """The seconds between the start of one read and the start of the next."""
     round: float = 600.0
-    """The seconds in which every place is read once more, even if no announcement was lost."""
+    """The seconds in which every place is read once, even if no announcement was lost."""
     first_pause: float = 1.0
     """The longest first pause after a failure at a place or slot. The limit doubles with each further failure."""
     longest_pause: float = 30.0
 
 
 class Agenda:
-    """The places to look after, the known due time of each, and the places still to read."""
+    """The places that the client maintains, the known due time of each, and the places that it must still read."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
@@ -86,32 +86,32 @@ class Agenda:
         """The places to read soon, by slot."""
         self._due: dict[Place, float] = {}
         self._heap: list[tuple[float, int, Place]] = []
-        """The times in ``_due``, and outdated ones, which are skipped."""
+        """The times in ``_due``, and outdated times, which are skipped."""
         self._order = 0
         self._visits: dict[Place, float] = {}
-        """The visits under way, and when each began."""
+        """A mapping from the place of each visit under way to the time when the visit began."""
         self._due_after_visit: dict[Place, float] = {}
-        """The due times that were heard of a place while its visit is under way."""
+        """A mapping from a place to the due time that it announced during its visit."""
         self._reads: dict[int, float] = {}
-        """The slots that are being read, and when each read began."""
+        """A mapping from each slot that is being read to the time when the read began."""
         self._read_at = -math.inf
-        """The time of the next read, at the earliest."""
+        """The earliest time of the next read."""
         self._closed_until: dict[int, float] = {}
-        """The time until which a slot is not read after a failure."""
+        """A mapping from a slot whose read failed to the time until which the slot is not read."""
         self._pauses: dict[Place | int, Pauses] = {}
         """The pauses of the places and slots whose last visit or read failed."""
         self._round: Iterator[Read] = iter(())
         self._round_at = math.inf
-        """When to read the next part of the round."""
+        """The time to read the next part of the round."""
 
     # -- entities ------------------------------------------------------------------------------------------------------
 
     def knows(self, entity: str) -> bool:
-        """Return whether this entity is looked after."""
+        """Return whether this entity is in the list of entities."""
         return entity in self._entities
 
     def set_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
-        """Replace the list of entities, each with its partition numbers. The places of new ones will be read."""
+        """Replace the list of entities, each with its partition numbers. The places of new entities will be read."""
         for gone in [entity for entity in self._entities if entity not in entities]:
             self.remove_entity(gone)
         for entity, numbers in entities.items():
@@ -140,19 +140,19 @@ class Agenda:
     # -- due times -----------------------------------------------------------------------------------------------------
 
     def announced(self, place: Place, at: float) -> bool:
-        """Note a due time that a place announced. Returns whether the place is known."""
+        """Note a due time that a place announced. Return whether the place is known."""
         if place.number not in self._entities.get(place.entity, ()):
             return False
         self._expect(place, at)
         return True
 
     def missed(self, number: int) -> None:
-        """Read the whole slot soon: the client did not listen to it for a while."""
+        """Read the whole slot soon, because the client did not listen to it for a while."""
         if number in self._slots:
             self._unread[number] = dict(self._slots[number])
 
     def missed_everywhere(self) -> None:
-        """Read all slots soon. A client that starts to look after a namespace does this."""
+        """Read all slots soon. A client that starts to maintain a namespace does this."""
         for number in self._slots:
             self.missed(number)
 
@@ -166,7 +166,7 @@ class Agenda:
                 self.announced(Place(read.number, entity), at)
 
     def visit_done(self, place: Place, at: float | None) -> None:
-        """End a visit. ``at`` is the next due time there; it is now or earlier if some due work is left."""
+        """End a visit. ``at`` is the next due time of the place. It is not in the future if some due work is left."""
         if self._visits.pop(place, None) is None:
             return
         self._pauses.pop(place, None)
@@ -205,7 +205,7 @@ class Agenda:
 
     @property
     def all_read(self) -> bool:
-        """Whether no place is left to read soon and no read is under way."""
+        """Whether the client must read no place soon, and no read is under way."""
         return not self._unread and not self._reads
 
     def due_at(self, place: Place) -> float | None:
@@ -257,7 +257,7 @@ class Agenda:
                     del entities[entity]
                 del self._unread[number]
                 if entities:
-                    self._unread[number] = entities  # at the end of the dict: the other partitions come first
+                    self._unread[number] = entities  # move the slot to the end, so that other slots come first
                 return self._begin_read(Read(number, batch), now)
         if now >= self._round_at:
             self._round_at = now + self._between_parts()
@@ -275,7 +275,7 @@ class Agenda:
         return read
 
     def _parts(self) -> Iterator[Read]:
-        """Yield reads of all places, a part at a time. Entities removed since are left out."""
+        """Yield reads of all places, a part at a time. Leave out entities that were removed after the start."""
         for number in list(self._slots):
             entities = list(self._slots.get(number, ()))
             for start in range(0, len(entities), self._pace.batch):
@@ -297,7 +297,7 @@ class Agenda:
         return sum(now - since < self._pace.patience for since in begun.values())
 
     def _idle_seconds(self, now: float, clock: float) -> float:
-        """Return the seconds until ``next`` would return something else, if no event comes before."""
+        """Return the seconds until ``next`` would return another action, if no event comes before that."""
         times = [math.inf]
         if self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
             times += self._seconds_until_late(self._visits, now)
@@ -309,6 +309,6 @@ class Agenda:
         return max(0.0, min(times))
 
     def _seconds_until_late(self, begun: Mapping[Any, float], now: float) -> list[float]:
-        """Return, for each call that is not late yet, the seconds until it will be late."""
+        """Return the seconds until each visit or read under way will be late. Leave out those that are late already."""
         patience = self._pace.patience
         return [since + patience - now for since in begun.values() if now - since < patience]

@@ -7,20 +7,20 @@ A call carries the jobs of several callers to one partition, in a *lane*. The pa
 result of the last call in each lane. A repeated call gets that result and does not run again. A call may end with:
 
 - a result. The call has ended;
-- an *obstacle*, which is removed first: the partition has older settings than the client (TELL), or newer ones
-  (RELOAD), or it does not exist (RECOVER). Then a new call is made for the same jobs;
-- no answer. The same call is repeated under the same number, as long as there is time;
-- a refusal that one of the jobs may have caused. The call is split into halves, and each half is delivered by itself,
-  until that job is found;
+- an *obstacle*: the partition has older settings than the client (TELL), or newer ones (RELOAD), or it does not exist
+  (RECOVER). The client removes the obstacle, and then makes a new call for the same jobs;
+- no answer. The client repeats the same call under the same number, as long as there is time;
+- a refusal that one of the jobs may have caused. The client splits the call into halves and delivers each half by
+  itself, until it has found that job;
 - an error that concerns all its callers.
 
 Beside the error itself, two facts decide the next step:
 
-- *Whether the call may have run.* An attempt without an answer may have run. Then the call keeps its number and its
-  jobs, whatever later attempts return: a job that was moved elsewhere now could be done twice. The outcome is unknown
-  until the partition answers. If the partition has forgotten the lane, the outcome stays unknown, and the error that
-  the callers get says so.
-- *Whether the call was never sent.* Then jobs that may go to any partition can be moved to another one.
+- *Whether the call may have run.* If an attempt has no answer, the call may have run. Then the call keeps its number
+  and its jobs, whatever later attempts return: if a job were moved to another partition now, it could be done twice.
+  The outcome is unknown until the partition answers. If the partition has forgotten the lane, the outcome stays
+  unknown, and the error for the callers says so.
+- *Whether the call was never sent.* If so, jobs that may go to any partition can be moved to another partition.
 
 :func:`next_step` is this table. The first row that fits decides::
 
@@ -39,8 +39,8 @@ Beside the error itself, two facts decide the next step:
 A lane is *known* once the partition has answered a call in it with a result. If the first call in a lane brings no
 result, the next call starts a new lane: a second call in the old lane could never run.
 
-Each half of a split call is delivered like a call. When the partition has no room for a job of some size, jobs of that
-size and larger ones are refused without asking. Otherwise the search would ask about each of them.
+Each half of a split call is delivered like a call. If the partition has no room for a job of some size, the client
+itself refuses all jobs of that size or larger. Otherwise it would need a call for each of them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DisplacedError(MessagingEntityNotFoundError):
 
 
 class DefectError(ServiceBusError):
-    """A defect: something that should not be possible."""
+    """An error that shows a defect in the client."""
 
     def __init__(self, error: Exception, outcome: Outcome | None) -> None:
         super().__init__(f"A defect in sbredis: {type(error).__name__}: {error}", outcome=outcome)
@@ -121,7 +121,7 @@ def forgotten(error: ServiceBusError) -> ServiceBusError:
 
 
 class Delivery:
-    """The state of one call under way. Each pipeline of a lane keeps at most one."""
+    """The state of one call under way. Each pipeline of a lane has at most one such call."""
 
     __slots__ = ("error", "lane_is_known", "leaves_lane", "maybe_ran", "unreachable")
 
@@ -141,7 +141,7 @@ class Delivery:
         self.lane_is_known, self.leaves_lane = True, False
 
     def failed(self, error: ServiceBusError, *, time_is_left: bool) -> NextStep:
-        """Note that an attempt ended with this error. Returns the next step."""
+        """Note that an attempt ended with this error. Return the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
             error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)
@@ -155,7 +155,7 @@ class Delivery:
         return self._take_step(_step_without_moving(self.error, time_is_left=time_is_left), self.error)
 
     def obstacle_removed(self, worse: ServiceBusError | None = None) -> NextStep:
-        """Return the step after TELL, RELOAD or RECOVER, which succeeded or ended with the error ``worse``."""
+        """Return the step after TELL, RELOAD or RECOVER. ``worse`` is the error, if that step failed."""
         assert self.error is not None
         if worse is not None:
             if not isinstance(worse, DisplacedError):
@@ -184,7 +184,7 @@ _OBSTACLES: Final = (SettingsBehindError, SettingsStaleError, MessagingEntityNot
 def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
     """Return what to do after an attempt ended with ``error``. The outcome in ``error`` is that of the whole call.
 
-    ``time_is_left`` says that the attempt got only a part of the time, and that part is over.
+    With ``time_is_left``, the attempt had only a part of the call's time. That part is over, and the rest is left.
     """
     if isinstance(error, DisplacedError):
         return NextStep.END
@@ -211,7 +211,7 @@ def _step_without_moving(error: ServiceBusError, *, time_is_left: bool) -> NextS
 
 
 class Sized(Protocol):
-    """A job, as far as the search needs it."""
+    """The part of a job that the search uses."""
 
     size: int
 
@@ -236,7 +236,7 @@ class Halving(Generic[J]):
         self._no_room: NoRoom | None = None
 
     def next_part(self) -> tuple[list[J], list[J], ServiceBusError | None]:
-        """Return the jobs of the next part, the jobs there is no room for, and the error that showed the lack of room.
+        """Return the jobs of the next part, the jobs without room in the partition, and the error for those jobs.
 
         If there are no jobs in the next part, the search has ended.
         """
@@ -253,9 +253,9 @@ class Halving(Generic[J]):
         return [], refused, None if self._no_room is None else self._no_room.error
 
     def split(self, part: Sequence[J], error: ServiceBusError) -> bool:
-        """Split a part into two halves, which are then delivered.
+        """Split a part into two halves, which become the next parts.
 
-        Returns ``False`` for a single job: this job has caused the error.
+        Return ``False`` for a single job, because this job has caused the error.
         """
         if len(part) == 1:
             if isinstance(error, ServiceBusQuotaExceededError):

@@ -3,24 +3,24 @@
 Theory
 ------
 
-A receiver fetches for two reasons: callers wait for messages, and it *stocks* messages for calls to come (prefetching).
-It locks every message that it fetches, and locks end. So three rules limit what it fetches:
+A receiver fetches messages for two reasons: callers wait for them, and it *stocks* messages for later callers
+(prefetching). It locks every message that it fetches, and locks end. So three rules limit the number of messages:
 
 - *Without a stock, it locks only messages that a caller waits for.* It asks one partition at a time, for no more
   messages than callers wait for.
-- *It refills a stock when half of it is used up*, or with a call that is made anyway. Messages on their way count as if
-  they were in stock. So calls are large. Taking a message from the stock mostly needs no decision:
-  :attr:`Stock.refill_at` says when the next one is needed.
-- *It gives back in time what no caller asks for.* That does not count as a delivery. Then the stock *rests*: nothing is
-  fetched ahead until a caller asks again.
+- *It refills a stock when half of the stock is used up*, or with a call that it makes anyway. The messages for which
+  calls under way ask count as if they were in stock. So calls are large. Taking a message from the stock mostly needs
+  no decision: :attr:`Stock.refill_at` is the number of messages at which the next decision is needed.
+- *It releases stocked messages in time if no caller asks for them.* This does not increase their delivery counts. Then
+  the stock *rests*: the receiver fetches nothing ahead until a caller asks again.
 
-An *adaptive* stock holds the messages that are used up in two seconds, or in a quarter of a lock if that is shorter.
-The speed is measured whenever the stock is filled.
+An *adaptive* stock holds as many messages as callers take in two seconds, or in a quarter of the lock duration if that
+is shorter. The receiver measures their speed whenever it fills the stock.
 
-If several partitions are known to have messages, the receiver asks them in turns. It looks at all others at the same
-time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A partition that
-has woken the receiver while nothing is wanted gets one non-waiting look, so that it wakes another receiver (see
-:mod:`sbredis.aio.core._watching`).
+If several partitions are known to have messages, the receiver asks them in turns. It looks at all other partitions at
+the same time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A
+partition may wake the receiver when the receiver wants nothing. Then the receiver makes one look without waiting, so
+that the partition wakes another receiver (see :mod:`sbredis.aio.core._watching`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_AT_ONCE: Final = 1000
 """The largest number of messages that one call brings."""
 _HORIZON: Final = 2.0
 _WEIGHT: Final = 0.3
-"""The weight of a new measurement of the speed, beside the earlier ones."""
+"""The weight of a new measurement of the speed. The earlier measurements have the rest of the weight."""
 _SHORTEST_MEASUREMENT: Final = 0.1
 _FIRST_TARGET: Final = 10
 _SHARE: Final = 0.5
@@ -49,9 +49,9 @@ class Fetch(NamedTuple):
     place: int
     """The index of the partition to ask."""
     wanted: int
-    """How many messages to ask for; 0 for a look."""
+    """The number of messages to ask for; 0 for a look."""
     waiting_for: int
-    """How many messages to wait for, including the ``wanted`` ones; 0 ends an earlier registration as a waiter."""
+    """The number of messages to wait for, including the ``wanted`` ones. 0 ends an earlier registration as a waiter."""
 
 
 def fetches(
@@ -65,7 +65,7 @@ def fetches(
     """Return the calls that fetch the ``missing`` messages, and the partition to start with next time.
 
     ``start`` is the partition to start with now. With ``only``, no other partitions are asked. With ``any_will_do``,
-    one message is enough to wait for: callers do not wait for the rest.
+    the calls wait for one message only, because callers do not wait for the others.
     """
     made: list[Fetch] = []
     unknown: list[int] = []
@@ -91,12 +91,12 @@ def fetches(
 
 
 def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
-    """Return the looks to make when nothing is wanted: one at each partition that is owed a look."""
+    """Return the looks to make when nothing is wanted: one at each partition that waits for a look."""
     return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
 
 
 class Stock:
-    """The number of messages to keep for calls to come."""
+    """The number of messages to keep for later callers."""
 
     __slots__ = ("_adaptive", "_measured_at", "_most", "_speed", "_taken", "lock", "resting", "target")
 
@@ -109,9 +109,9 @@ class Stock:
         self._measured_at = now
         self._taken = 0
         self.resting = False
-        """The stock was given back unread: keep nothing until a caller asks again."""
+        """Whether the stock rests. It was released because no caller asked for it; it is empty until a caller asks."""
         self.target = min(most, _FIRST_TARGET) if adaptive else most
-        """How many messages to keep now."""
+        """The number of messages to keep now."""
 
     @property
     def most(self) -> int:
@@ -120,11 +120,11 @@ class Stock:
 
     @property
     def refill_at(self) -> int:
-        """The number of messages, kept and on their way, at which :meth:`missing` refills the stock; -1 for never."""
+        """The number of messages, kept or asked for, at which :meth:`missing` refills the stock; -1 for never."""
         return -1 if self.resting or not self._most else self.target // 2
 
     def wants_more(self, kept: int) -> bool:
-        """Return whether the stock would take more messages if they were there."""
+        """Return whether the stock has room for more messages and does not rest."""
         return self._most > 0 and not self.resting and kept < self.target
 
     def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
@@ -142,12 +142,12 @@ class Stock:
         return max(0, self.target - left) if left < 0 or left <= self.refill_at else 0
 
     def took(self, count: int) -> None:
-        """Count messages that were handed to callers."""
+        """Count messages that callers have received."""
         self._taken += count
         self.resting = False
 
     def gave_back(self) -> None:
-        """Rest: messages were in stock for too long."""
+        """Let the stock rest, because messages were in stock for too long."""
         self.resting = True
 
     def _measure(self, now: float) -> None:
@@ -163,9 +163,10 @@ class Stock:
 
 
 def keep_for(left: float, lock: float, *, in_session: bool) -> float:
-    """Return for how many more seconds to keep a message whose lock ends in ``left`` seconds.
+    """Return the seconds to keep a message whose lock ends in ``left`` seconds.
 
-    Half of a lock is for handling the message. In a session, no other receiver could have the message
-    meanwhile. So it is kept until just before the lock ends: early enough to be given back uncounted.
+    The second half of a lock is reserved for the handling of the message. In a session, no other receiver could get the
+    message in this time. So it is kept longer, until just before the lock ends. It can then still be released without
+    an increase of its delivery count.
     """
     return left - (min(_LAST, lock * _LAST_SHARE) if in_session else lock * _SHARE)

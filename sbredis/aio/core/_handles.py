@@ -1,7 +1,8 @@
-"""Lock handles: the text with which another process can work with the lock on a message or session. Pure.
+"""Lock handles: texts with which another process can use the lock on a message or session. Pure.
 
-A program stores or sends a handle, and does not look inside. A handle holds the token of the lock. The token cannot be
-guessed and is the only proof of the right to settle the message, so no error and no log line shows a handle.
+A program stores or sends a handle, and does not read its content. A handle contains the token of the lock. The token
+cannot be guessed, and it is the only proof of the right to settle the message. So no error and no log line shows a
+handle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["LockHandle", "read_handle"]
 
 _VERSION = 1
 _HEAD = struct.Struct(">BBHBB")
-"""Version; length of the incarnation; partition; lengths of the token and of the name. The session is the rest."""
+"""Version; length of the incarnation; partition; lengths of the token and of the name. The session follows last."""
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
@@ -36,7 +37,7 @@ class LockHandle(NamedTuple):
     name: str
     """The name of the message; empty in the handle of a session."""
     session: str | None
-    """The session, if the entity has sessions. The lock is then the session's."""
+    """The session, if the entity has sessions. In this case the lock is that of the session."""
 
     def text(self) -> str:
         """Return the handle as text: letters, digits, ``-`` and ``_``."""

@@ -1,7 +1,8 @@
-"""Growing pauses between failed attempts. Pure, but for the random part of a pause.
+"""Growing pauses between failed attempts. Pure, except for the random part of a pause.
 
-tenacity does the arithmetic; it is imported at the first failure. Half of each pause is fixed, so an attempt never
-follows a failed one at once. The other half is random, so clients that failed together do not come back together.
+The package tenacity computes the pauses. It is imported at the first failure. Half of each pause is fixed, so an
+attempt never follows a failed one immediately. The other half is random, so clients that failed at the same time do not
+try again at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Failures:
 
 
 class Pauses:
-    """The pauses between attempts at one thing."""
+    """The pauses between the attempts at one operation."""
 
     __slots__ = ("_failures", "_first", "_longest", "_wait")
 
@@ -40,19 +41,19 @@ class Pauses:
         return self._failures.attempt_number > 0
 
     def next(self) -> float:
-        """Count a failure. Returns the seconds to wait before the next attempt."""
+        """Count a failure. Return the seconds to wait before the next attempt."""
         self._failures.attempt_number += 1
         if self._wait is None:
             self._wait = _growing(self._first / 2, self._longest / 2)
         return self._wait(cast("RetryCallState", self._failures))
 
     def reset(self) -> None:
-        """Start again with the shortest pause: an attempt succeeded."""
+        """Start again with the shortest pause, because an attempt succeeded."""
         self._failures.attempt_number = 0
 
 
 def _growing(first: float, longest: float) -> wait_base:
-    from tenacity import wait_combine, wait_exponential, wait_random_exponential  # costs 40 ms
+    from tenacity import wait_combine, wait_exponential, wait_random_exponential  # the import takes 40 ms
 
     return wait_combine(
         wait_exponential(multiplier=first, max=longest), wait_random_exponential(multiplier=first, max=longest)

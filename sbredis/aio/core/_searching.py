@@ -6,16 +6,16 @@ Theory
 A search wants exactly one session, from any partition. Accepting a session locks it, so the search *accepts* in one
 partition at a time. It only *looks* at the others: a look locks nothing.
 
-1. The search first tries to accept in one partition, a different one each time. Mostly there is a session, and the
-   search ends.
-2. If there is none, or the call fails, or the answer is late, the search looks at all other partitions at the same
-   time. Then it accepts in the partitions that have a session, one at a time (see
+1. The search first tries to accept in one partition. Each search starts with a different partition. Mostly there is a
+   session, and the search ends.
+2. If there is no session, or the call fails, or the answer is late, the search looks at all other partitions at the
+   same time. Then it accepts in the partitions that have a session, one at a time (see
    :func:`sbredis.aio.core._fetching.fetches`).
-3. When no partition has a session, the search listens to all of them. With its next look, each partition registers it.
-   So it subscribes to nothing as long as it may get a session without.
+3. When no partition has a session, the search starts to listen to all of them. At its next look at a partition, the
+   partition registers the search. So the search subscribes to no channel as long as it may find a session without one.
 
-A partition that fails or answers late holds nothing up. It counts as empty, as long as another partition answers. If
-no partition has answered, the search cannot say that there is no session.
+A partition that fails or answers late does not delay the search. It counts as empty, as long as another partition
+answers. If no partition has answered, the search cannot conclude that there is no session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Search"]
 
 
 class Search:
-    """The search for one session: which calls to make next, and where to listen."""
+    """The search for one session. It decides which calls to make next, and which partitions to listen to."""
 
     __slots__ = ("_first", "_turn", "_watches")
 
@@ -60,12 +60,12 @@ class Search:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether no partition has a session. If all answers are late, the search waits for the first of them."""
+        """Whether no partition has a session. If all answers are late, this is not known before the first answer."""
         watches = self._watches
         settled = all(watch.troubled or not _is_open(watch) for watch in watches)
         return settled and not all(watch.late for watch in watches)
 
 
 def _is_open(watch: Watch) -> bool:
-    """Return whether the partition may have a session: it can be asked, or its answer is under way and not late."""
+    """Return whether the partition may have a session: it may be asked, or a call is under way that is not late."""
     return watch.may_ask or (watch.under_way and not watch.late)

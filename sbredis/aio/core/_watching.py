@@ -1,24 +1,25 @@
-"""Watch a partition: decide whether it may have something, whether to ask it, and when to look again. Pure.
+"""Watch a partition: decide whether the partition may have something, whether to ask it, and when to look again. Pure.
 
 Theory
 ------
 
-A receiver, a client that waits for a session, and the client that publishes for a topic all *watch* partitions, in the
-same way. They ask a partition what it has. If it has nothing, the same run of its script registers them as waiting; the
-partition then *wakes* them over a channel when something comes. Until then they leave it alone. A registration ends
-after 30 seconds, so they look again before that.
+Three kinds of clients *watch* partitions in the same way: a receiver, a client that waits for a session, and the client
+that publishes for a topic. Such a client asks a partition for messages or other work. If the partition has nothing, the
+same run of the script registers the client as a waiter. The partition then *wakes* the client over a channel when
+something comes. Until then the client makes no calls to the partition. A registration ends after 30 seconds, so the
+client looks again before that. In the following, *we* are that client.
 
-Three things make this harder than it sounds:
+Three facts make this difficult:
 
-- *A wake-up that is not used must be passed on.* A partition wakes one waiter for each message it has. A waiter that is
-  woken and wants nothing any more must look once without waiting. Only then does the partition wake the next waiter.
-- *A wake-up may come while an answer is under way.* The answer may be from before the wake-up. So the client ignores an
-  answer of "nothing" that was overtaken by a wake-up, and asks the partition again.
-- *We alone may know a due time.* The answer that registers us also says when something will be due. The partition
-  tells a new due time to one waiter only. That waiter must look at that time even if it wants nothing, or the others
-  sleep until their own registrations end.
+- *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. A waiter that is
+  woken when it wants nothing must look once without waiting. Only then does the partition wake the next waiter.
+- *A wake-up may come while an answer is under way.* The answer may be older than the wake-up. So if a wake-up comes
+  before an answer of "nothing", the client ignores the answer and asks the partition again.
+- *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
+  partition tells a new due time to one waiter only. That waiter must look at that time even if it wants nothing.
+  Otherwise the other waiters sleep until their own registrations end.
 
-A watch is in one state. The table shows each::
+A watch is always in one of these states::
 
     state        what is known                                      may ask   look at
     UNKNOWN      it may have something                              yes       -
@@ -34,13 +35,14 @@ A watch is in one state. The table shows each::
     REFUSED      the last call failed; trying again does not help   no        the end of a pause
     LEFT         the watch has ended                                no        -
 
-CALLED and DOUBTFUL *owe* the partition a look. STOCKED and CALLED are *known* to have something. If there are several
-partitions, the known ones are asked for messages at once. The others are looked at first, which locks nothing.
+In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states STOCKED and CALLED the partition is
+*known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
+others we first look, which locks nothing.
 
 Events are methods. Events from outside (``woken``, ``missed``, ``time_passed``, ``disconnected``, ``heard``) may come
 in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come only while a call
-is under way, or after the watch has ended; then they change nothing. In :data:`TABLE`, a pair of state and event that
-is missing leaves the state as it is.
+is under way, or after the watch has ended; then they change nothing. If a pair of state and event is missing in
+:data:`TABLE`, the event does not change the state.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ from sbredis.aio.core._pauses import Pauses
 __all__ = ["LATE", "REGISTERED", "TABLE", "Event", "State", "Watch", "to_ask"]
 
 REGISTERED: Final = 25.0
-"""The seconds after which a waiter looks again: a partition forgets it after 30."""
+"""The seconds after which a waiter looks again. A partition forgets a waiter after 30 seconds."""
 LATE: Final = 1.0
 """The seconds after which an answer is late. Other partitions are then asked without waiting for it."""
 _PAUSES: Final = 0.1, 10.0
@@ -64,7 +66,7 @@ _PAUSES: Final = 0.1, 10.0
 class State(Enum):
     """The client's knowledge of a watched partition."""
 
-    __hash__ = object.__hash__  # Enum computes its hash in Python, and states are looked up all the time
+    __hash__ = object.__hash__  # faster than the hash of Enum, because states are looked up very often
 
     UNKNOWN = "it may have something"
     STOCKED = "it had something at the last answer"
@@ -140,7 +142,7 @@ def _table() -> dict[tuple[State, Event], State]:
         table[state, e.DISCONNECTED] = s.UNKNOWN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED  # listening failed
     for event in (e.TIME, e.DISCONNECTED, e.WANTED_NOW, e.HEARD):
-        table[s.TRUSTED, event] = s.DOUBTFUL  # the other waiters do not know the due time, so we must look
+        table[s.TRUSTED, event] = s.DOUBTFUL  # we must look, because the other waiters do not know the due time
     table[s.REFUSED, e.NEW_CALLER] = s.UNKNOWN
     for state in s:
         table[state, e.LEAVE] = s.LEFT
@@ -170,9 +172,9 @@ class Watch:
         self.late = False
         """Whether the answer to the call under way is late."""
         self.look_at: float | None = None
-        """The time at which :meth:`time_passed` changes something."""
+        """The time at which :meth:`time_passed` changes the watch."""
         self.registered = False
-        """Whether the partition has us registered, as far as we know."""
+        """Whether the partition has registered us, as far as we know."""
         self._pauses = Pauses(*_PAUSES)
 
     def __repr__(self) -> str:
@@ -182,7 +184,7 @@ class Watch:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a call may be made, and may bring something."""
+        """Whether we may make a call, which may bring something."""
         return self.state in _MAY_ASK
 
     @property
@@ -222,7 +224,7 @@ class Watch:
 
     @property
     def may_be_registered(self) -> bool:
-        """Whether to tell the partition when we leave."""
+        """Whether the partition may have registered us. If so, we tell the partition when we leave."""
         return self.registered or self.under_way
 
     @property
@@ -242,15 +244,15 @@ class Watch:
         self.look_at = now + LATE
 
     def found(self) -> None:
-        """End a call: the partition has something."""
+        """End a call that showed that the partition has something."""
         self._answered(Event.FOUND, registered=False)
 
     def busy_with_due(self, *, registered: bool) -> None:
-        """End a call: more work is due than one call does, so the partition cannot say yet what it has."""
+        """End a call without a clear answer: more work was due than one call does. The partition may have something."""
         self._answered(Event.MORE, registered=registered)
 
     def nothing(self, now: float, due: float, *, registered: bool) -> None:
-        """End a call: the partition has nothing. Work is due there in ``due`` seconds; 0 means never."""
+        """End a call that showed that the partition has nothing. In ``due`` seconds work is due; 0 means never."""
         answer = Event.NOTHING_YET if 0 < due < REGISTERED else Event.NOTHING
         self._answered(answer if registered else Event.UNREGISTERED, registered=registered)
         if self.state is State.TRUSTED:
@@ -259,11 +261,11 @@ class Watch:
             self.look_at = now + REGISTERED
 
     def passed_on(self) -> None:
-        """End a call of ours that did not wait: the partition has nothing for us, and wakes another waiter."""
+        """End a call that did not wait. The partition has nothing for us, and wakes another waiter."""
         self._answered(Event.PASSED_ON, registered=False)
 
     def failed(self, now: float, *, refused: bool) -> None:
-        """End a call: it failed."""
+        """End a call that failed."""
         if self._ends_call("it failed"):
             self._pause(now, refused=refused)
 
@@ -279,7 +281,7 @@ class Watch:
             self._apply(event)
 
     def _ends_call(self, how: str) -> bool:
-        """End the call under way. Returns whether its end still matters."""
+        """End the call under way. Return whether its end still matters."""
         if self.left:
             return False
         if self.state not in _UNDER_WAY:
@@ -294,19 +296,19 @@ class Watch:
     # -- events from outside -------------------------------------------------------------------------------------------
 
     def woken(self) -> None:
-        """Note that the partition says it has something."""
+        """Note that the partition has woken us, because it has something."""
         self._rouse(Event.WOKEN)
 
     def missed(self) -> None:
-        """Note that the partition may have woken us unheard."""
+        """Note that the partition may have woken us without our hearing it."""
         self._rouse(Event.MISSED)
 
     def heard(self) -> None:
-        """Note that we can hear the channel from now on. What the partition said before, we did not hear."""
+        """Note that we can hear the channel from now on. We did not hear earlier wake-ups."""
         self._wake_up(Event.HEARD)
 
     def disconnected(self) -> None:
-        """Note that the partition cannot wake us because no connection is left."""
+        """Note that the partition cannot wake us, because there is no connection to it any more."""
         self._wake_up(Event.DISCONNECTED)
 
     def wanted_now(self) -> None:
@@ -314,7 +316,7 @@ class Watch:
         self._wake_up(Event.WANTED_NOW)
 
     def new_caller(self) -> None:
-        """Note that a new caller came, which has not been told of the refusal."""
+        """Note that a new caller came, which does not know of an earlier refusal."""
         self._wake_up(Event.NEW_CALLER)
 
     def leave(self) -> None:
@@ -323,7 +325,7 @@ class Watch:
         self.look_at = None
 
     def time_passed(self, now: float) -> None:
-        """Mark the answer late, or allow a new look, if its time has come."""
+        """If the time ``look_at`` has come, mark the answer as late, or allow a new look."""
         if self.look_at is None or self.look_at > now:
             return
         self.look_at = None
@@ -347,7 +349,7 @@ class Watch:
 
 
 def to_ask(watches: Sequence[Watch], together: int) -> list[int]:
-    """Return the partitions to ask now, so that at most ``together`` calls are under way. Late ones do not count."""
+    """Return the partitions to ask now. At most ``together`` calls are under way then; late calls do not count."""
     may_ask, room = list[int](), together
     for place, watch in enumerate(watches):
         if watch.state in _MAY_ASK:

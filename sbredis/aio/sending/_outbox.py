@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 _CLOCKS_APART = 600_000
-"""The difference in ms between clocks up to which messages scheduled on a topic are still published in time."""
+"""The largest difference in ms between clocks with which messages scheduled on a topic are still published in time."""
 _log = logging.getLogger("sbredis.client")
 
 
@@ -51,24 +51,24 @@ class Outbox:
         self.throttle = throttle
         """The limit on messages under way."""
         self.entity: Entity | None = None
-        """The entity to send to, once it was found."""
+        """The entity to send to; ``None`` before it was found in the registry."""
         self.closed = False
-        """Whether it accepts no more messages."""
+        """Whether the outbox accepts no more messages."""
         self._connection = connection
         self._name = name
         self._create = create
         self._scheduled_on = scheduled_on
-        """Called with a topic when messages are scheduled on it."""
+        """A function that is called with a topic when messages are scheduled on it."""
 
     # -- the entity ----------------------------------------------------------------------------------------------------
 
     @property
     def destination(self) -> str:
-        """The name of the entity in spans and the log: as the registry writes it, once that is known."""
+        """The name of the entity in spans and in the log. It has the registry's spelling when that is known."""
         return self._name if self.entity is None else self.entity.name
 
     async def ready(self, deadline: float) -> Entity:
-        """Return the entity, found in the registry by the deadline."""
+        """Return the entity. Look it up in the registry before the deadline, if it is not known yet."""
         self.check_open()
         entity = self.entity
         if entity is None or entity.gone:
@@ -87,7 +87,7 @@ class Outbox:
         await entity.load_routing(deadline)
 
     def check_open(self) -> None:
-        """Raise if nothing can be sent any more."""
+        """Raise if the outbox or the client is closed."""
         if self.closed:
             raise ValueError("The sender is closed. Get another one from the client.")
         self._connection.check_open()
@@ -95,30 +95,31 @@ class Outbox:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     async def send(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
-        """Send messages. Returns their sequence numbers."""
+        """Send messages. Return their sequence numbers."""
         detects = entity.detects_duplicates
         made: list[Outgoing] = []
         ids: list[str | None] = []
         try:
             for message in messages:
                 made.append(outgoing(message, detects_duplicates=detects))
-                ids.append(use_id(message))  # at once: the same object may come twice in the list
+                ids.append(use_id(message))  # before the next message, because the same object may be in the list twice
             return await self._send_made(messages, made, sum(len(one.payload) for one in made), entity, deadline)
         except BaseException:
-            for message, message_id in zip(messages, ids, strict=False):  # only the messages that have got an id so far
+            for message, message_id in zip(messages, ids, strict=False):  # only the messages that have an id already
                 keep_id(message, message_id)
             raise
 
     async def send_batch(self, contents: BatchContents, entity: Entity, deadline: float) -> list[int]:
-        """Send a batch. It is encoded already, in the form for a queue that detects duplicates."""
+        """Send a batch. Its messages are encoded already, in the form for a queue that detects duplicates."""
         if not contents.messages:
             return []
         round_ = contents.use_ids()
-        messages, made = list(contents.messages), list(contents.outgoing)  # the batch may get more messages meanwhile
+        messages, made = list(contents.messages), list(contents.outgoing)  # the batch may grow meanwhile
         if not entity.detects_duplicates:
             made = [one._replace(message_id=b"") for one in made]
         if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
-            # Rules and partitions must see the messages as they were added, even if they have been changed since.
+            # Rules and partition keys apply to the messages in the form in which they were added to the batch, even if
+            # the message objects were changed later.
             messages = [from_content(decode(one.payload)) for one in made]
         try:
             return await self._send_made(messages, made, contents.size, entity, deadline)
@@ -145,7 +146,7 @@ class Outbox:
         entity: Entity,
         deadline: float,
     ) -> tuple[SendJob, int]:
-        """Send messages. Returns their job and the sequence number of the first one."""
+        """Send messages. Return their job and the sequence number of the first message."""
         job = await self.begin(messages, made, size, entity, deadline)
         try:
             return job, await job.future
@@ -163,9 +164,9 @@ class Outbox:
         *,
         ordered: bool = False,
     ) -> SendJob:
-        """Submit messages as soon as there is room. The job brings their outcome.
+        """Submit messages as soon as the throttle has room for them. The job has their outcome.
 
-        ``ordered`` messages are never overtaken, in their partition, by ordered messages that are submitted later.
+        In a partition, ``ordered`` messages never overtake ordered messages that were submitted earlier.
         """
         count = len(made)
         if entity.record.settings.sessions:
@@ -186,7 +187,7 @@ class Outbox:
             except OperationTimeoutError as error:
                 error.entity = entity.name
                 raise
-        try:  # messages that are not submitted must not keep their share of the throttle
+        try:  # if the messages are not submitted, they must release their share of the throttle
             if waits:
                 self.check_open()
             facts: Sequence[MessageView | None] = ()
@@ -206,16 +207,16 @@ class Outbox:
             unmade = UnmadeError(error)
             unmade.entity = entity.name
             raise unmade from error
-        _ = sending.submit(job)  # the job has the future
+        _ = sending.submit(job)  # the result is not needed, because the job has the future
         return job
 
     def _views_for_rules(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
     ) -> list[MessageView | None]:
-        """Return the view that rules have of each message, or ``None`` for one that is scheduled and judged later.
+        """Return the view of each message for rules, or ``None`` for a message that is scheduled and judged later.
 
-        The partition decides whether the time of a message has come. A message whose time is near, by the clock here,
-        is judged now, so that it is ready.
+        The partition decides whether the time of a message has come. If the time is near by the clock of this machine,
+        the message is judged now, so that the partition can publish it.
         """
         now = self._connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):

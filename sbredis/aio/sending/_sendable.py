@@ -17,9 +17,9 @@ __all__ = ["key_of", "require_sessions", "scheduled", "too_large"]
 
 
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
-    """Return the messages with their times. If one of the times is invalid, no message is changed.
+    """Return the messages with their scheduled times. If one of the times is invalid, no message is changed.
 
-    If an object comes twice in the list, the second one is sent as a copy, because it may have another time.
+    If the same object is in the list twice, it is sent as a copy the second time, because it may have another time.
     """
     if isinstance(when, datetime):
         for message in messages:
@@ -61,7 +61,7 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
 
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
-    """Return the key that decides the partition of these messages, or ``None`` if they may go to any."""
+    """Return the key that decides the partition of these messages, or ``None`` if they may go to any partition."""
     keys: dict[str | bytes, None] = {}
     for message in messages:
         key: str | bytes | None = routing_key(message)

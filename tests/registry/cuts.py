@@ -21,7 +21,7 @@ Operation = Callable[[Namespace], Awaitable[object]]
 
 
 def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """Return the contents of a namespace without the parts that depend on chance or the clock."""
+    """Return the contents of a namespace without random values and times."""
     kept = keys_of(found, namespace)
     for key, value in kept.items():
         if key.endswith(":namespace"):
@@ -50,7 +50,7 @@ class Cuts:
     """Runs an operation and interrupts it after each of its steps, each time in a fresh namespace."""
 
     def __init__(self, transport: Transport, first: Operation, operation: Operation) -> None:
-        """Take the operation, and ``first``, the preparation that it needs."""
+        """Set the operation, and ``first``, the preparation that the operation needs."""
         self._transport = transport
         self._first = first
         self._operation = operation

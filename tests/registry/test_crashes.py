@@ -1,4 +1,4 @@
-"""Tests that a client may end after any step of a change to an entity, or be slower than all others."""
+"""Tests of changes to an entity by a client that ends after any step, or that is slower than all other clients."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
     await turns.let_through(turns.waiting[0])
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
 
-    await others.get_entity("Orders")  # this call completes it
+    await others.get_entity("Orders")  # this call completes the creation
     await others.delete_entity("Orders")
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
@@ -246,7 +246,7 @@ async def test_a_slow_deletion_deletes_the_entity_with_the_name_at_that_time(tra
 
 
 async def test_a_foreign_partition_stops_a_creation(transport: Transport) -> None:
-    """No id is given twice. If lost data made an id repeat, the messages of the first entity must stay untouched."""
+    """If lost data makes an id repeat, the messages of the first entity with that id must not be changed."""
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
     await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
@@ -298,13 +298,13 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-EXAMPLES = 60  # each opens a transport, and makes up to a few hundred calls
+EXAMPLES = 60  # each example opens a transport, and makes up to a few hundred calls
 
 
 class Crowd:
     """Several clients that each perform one operation on the same entity, with their calls in random order.
 
-    Up to ``dying`` of them end in the middle, without notice.
+    Up to ``dying`` of the clients end before their operation is finished.
     """
 
     def __init__(self, transport: Transport, operations: list[str], chance: random.Random, dying: int = 0) -> None:
@@ -359,7 +359,7 @@ chances = st.randoms(use_true_random=False)
 
 
 def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -> dict[str, Any]:
-    """Return the keys of a record's partitions, after a check that all are present."""
+    """Return the keys of a record's partitions, after a check that all partitions exist."""
     own = {key: value for key, value in kept.items() if key.split(":")[1] == record.id}
     states = {key: value for key, value in own.items() if key.endswith(":state")}
     assert (record.state, len(states), len(own)) == ("active", number, 4 * number)

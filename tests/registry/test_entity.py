@@ -1,4 +1,4 @@
-"""Tests of the records of entities: their contents, and that decoding the registry's text restores them."""
+"""Tests of the records of entities: their contents, and that decoding a stored text returns the same record."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SETTINGS = st.builds(
     shared=st.booleans(),
     sessions=st.booleans(),
 )
-ANYTHING = st.text(st.characters(), max_size=5)  # includes halves of surrogate pairs
+ANYTHING = st.text(st.characters(), max_size=5)  # the texts include halves of surrogate pairs
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANYTHING,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANYTHING, inner, max_size=3),
     max_leaves=5,
 )
-UNKNOWN = st.text("abc", min_size=1, max_size=3)  # no field and no setting has such a name
+UNKNOWN = st.text("abc", min_size=1, max_size=3)  # no field and no setting has a name of these letters only
 
 
 @st.composite
@@ -75,7 +75,7 @@ def records(draw: st.DrawFn) -> EntityRecord:
 
 
 def kept(record: EntityRecord, *older: str) -> bytes:
-    """Return the text of a record as the scripts compose it."""
+    """Return the stored text of a record, composed as in the scripts."""
     stamps = ",".join([record.stamp, *older])
     head = f"1 {record.version} {record.id} {record.incarnation} {stamps} {record.created_at} {record.updated_at}"
     return f"{head} {encode(record)}".encode()
@@ -115,7 +115,7 @@ def test_a_description_is_one_line_of_ascii_and_always_the_same_text(record: Ent
 
 
 def test_the_stored_text_of_a_record_does_not_change() -> None:
-    """Stored records are read for years, so a change of the text would need another layout."""
+    """Later releases must read stored records, so a change of the text would need another layout."""
     assert kept(PLAIN) == (
         b"1 7 a1 incarnation_ stamp-stamp- 1 2 "
         b'{"colocated_with":null,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
@@ -250,7 +250,7 @@ def test_an_invalid_entity_path_is_refused(path: str) -> None:
 
 
 def test_every_setting_has_a_default_that_tells_its_type() -> None:
-    """The codec uses these types."""
+    """The codec of records uses the types of these defaults."""
     types = {each.name: type(each.default) for each in fields(PartitionSettings)}
     assert types.pop("duplicate_window") is type(None)
     assert set(types.values()) == {bool, int, str}

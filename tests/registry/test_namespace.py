@@ -1,4 +1,4 @@
-"""Tests of a namespace for its users: several clients create, find, change, list and delete entities at once."""
+"""Tests of a namespace for its users: several clients create, find, change, list and delete entities concurrently."""
 
 from __future__ import annotations
 
@@ -448,7 +448,7 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
 async def test_a_lost_partition_is_made_again_and_the_others_stay(
     transport: Transport, namespace: Namespace, way: str
 ) -> None:
-    """A failover may lose the latest writes; the registry still has the record."""
+    """A failover may lose a new partition, although the registry still has the record of its entity."""
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     kept, lost = namespace.partition(record, 0), namespace.partition(record, 2)
     await perform(transport, kept.send(CallId("lane", 1), [Outgoing(b"kept")]))
@@ -467,7 +467,7 @@ async def test_a_lost_partition_is_made_again_and_the_others_stay(
 
 
 async def test_a_deleted_entity_is_not_restored(transport: Transport, namespace: Namespace) -> None:
-    """Another entity of that name stays untouched too."""
+    """Another entity with the same name is not changed either."""
     record = await namespace.create_entity("q", SETTINGS)
     await namespace.delete_entity("q")
     with pytest.raises(MessagingEntityNotFoundError):
@@ -549,7 +549,7 @@ async def test_a_foreign_partition_is_not_deleted(transport: Transport, namespac
 async def test_a_partition_that_missed_a_change_reports_it_and_can_catch_up(
     transport: Transport, namespace: Namespace
 ) -> None:
-    """A partition that missed a change reports this to a client that knows the change, and then accepts the change."""
+    """A client that knows the change gets an error from the partition, and can then send it the change."""
     record = await namespace.create_entity("q", SETTINGS)
     newer = namespace.partition(replace(record, version=2), record.partitions[0])
     with pytest.raises(SettingsBehindError):

@@ -1,4 +1,4 @@
-"""Tests of the scripts of the registry, one call each: their writes, their answers when repeated, their refusals."""
+"""Tests of single calls of the registry's scripts: their writes, their answers to repeated calls, their refusals."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_an_entity_is_registered_with_its_whole_record(transport: Transpor
     assert record.created_at > 1_700_000_000_000
     found = await snapshot(transport)
     assert list(found[ENTITIES][1]) == [b"billing/orders"]
-    assert len(found[NAMES][1]) in (1, 2)  # with its score in one list, or in a separate list
+    assert len(found[NAMES][1]) in (1, 2)  # the name and its score are in one list, or each score is in a separate list
     assert (await ask(transport, REGISTRY.read("BILLING/orders"))) == record
 
 

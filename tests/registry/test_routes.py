@@ -1,4 +1,4 @@
-"""Tests that routes are read as one consistent state, also during changes, with no more reading than needed."""
+"""Tests that routes are read as one consistent state, also during changes, and that no unchanged data is read again."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespac
 async def test_a_reader_notices_a_change_between_two_pages(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """The reader starts again, but keeps the rules that it has read and that have not changed."""
+    """The reader starts again, but does not read unchanged rules a second time."""
     monkeypatch.setattr(rulebook_module, "LONGEST_PAGE", 4)
     turns = Turns(transport)
     reading = asyncio.ensure_future(Namespace(turns.client(0), "ns", 1, 0).routes("Topic"))
@@ -204,7 +204,7 @@ async def test_a_reader_of_many_pages_does_not_start_over(
     for number in range(100):
         if not turns.waiting:
             break
-        if number % 12 == 11:  # before the reader can finish
+        if number % 12 == 11:  # a change before the reader can finish
             await namespace.update_rule("Topic", "A", Rule("$Default", SqlFilter(f"a = {number}")))
         scripts.append(turns.waiting[0].script.name)
         await turns.let_through(turns.waiting[0])
@@ -238,7 +238,7 @@ async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
     transport: Transport, namespace: Namespace
 ) -> None:
     class Restless:
-        """Changes a rule before each list of rules."""
+        """Passes calls to another transport, and changes a rule before each call that lists rules."""
 
         async def call(self, script: Any, keys: Any, arguments: Any = (), **how: Any) -> Any:
             if script.name == "list_rules":

@@ -1,4 +1,4 @@
-"""Tests of the scripts of topics, one call each: their contracts, their answers when repeated, their refusals."""
+"""Tests of single calls of the scripts of topics: their contracts, their answers to repeated calls, their refusals."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 
 
 def test_script_flags_match_their_use_of_memory() -> None:
-    """Scripts that delete work without memory, readers are marked so, and scripts that add data are refused."""
+    """With full memory, scripts that delete data still run. Only scripts without writes are marked as reading."""
     flags: dict[tuple[str, ...], set[str]] = {
         (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},
         ("allow-oom",): {"delete_rule", "mark_told", "revise_entity", "revise_subscription", "unregister_entity"},
@@ -225,7 +225,8 @@ async def test_a_repeated_change_of_a_rule_gets_the_first_answer(transport: Tran
     for number in range(10, 30):
         await ask(transport, RULEBOOK.update(record, ANY, f"another___{number}"))
     before = await snapshot(transport)
-    await ask(transport, created)  # the rule has its stamp, although the topic has forgotten it
+    # The rule still has the stamp of this call, although the topic has forgotten the stamp.
+    await ask(transport, created)
     assert await snapshot(transport) == before
 
 
@@ -331,7 +332,7 @@ async def test_records_and_counts_of_another_layout_are_not_changed(
     path = "topic" if spoilt != "subscription" else SUB.path.lower()
     await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "2 x", key=ENTITIES)
     if (place, spoilt) in {(5, "count"), (6, "count"), (6, "subscription")}:
-        await ask(transport, requests[place])  # this call does not read it
+        await ask(transport, requests[place])  # this call does not read the changed record
         return
     before = await snapshot(transport)
     with pytest.raises(DataLayoutError):

@@ -1,4 +1,4 @@
-"""Tests of the rules of subscriptions: they are created, found, listed, changed and deleted; and of their text."""
+"""Tests of the rules of subscriptions: creating, finding, listing, changing, deleting, and their stored text."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_every_change_of_a_rule_raises_the_topic_version(transport: Transp
     assert created.rule == SQL
     assert created.created_at > 1_700_000_000_000
     assert await namespace.get_rule("Topic", "Sub", "sQL") == created
-    assert (await namespace.topic_facts("Topic"))[1:] == (1, 2, 0)  # the filter that is always true counts
+    assert (await namespace.topic_facts("Topic"))[1:] == (1, 2, 0)  # the filter that is always true is counted too
     changed = Rule("SQL", CORRELATED.filter)
     updated = await namespace.update_rule("Topic", "Sub", changed)
     assert updated == KeptRule(changed, created.created_at, updated.stamp)
@@ -191,7 +191,7 @@ async def test_the_number_of_filters_of_a_topic_is_limited(
 ) -> None:
     """The limit counts the filters of all subscriptions.
 
-    Replacing a filter of the same kind, or adding one that does not count, still works.
+    At the limit, a filter can still be replaced by one of the same kind, and a filter that does not count can be added.
     """
     monkeypatch.setattr(rulebook_module, "LIMITS", Limits(9, 1, 1))
     await namespace.create_subscription("Topic", "Other", OF_SUBSCRIPTION, rules=[SQL, CORRELATED])
@@ -247,7 +247,7 @@ async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
 
 
 def test_the_stored_text_of_a_rule_does_not_change() -> None:
-    """Stored rules are read for years, so a change of the text would need another layout."""
+    """Later releases must read stored rules, so a change of the text would need another layout."""
     assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
     assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")
     assert encode_rule(EVERYTHING).isascii()

@@ -1,4 +1,4 @@
-"""Tests that a client may end after any step of changing subscriptions or rules, or be slower than others."""
+"""Tests of changes to subscriptions and rules by a client that ends after any step, or that is slower than others."""
 
 from __future__ import annotations
 
@@ -201,7 +201,8 @@ async def test_the_next_caller_finishes_an_interrupted_change_or_finds_nothing_o
         elif way == "judging":
             record = await namespace.get_entity(SUB)
             assert record.properties == {JUDGING_PROPERTY: True}
-            await namespace.restore_entity(record)  # its own partitions learn it when a client calls them
+            # The partitions of the subscription learn the change when a client calls them.
+            await namespace.restore_entity(record)
         elif way == "create":
             with pytest.raises(MessagingEntityAlreadyExistsError):
                 await operation(namespace)
@@ -218,7 +219,7 @@ async def test_the_next_caller_finishes_an_interrupted_change_or_finds_nothing_o
 
 
 async def slowly(transport: Transport, operation: Operation, calls: int) -> tuple[asyncio.Future[Any], Turns]:
-    """Start an operation, and let that many of its calls through."""
+    """Start an operation, and let this number of its calls through."""
     turns = Turns(transport)
     slow = asyncio.ensure_future(operation(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
@@ -323,7 +324,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete": deleting,
 }
 RAISING = {"create_rule", "update_rule", "revise_subscription", "delete_rule"}
-EXAMPLES = 25  # each opens a transport, makes up to a few hundred calls, and checks all contents after each call
+EXAMPLES = 25  # an example makes up to a few hundred calls, and checks all contents after each call
 
 
 class Watched:

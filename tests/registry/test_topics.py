@@ -1,4 +1,4 @@
-"""Tests of topics and subscriptions for users of a namespace: they are created, found, listed, changed and deleted."""
+"""Tests of topics and subscriptions for users of a namespace: creating, finding, listing, changing and deleting."""
 
 from __future__ import annotations
 

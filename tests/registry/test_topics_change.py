@@ -129,7 +129,7 @@ async def test_a_subscription_change_raises_the_topic_version_only_if_it_affects
 
 
 async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
-    """The change may be one of a subscription, or of a topic, whose version every change of a rule raises."""
+    """The test changes a subscription, and a topic, whose version also rises with each change of a rule."""
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
     await namespace.update_entity(record, OF_SUBSCRIPTION, properties={"a": 1})
@@ -230,7 +230,7 @@ async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
 
 @in_memory
 async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_itself(transport: Transport) -> None:
-    """The first step frees the stored messages, and deleting the subscriptions' partitions then costs nothing."""
+    """The first step frees all stored messages, so deleting the partitions of the subscriptions needs little work."""
     namespace = await Namespace.open(transport, "ns", 1)
     topic = await make_topic(namespace)
     record = await subscribe(namespace)

@@ -1,4 +1,4 @@
-"""Topics for tests: the contents of their registry, parsed and recounted, and the invariants of these contents."""
+"""Topics for tests: the parsed contents of their registry, with checks of the counts and other invariants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def make_topic(namespace: Namespace, name: str = "Topic", *, partitioned: 
 
 
 async def kept_of(transport: Transport, name: str = "ns") -> Kept:
-    """Return the contents, after a check that the sorted sets list the same entries."""
+    """Return the contents, after a check that the sorted sets have the same entries as the hashes."""
     found = keys_of(await snapshot(transport, name), name)
     registry = {key.rpartition(":")[2]: value for key, value in found.items() if key.startswith("{fjl}")}
     assert registry_salt() == "fjl"

@@ -17,10 +17,10 @@ Durability = Literal["master", "replicated"]
 
 
 class Cut:
-    """Passes calls to another transport up to a certain call, and then no more, as if the process had ended.
+    """Passes calls to another transport up to a certain call and then stops, as if the process had ended.
 
     That call is the last one that arrives, or with ``before`` the first one that does not. The caller does not learn
-    whether it arrived.
+    whether this call arrived.
     """
 
     def __init__(self, transport: ScriptCaller, at: int, *, before: bool) -> None:

@@ -1,4 +1,4 @@
-"""Evaluate one filter, or one action, for one message."""
+"""Functions that evaluate one filter, or one action, for one message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sbredis.rules import JudgedCopy, MessageView, Rule, RuleBook, SqlAction, Sq
 
 
 def answer(text: str, user: dict[str, Any] | None = None, *, system: dict[str, Any] | None = None, **given: Any) -> str:
-    """Return ``yes``, ``no``, or the reason for a failure. ``given`` are the parameters."""
+    """Return ``yes``, ``no``, or the reason why a filter fails. ``given`` are the parameters of the filter."""
     book = RuleBook([([Rule("r", SqlFilter(text, given))], True)])
     copies = book.judge(MessageView(system or {}, user or {}))
     if not copies:

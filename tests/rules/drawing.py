@@ -1,4 +1,4 @@
-"""Random messages, trees and rules, from so few names and values that they match; and trees as text."""
+"""Random messages, trees and rules, and trees as text. Few names and values are used, so that rules match often."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The meaning of the language in its plainest and slowest form: the reference for the fast implementation.
+"""The meaning of the filter language in its simplest and slowest form: the reference for the fast implementation.
 
-It walks the tree, has tables for three-valued logic, has no index, and shares only the tree itself with the code under
-test.
+The reference walks the tree, and has tables for three-valued logic and no index. It shares only the tree with the code
+under test.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ OTHER_NAMES = {"subject": "label", "scheduledenqueuetime": "scheduledenqueuetime
 
 
 class Failure(Exception):  # noqa: N818 -- it is a result, not an error of the test
-    """The expression has no value in the language."""
+    """The evaluation of an expression failed."""
 
 
 def kind(value: Any) -> str:
@@ -140,7 +140,7 @@ def computed_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
         if not whole:
             left, right = float(left), float(right)
         if sign in {"/", "%"} and whole:
-            times = int(Fraction(left, right))  # rounded towards zero
+            times = int(Fraction(left, right))  # the quotient is rounded towards zero
             result: Any = times if sign == "/" else left - right * times
         elif sign == "%":
             result = math.fmod(left, right)
@@ -154,13 +154,13 @@ def computed_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
 
 
 def decimal_of(exact: Fraction) -> Decimal:
-    """Return a fraction as a decimal; its value must be one."""
+    """Return a fraction as a decimal; the fraction must have an exact decimal value."""
     with localcontext(Context(prec=20_000)):
         return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def computed_decimals(sign: str, left: Any, right: Any) -> Any:
-    """Compute with 34 digits. The remainder is exact."""
+    """Return the result of an operation on decimals, computed with 34 digits. A remainder is exact."""
     with localcontext(Context(prec=34)):
         try:
             left, right = Decimal(left), Decimal(right)
@@ -188,7 +188,7 @@ def checked(number: Any) -> Any:
 
 
 def like(text: str, pattern: Sequence[tuple[str, bool]]) -> bool:
-    """Return whether a text matches a pattern of characters and wildcards, by trying every way."""
+    """Return whether a text matches a pattern of characters and wildcards; every possible match is tried."""
     reached = {0}
     for character, wild in pattern:
         if wild and character == "%":
@@ -307,7 +307,7 @@ class Walk:
         return "T" if like(text, pattern_of(pattern, escape)) else "F"
 
     def passes(self, node: Any) -> bool:
-        """Return whether a message passes a node. The topmost ANDs end at the first part that is not true."""
+        """Return whether a node is true for a message. The topmost ANDs stop at the first part that is not true."""
         if isinstance(node, AllOf):
             return all(self.passes(part) for part in node.parts)
         return self.truth(node) == "T"
@@ -363,7 +363,7 @@ def set_to(value: Any, before: Any) -> Any:
         value = Decimal(value)
     if isinstance(value, datetime) and (offset := value.utcoffset()) is not None:
         since = value.replace(tzinfo=UTC) - datetime.min.replace(tzinfo=UTC) - offset
-        if not timedelta(0) <= since < timedelta(days=3_652_059):  # 9999 years
+        if not timedelta(0) <= since < timedelta(days=3_652_059):  # 3,652,059 days are 9999 years
             raise Failure
     return value
 
@@ -396,7 +396,7 @@ def read_as(wanted: type, text: str) -> Any:
 def judged(
     subscriptions: Sequence[tuple[Sequence[Rule], bool]], system: Mapping[str, Any], user: Mapping[str, Any]
 ) -> list[Outcome]:
-    """Return the outcomes of a message for rules whose actions cannot be read, or never fail."""
+    """Return the outcomes of a message for rules whose actions either are unreadable or never fail."""
     outcomes: list[Outcome] = []
     for number, (rules, dead_letters) in enumerate(subscriptions):
         for rule in rules:

@@ -1,4 +1,4 @@
-"""Tests of the changes that an action makes to a copy, and that it makes no others."""
+"""Tests that an action makes the expected changes to a copy, and no other changes."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_generated_topics_agree_with_the_reference(
 def test_generated_rules_with_shared_conditions_agree_with_the_reference(
     subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
 ) -> None:
-    """Each rule has the same result as alone. A failure names the rule itself and the position in its own text."""
+    """Each rule has the same result as if it were alone. A failure names the rule and the position in its own text."""
     book = RuleBook(subscriptions)
     for system, user in sent:
         facts = MessageView(system, user)
@@ -89,7 +89,7 @@ def test_generated_rules_with_shared_conditions_agree_with_the_reference(
 
 
 def anywhere(node: Any) -> Any:
-    """Return a tree without its positions."""
+    """Return a tree without the positions of its nodes."""
     if isinstance(node, tuple | list):
         return [anywhere(part) for part in node]
     if is_dataclass(node):

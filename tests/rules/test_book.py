@@ -29,9 +29,9 @@ def sql(name: str, text: str, action: SqlAction | None = None) -> Rule:
 
 
 def shown(rules: list[Rule], user: dict[str, Any], *, dead_letters: bool = True) -> list[str]:
-    """Return the copies for one subscription:
+    """Return the copies for one subscription as text:
 
-    ``plain``, the name of a rule, or the name and ``!`` for a failed rule.
+    ``plain`` for the plain copy, or the name of a rule with an action, or the name and ``!`` for a failed rule.
     """
     copies = RuleBook([(rules, dead_letters)]).judge(MessageView({}, user))
     return [(copy.rule or "plain") + ("!" if copy.error else "") for copy in copies]
@@ -151,7 +151,7 @@ UNUSABLE = [
 def test_an_unusable_filter_fails_on_every_message_and_other_rules_still_match(
     rule: Rule, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another release may have stored the filter, and it must not stop the topic."""
+    """Another release may have stored the filter. An unusable filter must not stop the topic."""
     with caplog.at_level(logging.ERROR, "sbredis.rules"):
         book = RuleBook([([rule], True), ([sql("a", "n = 1"), rule, Rule("b", action=MARK)], False)], ["t/s", "t/z"])
     assert [record.name for record in caplog.records] == ["sbredis.rules"] * 2
@@ -199,7 +199,7 @@ def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplo
     rules = [sql("a", "p(odd) = 1"), Rule("b"), sql("c", "n = 1", SqlAction("SET x = p(odd)")), sql("d", "n = 1", MARK)]
     assert shown(rules, user) == ["a!", "plain", "c!", "d"]
     caplog.clear()
-    rules.append(sql("e", "p(odd) = 1"))  # it shares the filter of the first rule
+    rules.append(sql("e", "p(odd) = 1"))  # this rule shares the filter of the first rule
     book = RuleBook([(rules, True), (rules, False)], ["t/s", "t/z"])
     for _ in range(3):
         copies = book.judge(MessageView({}, user))
@@ -220,7 +220,7 @@ def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplo
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f600", "\ud800"], ids=ascii)
 def test_an_error_text_is_never_longer_than_a_property_may_be(letter: str) -> None:
-    """The copy could not be sent otherwise."""
+    """A copy with a longer error text could not be sent."""
     rules = [
         *(sql("f", "p('sys.' + w) = 1"), sql("g", "p(p(q)) = 1"), sql("h" * 2000, "1 / 0 = 1")),
         Rule("i", CorrelationFilter(properties={letter * 5000: [1]})),
@@ -253,7 +253,7 @@ def seconds(book: RuleBook, facts: MessageView) -> float:
 def test_the_time_to_judge_a_message_does_not_grow_with_the_number_of_rules(shapes: int) -> None:
     """A lookup among thirty thousand rules takes far less time than evaluating a hundredth of them.
 
-    With two shapes every other rule has a property that no other rule has.
+    With two shapes, every second rule has a property that no other rule has.
     """
 
     def book(count: int) -> RuleBook:

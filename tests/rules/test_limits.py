@@ -1,4 +1,4 @@
-"""Tests of the limits of a rule, and that malicious input is refused at once."""
+"""Tests of the limits of a rule, and that malicious input is refused quickly."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_invalid_parameters_are_refused(parameters: Any, error: type[Exception],
 
 @pytest.mark.parametrize("text", ["REMOVE a; SET b = @Hour", "SET user.a = @hour", "SET a = (@hour)"])
 def test_an_action_that_sets_a_property_to_a_duration_is_refused(text: str) -> None:
-    """An action that sets a duration would fail on every message."""
+    """Such an action would fail on every message."""
     with pytest.raises(
         RuleSyntaxError, match="@hour is a duration, but an application property cannot be one"
     ) as refused:
@@ -221,7 +221,7 @@ def test_an_action_of_another_type_is_refused() -> None:
     ids=ascii,
 )
 def test_text_that_cannot_be_stored_is_refused(asked: SqlFilter | CorrelationFilter) -> None:
-    """An action would copy the text to every message."""
+    """If such text were accepted, an action would copy it to every message."""
     with pytest.raises(ValueError, match="half a surrogate pair as character"):
         check_filter(asked)
     with pytest.raises(ValueError, match="the text of an action has half a surrogate pair as character 9"):

@@ -1,4 +1,4 @@
-"""Tests that parts shared by many filters are evaluated once for each message, and that only the time shows it."""
+"""Tests that shared parts of filters are evaluated once for each message, and that this does not change any result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def book(*texts: str, **parameters: Constant) -> RuleBook:
 
 
 def answers(made: RuleBook, user: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> list[Any]:
-    """Return the subscriptions that get a copy; for a rule that fails, the reason instead."""
+    """Return the subscriptions that get a copy; if a rule fails, return the reason instead of the subscription."""
     copies = made.judge(MessageView(system or {}, user))
     return [copy.subscription if copy.error is None else copy.error for copy in copies]
 
@@ -153,7 +153,7 @@ EVENING = datetime(2024, 3, 30, 20, tzinfo=UTC)
         ("-n < 0", "+n < 0", {"n": 2}),
         ("EXISTS(n)", "n IS NULL AND a = 1", {"n": 1}),
         ("n IN (1, 2)", "n IN (1)", {"n": 2}),
-        # These times are equal, but a day later, by the clocks of Berlin, they are not.
+        # These times are equal, but one day later, in Berlin time, they are not.
         ("n = @utc + @day", "n = @berlin + @day", {"n": EVENING + timedelta(days=1)}),
     ],
 )
@@ -168,7 +168,7 @@ def test_expressions_that_only_look_alike_are_not_shared(one: str, other: str, u
 
 
 def test_a_whole_filter_is_not_shared_with_a_part_of_another() -> None:
-    """Within a larger expression, unknown would not be the same as false."""
+    """As a whole filter, unknown means false, but not as a part of a larger expression."""
     text = "n > 1 AND a > 1"
     assert answers(book(text, text, f"NOT ({text})", f"NOT ({text})"), {"n": 2}) == []
 

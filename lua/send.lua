@@ -1,5 +1,5 @@
 #!lua
--- Stores messages. Each message is active at once, or is scheduled if it names a future time. The messages get
+-- Stores messages. Each message is active immediately, or is scheduled if it names a future time. The messages get
 -- consecutive numbers, and the first of these numbers is in the result. A message that duplicate detection drops uses
 -- up its number too.
 --

@@ -36,7 +36,7 @@ this order are easy to miss:
 - A message that was deferred once returns to the deferred ones, whether or not it has expired. Time does not expire a
   deferred message, neither while it is deferred nor while it is locked after that. It expires when a receiver asks for
   its number.
-- Expiry takes effect at once when the lock ends; a delay that the caller asked for does not postpone it.
+- Expiry takes effect immediately when the lock ends; a delay that the caller asked for does not postpone it.
 
 A locked message never expires, because LOCKED has no row for it. A released message keeps its number and level, and so
 its old place. A scheduled message gets a new number when it becomes active, and its time to live begins then.
@@ -47,8 +47,8 @@ unread, the delivery does not count. The count of a dead letter never changes.
 A message of a session is received under the lock of the session: it is *held* instead of locked. Held messages are
 released when the lock of the session lapses. They are also released when the receiver releases the session; these
 deliveries do not count as failed. If a message of a session is abandoned with a delay, the delay blocks the session.
-The message returns to its place at once, because later messages of the session must not overtake it. On the dead side
-there are no sessions.
+The message returns to its place immediately, because later messages of the session must not overtake it. On the dead
+side there are no sessions.
 
 A topic does not store a message for itself, unless the message is scheduled. It *publishes* the message: its
 subscriptions have copies, and each copy has a life of its own. A copy may begin as a dead letter, because a rule
@@ -382,7 +382,7 @@ def band(side: Side, state: State, level: int = 0) -> int:
 
 
 def state_of_band(number: int) -> tuple[Side, State, int]:
-    """Return side, state and level of the messages in a band; the level is 0 if the band is not that of a level."""
+    """Return side, state and level of the messages in a band; the level is 0 if the band has none."""
     try:
         (side, state), first = _OF_BAND[number]
     except KeyError:

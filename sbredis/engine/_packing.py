@@ -50,7 +50,7 @@ class Outgoing(NamedTuple):
 
     payload: bytes
     time_to_live: int | None = None
-    """The time to live in ms; ``None`` for that of the entity."""
+    """The time to live in ms; ``None`` for the time to live of the entity."""
     level: int = 0
     """The priority level, from 0 (the most urgent) to 7."""
     message_id: bytes = b""

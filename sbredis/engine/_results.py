@@ -186,7 +186,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """The result of a peek: messages as they are after all due work."""
+    """The result of a peek: messages as they will be when all due work is done."""
 
     messages: tuple[Delivery, ...]
     more: bool = False

@@ -25,7 +25,7 @@ class Announcement(NamedTuple):
     said: int
     """The time of the announcement by the partition's clock, in ms since 1970."""
     due: int
-    """The time when something will be due, by the same clock."""
+    """The time when something will be due, by the partition's clock, in ms since 1970."""
 
 
 def upcoming(

@@ -219,7 +219,7 @@ def decode(record: bytes) -> EntityRecord:
 
 @lru_cache(maxsize=4096)
 def decode_again(record: bytes) -> EntityRecord:
-    """Read a record that is read often, such as a topic's subscription; the result for the same bytes is cached."""
+    """Read a record that clients read often, such as that of a subscription. Results are cached by their bytes."""
     return decode(record)
 
 

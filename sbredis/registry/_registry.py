@@ -133,7 +133,8 @@ class Registry:
     def revise(self, record: EntityRecord, stamp: str) -> Request[EntityRecord]:
         """Replace the record of a queue or topic: ``record`` is the new record, but with the stamp that was read.
 
-        ``stamp`` is chosen at random for this change. The version is the same, or the next one if the settings differ.
+        ``stamp`` is chosen at random for this change. The new record has the same version, or the next version if the
+        settings differ.
         """
         arguments = (
             self.partitions,

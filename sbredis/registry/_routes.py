@@ -1,8 +1,8 @@
-"""Reads the rules of a topic's subscriptions in pages, but as they were at one moment.
+"""Reads the rules of a topic's subscriptions in pages. All rules that it returns were valid at one moment.
 
 Every page contains the version that the topic had when the page was read. If all pages have the same version, nothing
-has changed in between (``_steps.py`` says why). Otherwise the pages are read again, except for rules that have been
-read and have not changed.
+has changed while they were read (``_steps.py`` says why). Otherwise the pages are read again, except for rules that
+have been read and have not changed.
 """
 
 from __future__ import annotations

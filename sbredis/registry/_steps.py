@@ -19,7 +19,8 @@ continue from there.
 
 A client that continues a creation may be slow: meanwhile others may finish it and delete the entity. The slow client
 then makes a partition that was already deleted. It learns this when it tries to replace the record, and deletes the
-partitions that it has made. A client that restores a lost partition does the same: it reads the record afterwards.
+partitions that it has made. A client that restores a lost partition also reads the record afterwards, and then deletes
+such partitions.
 
 Topics
 ------
@@ -252,8 +253,8 @@ class Steps:
     async def restored(self, record: EntityRecord, until: float) -> EntityRecord:
         """Restore the missing partitions of an entity that is still in the registry.
 
-        A failover may have lost them. The other partitions are told the settings. If another client deletes the entity
-        at the same time, this is noticed, and the restored partitions are deleted again.
+        A failover may have lost these partitions. The other partitions get the settings of the record. If another
+        client deletes the entity at the same time, this method notices it and deletes the restored partitions again.
         """
         found = (await self._found(record.path, until)).record  # raises if another client has deleted the entity
         if found.incarnation == record.incarnation:

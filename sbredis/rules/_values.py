@@ -55,7 +55,7 @@ DECIMALS = Context(
     clamp=1,
     traps=[InvalidOperation, DivisionByZero, Overflow],
 )
-"""The arithmetic of decimals: that of the 128-bit decimals of IEEE 754, which a message can carry."""
+"""The arithmetic of decimals, with the 128 bits of IEEE 754: the decimals that a message can carry."""
 
 
 class Kind(Enum):

@@ -1,4 +1,4 @@
--- Changes the entry of a message to that of a dead letter.
+-- Changes the entry of a message to the entry of a dead letter.
 -- @use never_text
 local function mark_dead(e, member, reason)
   if e.record == '' then

@@ -2,8 +2,8 @@
 -- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records. The kinds
 -- of events are: a lock ends, a scheduled message is activated, the block of a session ends, a delay ends, a message
 -- expires. Events of one instant are handled in this order of kinds, and within a kind in the order of tokens, numbers
--- or names. Each event has its effect as of its own time. If it makes another event due, the same pass handles that
--- event too. `apply_due` writes the result; `count` and `peek` only show it.
+-- or names. Each event has its effect at its own time, not at the time of the call. If it makes another event due, the
+-- same pass handles that event too. `apply_due` writes the result; `count` and `peek` only show it.
 --
 -- An event other than a lock has a name in `due`. Messages whose expiry is not indexed (see index_expiry) are found at
 -- the beginning of each level of priority.

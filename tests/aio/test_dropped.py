@@ -1,4 +1,4 @@
-"""Clients that are dropped without being closed, and those whose event loop has ended."""
+"""Clients that a program drops without closing them, and clients whose event loop has ended."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_renewer_keeps_its_client_open(url: str) -> None:
 async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application cannot close this client any more, so there is no warning."""
+    """The application cannot close this client any more, and so there is no warning."""
     reached, let = asyncio.Event(), asyncio.Event()
     real = Namespace.open
 
@@ -249,7 +249,7 @@ print("quiet")
 
 
 @LOOPS
-def test_a_client_is_collected_quietly_after_its_loop_has_ended(server: LocalServer, loop: str) -> None:
+def test_a_client_is_garbage_collected_quietly_after_its_loop_has_ended(server: LocalServer, loop: str) -> None:
     code = """
 async def collected():
     held.clear()
@@ -263,7 +263,7 @@ print("quiet")
 
 
 @pytest.mark.anyio
-async def test_a_client_cannot_be_closed_in_another_loop_while_its_own_runs(url: str) -> None:
+async def test_a_client_cannot_be_closed_in_another_event_loop_while_its_own_loop_runs(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("q")
 
@@ -276,7 +276,7 @@ async def test_a_client_cannot_be_closed_in_another_loop_while_its_own_runs(url:
 
 
 def python(code: str, *arguments: str) -> tuple[str, str]:
-    """Run code in a fresh interpreter with all warnings. Return its output and its complaints."""
+    """Run code in a fresh interpreter with all warnings. Return its output and its standard error."""
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", code, *arguments],
         cwd=ROOT,
@@ -288,7 +288,7 @@ def python(code: str, *arguments: str) -> tuple[str, str]:
     return done.stdout.strip(), complaints(done.stderr)
 
 
-# -- the lines that warnings point at ----------------------------------------------------------------------------------
+# -- the lines in warnings ---------------------------------------------------------------------------------------------
 
 TYPO: Any = {"no_such": 1}
 
@@ -315,7 +315,7 @@ UNKNOWN: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_a_warning_about_an_unknown_option_points_at_the_caller(name: str) -> None:
+def test_a_warning_about_an_unknown_option_names_the_line_of_the_caller(name: str) -> None:
     with pytest.warns(UserWarning, match="no_such") as warned:
         UNKNOWN[name]()
     assert [each.filename for each in warned] == [__file__]
@@ -324,7 +324,7 @@ def test_a_warning_about_an_unknown_option_points_at_the_caller(name: str) -> No
 
 
 @pytest.mark.anyio
-async def test_a_warning_from_an_awaited_call_points_at_the_caller() -> None:
+async def test_a_warning_from_an_awaited_call_names_the_line_of_the_caller() -> None:
     async with ServiceBusClient("memory://x") as client:
         sender = client.get_queue_sender("q", create_if_missing=True)
         with pytest.warns(UserWarning, match="no_such") as warned:
@@ -347,8 +347,10 @@ def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_closed_client_is_freed_though_its_last_frames_lead_back_to_its_user(url: str) -> None:
-    """The error that ended its tasks holds the frames of the event loop, and these hold whatever its caller holds."""
+async def test_a_closed_client_is_freed_although_its_last_error_refers_to_its_user(url: str) -> None:
+    """The error that ended its tasks refers to the frames of the event loop, and these refer to all variables of its
+    caller.
+    """
     client = ServiceBusClient(url)
     await client.ensure_queue("q")
     connection = client._connection

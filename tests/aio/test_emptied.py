@@ -1,4 +1,4 @@
-"""Servers that come back empty: an open client continues when the namespace and queue exist again."""
+"""Servers that return without data: an open client continues when the namespace and the queue exist again."""
 
 from __future__ import annotations
 

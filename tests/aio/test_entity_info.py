@@ -1,4 +1,4 @@
-"""Describing an entity by its path."""
+"""Describing the entity at a path."""
 
 from __future__ import annotations
 

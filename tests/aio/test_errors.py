@@ -1,4 +1,4 @@
-"""Errors: copying and pickling them, and the advice in their texts."""
+"""Errors: how they are copied and pickled, and the advice in their texts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def test_an_error_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_missing_entity_error_names_how_to_create_a_queue_or_topic() -> None:
+async def test_the_error_for_a_missing_entity_says_how_to_create_a_queue_or_topic() -> None:
     async with ServiceBusClient("memory://errors") as client:
         with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue\('nope'\) or ensure_topic\('nope'\)"):
             await client.get_topic_sender("nope").send_messages([])
 
 
 @pytest.mark.anyio
-async def test_a_subscription_path_used_as_a_queue_names_the_right_call() -> None:
+async def test_the_error_for_a_subscription_path_used_as_a_queue_names_the_right_method() -> None:
     client = ServiceBusClient("memory://errors")
     text = r"which is reserved: .* Receive from it with get_subscription_receiver\('a/t', 's'\), and send to its topic$"
     for get in (client.get_queue_sender, client.get_topic_sender, client.get_queue_receiver):

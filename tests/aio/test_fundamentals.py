@@ -1,4 +1,4 @@
-"""The promises of the client from the beginning: each test shows one thing that users may rely on.
+"""The promises of the client in the order of a tutorial: each test shows one promise to users.
 
 The tests lead from the first message to sessions and topics, and every test runs on every target. The other files of
 this folder test the details: sending (test_sending.py), receiving (test_receiving.py), settling (test_settling.py),
@@ -93,7 +93,7 @@ async def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusRecei
 
 
 async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
-    """Tell whether there is no message to receive now."""
+    """Return whether no message can be received now."""
     return await receiver.receive_messages(max_wait_time=0) == []
 
 
@@ -101,7 +101,7 @@ async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
 
 
 async def test_a_message_is_sent_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """A receiver gets the message. The message is gone when the receiver completes it."""
+    """A receiver gets the message. When the receiver completes the message, it is gone."""
     await sender.send_messages(ServiceBusMessage("hello"))
     message = await one(receiver)
     assert (str(message), message.delivery_count) == ("hello", 1)
@@ -149,7 +149,7 @@ async def test_a_message_gets_an_id_when_it_is_sent(sender: ServiceBusSender, re
 async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A sender takes messages in each form, one or many in a call."""
+    """A sender accepts messages in each of these forms, one or several in a call."""
     await sender.send_messages(ServiceBusMessage("one"))
     await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage(b"three")])
     await sender.send_messages({"body": "four", "subject": "s"})
@@ -165,7 +165,7 @@ async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
 
 
 async def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """Messages with one partition key lie in one partition, which keeps their order."""
+    """Messages with one partition key are stored in one partition, which keeps their order."""
     for text in "abcde":
         await sender.send_messages(ServiceBusMessage(text, partition_key="ann"))
     assert bodies(await some(receiver, 2)) == ["a", "b"]
@@ -191,13 +191,13 @@ async def test_receiving_from_an_empty_queue_returns_an_empty_list(receiver: Ser
 async def test_a_receiver_that_waits_gets_a_message_when_it_is_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A receiver does not poll. The queue wakes it."""
+    """A receiver does not poll. The queue wakes the receiver."""
     waiting = asyncio.create_task(one(receiver))
     await sender.send_messages(ServiceBusMessage("here"))
     assert str(await waiting) == "here"
 
 
-async def test_messages_can_be_iterated(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+async def test_a_receiver_can_be_iterated_over(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     """An iteration ends when no message arrives within the ``max_wait_time`` of the receiver."""
     await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
     async with client.get_queue_receiver("orders", max_wait_time=0) as receiver:
@@ -209,7 +209,7 @@ async def test_messages_can_be_iterated(client: ServiceBusClient, sender: Servic
 
 
 async def test_a_message_can_be_deleted_when_it_is_received(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    """In the mode receive-and-delete there is no lock, and nothing to settle."""
+    """In the receive-and-delete mode there is no lock, so a message need not be settled."""
     await sender.send_messages(ServiceBusMessage("tick"))
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     async with client.get_queue_receiver("orders", receive_mode=mode) as receiver:
@@ -221,7 +221,7 @@ async def test_a_message_can_be_deleted_when_it_is_received(client: ServiceBusCl
 async def test_messages_can_be_peeked_without_receiving_them(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A peek shows messages, locks none of them, and counts no delivery."""
+    """A peek shows messages. It locks no message, and does not increase a delivery count."""
     await sender.send_messages([ServiceBusMessage(text) for text in "ab"])
     assert sorted(bodies(await receiver.peek_messages(10))) == ["a", "b"]
     assert [message.delivery_count for message in await some(receiver, 2)] == [1, 1]
@@ -242,10 +242,12 @@ async def test_a_locked_message_is_not_delivered_to_another_receiver(
     await receiver.complete_message(message)
 
 
-async def test_a_message_whose_lock_ends_is_delivered_again(
+async def test_a_message_is_delivered_again_when_its_lock_ends(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """The next receiver gets a message that is not settled in time. The first receiver has lost its lock."""
+    """If the first receiver does not settle the message in time, its lock is lost, and the next receiver gets the
+    message.
+    """
     await sender.send_messages(ServiceBusMessage("slow"))
     late = await one(receiver)
     clock.move(31)
@@ -256,7 +258,7 @@ async def test_a_message_whose_lock_ends_is_delivered_again(
     await receiver.complete_message(again)
 
 
-async def test_a_renewed_lock_lasts_for_the_whole_duration_again(
+async def test_renewing_a_lock_restarts_its_whole_duration(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
     """A receiver that needs more time can renew its lock as often as needed."""
@@ -271,7 +273,7 @@ async def test_a_renewed_lock_lasts_for_the_whole_duration_again(
 # -- settling ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_is_settled_once(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+async def test_a_message_can_be_settled_only_once(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     """A message that was completed can be neither completed nor abandoned."""
     await sender.send_messages(ServiceBusMessage("x"))
     message = await one(receiver)
@@ -282,10 +284,10 @@ async def test_a_message_is_settled_once(sender: ServiceBusSender, receiver: Ser
         await receiver.abandon_message(message)
 
 
-async def test_an_abandoned_message_is_delivered_again_and_counted(
+async def test_an_abandoned_message_is_delivered_again_with_a_higher_delivery_count(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A receiver gives back what it cannot handle now."""
+    """A receiver abandons a message that it cannot handle now."""
     await sender.send_messages(ServiceBusMessage("x"))
     await receiver.abandon_message(await one(receiver))
     assert (await one(receiver)).delivery_count == 2
@@ -294,7 +296,7 @@ async def test_an_abandoned_message_is_delivered_again_and_counted(
 async def test_a_message_can_be_abandoned_with_a_delay(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """A message that is abandoned with a delay comes back when the delay is over."""
+    """A message that is abandoned with a delay is delivered again when the delay has ended."""
     await sender.send_messages(ServiceBusMessage("x"))
     await receiver.abandon_message(await one(receiver), delay=600)
     assert await nothing_comes(receiver)
@@ -302,10 +304,10 @@ async def test_a_message_can_be_abandoned_with_a_delay(
     assert (await one(receiver)).delivery_count == 2
 
 
-async def test_a_deferred_message_is_received_by_its_number(
+async def test_a_deferred_message_is_received_by_its_sequence_number(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """A deferred message stays aside until a receiver asks for its number."""
+    """A deferred message stays in the queue until a receiver requests its sequence number."""
     await sender.send_messages(ServiceBusMessage("step 3"))
     message = await one(receiver)
     assert message.sequence_number is not None
@@ -319,7 +321,7 @@ async def test_a_deferred_message_is_received_by_its_number(
 async def test_a_message_can_be_dead_lettered_with_a_reason(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
-    """The dead-letter queue keeps the message with the reason."""
+    """The dead-letter queue keeps the message together with the reason."""
     await sender.send_messages(ServiceBusMessage("?"))
     await receiver.dead_letter_message(await one(receiver), "Unreadable", "It is no JSON.")
     assert await nothing_comes(receiver)
@@ -331,7 +333,7 @@ async def test_a_message_can_be_dead_lettered_with_a_reason(
 
 
 async def test_a_message_that_fails_too_often_is_dead_lettered(client: ServiceBusClient, partitioned: bool) -> None:
-    """After ``max_delivery_count`` deliveries no receiver gets the message any more."""
+    """After ``max_delivery_count`` deliveries no receiver of the queue gets the message any more."""
     await client.ensure_queue("fragile", max_delivery_count=2, enable_partitioning=partitioned)
     async with client.get_queue_sender("fragile") as sender, client.get_queue_receiver("fragile") as receiver:
         await sender.send_messages(ServiceBusMessage("fails"))
@@ -348,7 +350,7 @@ async def test_a_message_that_fails_too_often_is_dead_lettered(client: ServiceBu
 async def test_an_expired_message_is_not_received(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """A message is received within its time to live, or never."""
+    """After its time to live, no receiver gets a message."""
     await sender.send_messages(ServiceBusMessage("milk", time_to_live=timedelta(minutes=1)))
     clock.move(60)
     assert await nothing_comes(receiver)
@@ -357,7 +359,7 @@ async def test_an_expired_message_is_not_received(
 async def test_a_scheduled_message_is_received_when_it_is_due(
     sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
-    """A message can be sent for later."""
+    """A message can be sent now for delivery at a later time."""
     await sender.schedule_messages(ServiceBusMessage("wake"), datetime.fromtimestamp(clock.utc() + 100, UTC))
     assert await nothing_comes(receiver)
     clock.move(100)
@@ -365,7 +367,7 @@ async def test_a_scheduled_message_is_received_when_it_is_due(
 
 
 async def test_a_scheduled_message_can_be_cancelled(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
-    """A scheduled message has a number by which it can be cancelled once."""
+    """A scheduled message can be cancelled by its sequence number, and only once."""
     (number,) = await sender.schedule_messages(ServiceBusMessage("never"), datetime(2030, 1, 1, tzinfo=UTC))
     await sender.cancel_scheduled_messages(number)
     with pytest.raises(MessageNotFoundError):
@@ -374,7 +376,7 @@ async def test_a_scheduled_message_can_be_cancelled(sender: ServiceBusSender, re
 
 
 async def test_a_duplicate_is_dropped(client: ServiceBusClient, partitioned: bool) -> None:
-    """A queue with duplicate detection stores each message id once. The second send raises no error."""
+    """A queue with duplicate detection stores each message id once. Sending the id again raises no error."""
     await client.ensure_queue("once", requires_duplicate_detection=True, enable_partitioning=partitioned)
     async with client.get_queue_sender("once") as sender, client.get_queue_receiver("once") as receiver:
         for _ in range(3):
@@ -390,13 +392,13 @@ async def test_a_duplicate_is_dropped(client: ServiceBusClient, partitioned: boo
 
 @pytest.fixture
 async def chats(client: ServiceBusClient, partitioned: bool) -> AsyncIterator[ServiceBusSender]:
-    """A sender of ``chats``, a queue of sessions."""
+    """A sender of ``chats``, a queue that requires sessions."""
     await client.ensure_queue("chats", requires_session=True, enable_partitioning=partitioned)
     async with client.get_queue_sender("chats") as sender:
         yield sender
 
 
-async def test_the_messages_of_a_session_come_in_their_order(client: ServiceBusClient, chats: ServiceBusSender) -> None:
+async def test_the_messages_of_a_session_arrive_in_order(client: ServiceBusClient, chats: ServiceBusSender) -> None:
     """A session receiver gets the messages of its session in order, and no others."""
     for text in "123":
         await chats.send_messages(ServiceBusMessage(text, session_id="ann"))
@@ -420,7 +422,7 @@ async def test_a_session_has_one_receiver_at_a_time(client: ServiceBusClient, ch
 
 
 async def test_a_receiver_can_accept_the_next_free_session(client: ServiceBusClient, chats: ServiceBusSender) -> None:
-    """A receiver that names no session gets an unlocked session with messages."""
+    """A receiver that names no session gets a session that has messages and is not locked."""
     await chats.send_messages(ServiceBusMessage("hello", session_id="ann"))
     async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=LONG) as receiver:
         assert (await one(receiver)).session_id == "ann"
@@ -433,7 +435,7 @@ async def test_a_receiver_can_accept_the_next_free_session(client: ServiceBusCli
 
 @pytest.mark.usefixtures("chats")
 async def test_a_session_has_a_state(client: ServiceBusClient) -> None:
-    """The state of a session outlives its receiver, and a session with a state is listed."""
+    """The state of a session outlives its receiver. A session with a state is listed."""
     async with client.get_queue_receiver("chats", session_id="ann") as receiver:
         assert await receiver.session.get_state() is None
         await receiver.session.set_state("greeted")
@@ -449,7 +451,7 @@ async def test_a_session_has_a_state(client: ServiceBusClient) -> None:
 async def news(
     client: ServiceBusClient, admin: ServiceBusAdministrationClient, partitioned: bool
 ) -> AsyncIterator[ServiceBusSender]:
-    """A sender of ``news``, a topic."""
+    """A sender of ``news``, which is a topic."""
     await admin.create_topic("news", enable_partitioning=partitioned)
     async with client.get_topic_sender("news") as sender:
         yield sender
@@ -472,7 +474,7 @@ async def test_every_subscription_gets_a_copy(
 async def test_the_rules_of_a_subscription_select_its_messages(
     client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
 ) -> None:
-    """A subscription gets the messages for which the filter of one of its rules is true."""
+    """A subscription gets the messages that match the filter of one of its rules."""
     await admin.create_subscription("news", "dear", rules=[RuleProperties("dear", filter=SqlRuleFilter("price > 100"))])
     for text, price in (("pen", 1), ("piano", 9000)):
         await news.send_messages(ServiceBusMessage(text, application_properties={"price": price}))
@@ -499,7 +501,7 @@ async def test_an_action_changes_the_copy_of_a_subscription(
 
 
 async def test_a_missing_queue_raises_an_error(client: ServiceBusClient) -> None:
-    """The client creates no entity unless it is asked to."""
+    """The client creates an entity only if the program asks for this."""
     with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
         await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("x"))
     with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
@@ -509,7 +511,7 @@ async def test_a_missing_queue_raises_an_error(client: ServiceBusClient) -> None
 async def test_closed_clients_senders_and_receivers_cannot_be_used(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
-    """Closing a client closes its senders and receivers. Closing it twice is no error."""
+    """Closing a client also closes its senders and receivers. Closing it a second time is no error."""
     receiver = client.get_queue_receiver("orders")
     for _ in range(2):
         await client.close()

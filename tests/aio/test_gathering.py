@@ -1,4 +1,4 @@
-"""Gathering more messages for a short time, and closing a receiver without leaving anything behind."""
+"""Gathering more messages for a short time, and closing a receiver without leaving tasks or locks behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from
 
 @both
 async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned: bool) -> None:
-    """Messages keep arriving before the gathering ends, for longer than a lock lasts."""
+    """In this test messages keep arriving for longer than a lock lasts."""
     async with queue_at(url, partitioned=partitioned, lock_duration=8_000) as queue:
         receiver = queue.receiver()
         sent = 0
@@ -57,7 +57,7 @@ async def test_a_receiver_closed_while_it_subscribes_leaves_nothing_behind(url: 
 
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
 async def test_a_receive_with_gather_false_fetches_no_further_messages(url: str, mode: ServiceBusReceiveMode) -> None:
-    """In the receive-and-delete mode, messages fetched without a waiting caller would be lost."""
+    """In the receive-and-delete mode, messages that are fetched without a waiting caller would be lost."""
     async with queue_at(url, partitioned=True) as queue:
         for place in range(len(queue.partitions)):
             await queue.send(*"abcde", at=place)
@@ -67,7 +67,8 @@ async def test_a_receive_with_gather_false_fetches_no_further_messages(url: str,
             with Calls(queue.transport) as calls:
                 received += len(await receiver.receive_messages(50, 20, gather=False))
                 await asyncio.sleep(0)
-            assert calls.by_script["receive"] - len(queue.partitions) <= 1  # one look at each partition and one receive
+            # one look at each partition, and one receive call
+            assert calls.by_script["receive"] - len(queue.partitions) <= 1
         await receiver.close()
         counts = await queue.counts()
         locked = received if mode is ServiceBusReceiveMode.PEEK_LOCK else 0

@@ -1,4 +1,4 @@
-"""Settling messages and managing sessions by handle, from another connection and another process."""
+"""Settling messages and managing sessions by lock handle, from another connection and from another process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str) -> ValueError:
-    """Check that a call is refused with a ValueError, runs no script but ``read_entity``, and changes nothing."""
+    """Check that a call raises ValueError, runs no script except ``read_entity``, and changes nothing."""
     before = await queue.contents()
     with Calls(other._connection.transport) as calls, pytest.raises(ValueError, match=text) as raised:
         await done
@@ -166,7 +166,7 @@ async def test_earlier_property_changes_are_kept_when_settling_by_handle(url: st
 
 
 @both
-async def test_abandoning_by_handle_with_a_delay_holds_the_message_back(url: str, partitioned: bool) -> None:
+async def test_abandoning_by_handle_with_a_delay_delays_the_next_delivery(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", at=-1)
@@ -266,7 +266,7 @@ async def test_a_message_without_a_lock_has_no_handle(url: str, partitioned: boo
             await receiver.get_lock_handle(settled)
 
 
-async def test_a_recreated_queue_accepts_only_its_new_handles(url: str) -> None:
+async def test_a_recreated_queue_accepts_only_the_handles_of_its_own_messages(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as other:
         await admin.create_queue("q")
         settler = await other.get_settler("q").__aenter__()
@@ -279,7 +279,7 @@ async def test_a_recreated_queue_accepts_only_its_new_handles(url: str) -> None:
                     handles.append(await receiver.get_lock_handle(await one(receiver)))
             if len(handles) == 1:
                 await admin.delete_queue("q")
-        with pytest.raises(MessageLockLostError):  # the refusal tells the client that the queue is a new one
+        with pytest.raises(MessageLockLostError):  # by this refusal the client learns that the queue is a new one
             await settler.complete_message(handles[0])
         await settler.complete_message(handles[1])
         with pytest.raises(ValueError, match="deleted since"):
@@ -371,7 +371,7 @@ async def test_an_invalid_session_handle_is_refused(url: str, way: str) -> None:
         assert await receiver.session.get_state() is None
 
 
-# -- logs, texts and spans ---------------------------------------------------------------------------------------------
+# -- logs, handles as text, and spans ----------------------------------------------------------------------------------
 
 
 @in_memory
@@ -393,7 +393,7 @@ async def test_no_handle_or_token_appears_in_logs_and_errors(url: str, caplog: p
     assert [each for each in (handle, of_session, secret) if each in shown] == []
 
 
-def test_a_handle_is_url_safe_text_that_contains_all_its_fields() -> None:
+def test_a_handle_is_url_safe_text_that_carries_all_its_fields() -> None:
     for session in (None, "", "ä/ö", "x" * 128):
         handle = LockHandle("i" * 20, 1023, "abcdefghij-_", "d281474976710655", session)
         assert read_handle(handle.text(), "message") == handle
@@ -401,14 +401,14 @@ def test_a_handle_is_url_safe_text_that_contains_all_its_fields() -> None:
 
 
 @given(st.text() | st.binary().map(lambda packed: urlsafe_b64encode(packed).rstrip(b"=").decode()))
-def test_random_text_is_refused_as_a_handle(text: str) -> None:
+def test_a_random_text_is_refused_as_a_handle(text: str) -> None:
     with pytest.raises(ValueError, match="not a lock handle") as raised:
         read_handle(text, "message")
     assert raised.value.__context__ is None
 
 
 @given(st.integers(0, 200), st.integers(0, 7))
-def test_a_handle_with_a_flipped_bit_never_reads_as_the_original(place: int, bit: int) -> None:
+def test_a_handle_with_a_changed_bit_is_never_taken_for_the_original(place: int, bit: int) -> None:
     handle = LockHandle("i" * 20, 3, "abcdefghij-_", "17", "ann").text()
     packed = bytearray(urlsafe_b64decode(handle + "=" * (-len(handle) % 4)))
     packed[place % len(packed)] ^= 1 << bit
@@ -459,7 +459,7 @@ with ServiceBusClient(sys.argv[1]) as client, client.get_settler("payments") as 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @on_servers
-async def test_a_second_process_settles_messages_that_this_process_received(url: str) -> None:
+async def test_another_process_settles_messages_that_this_process_received(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders")
         await client.ensure_queue("payments", requires_session=True)

@@ -1,4 +1,4 @@
-"""Judging by the rules of a topic: after any change the result is the same as with newly compiled rules."""
+"""Judging by the rules of a topic: after every change the result is the same as with newly compiled rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ states = st.dictionaries(
 
 
 def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
-    """Return the routes of numbered subscriptions. Two marks differ exactly when the rules differ."""
+    """Return the routes of numbered subscriptions. Different marks stand for different rules."""
     subscriptions: list[Routed] = []
     for number, (rules, kept) in sorted(state.items()):
         properties: dict[str, Any] = {} if kept else {JUDGING_PROPERTY: False}
@@ -64,7 +64,7 @@ def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
 
 
 def judged(judge: Judge) -> list[list[tuple[Any, ...]]]:
-    """Judge the messages. Return their copies with subscription names instead of places."""
+    """Judge the messages. Return their copies with the names of the subscriptions instead of their places."""
     found: list[list[tuple[Any, ...]]] = []
     for facts in MESSAGES:
         copies = judge.judge(facts)
@@ -75,14 +75,14 @@ def judged(judge: Judge) -> list[list[tuple[Any, ...]]]:
 
 
 @given(st.lists(states, min_size=1, max_size=6))
-def test_a_changed_judge_decides_like_one_compiled_from_scratch(history: list[Any]) -> None:
+def test_a_changed_judge_decides_like_a_newly_compiled_one(history: list[Any]) -> None:
     judge = Judge(routes_of(history[0]))
     for state in history[1:]:
         routes = routes_of(state)
         before, then = judge, judged(judge)
         judge = judge.after(routes)
         assert judged(judge) == judged(Judge(routes))
-        assert judged(before) == then  # the old judge still decides as before
+        assert judged(before) == then  # the judge before the change still decides as before
 
 
 @given(states, st.integers(0, 60), st.integers(0, 3))
@@ -96,14 +96,16 @@ def test_a_subscription_keeps_its_place_when_others_change(
         assert second.records[place].name == record.name
 
 
-def test_an_unusable_rule_is_logged_once_despite_other_changes(caplog: pytest.LogCaptureFixture) -> None:
-    """Another release may have stored the rule. It fails on each message, and the other rules make their copies."""
+def test_an_unusable_rule_is_logged_only_once_although_other_rules_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Another release may have stored the rule. The rule fails on each message, and the other rules still make their
+    copies.
+    """
     *_, unusable = RULES
     state: dict[int, tuple[list[Rule], bool]] = {1: ([unusable, RULES[0]], True), 2: ([RULES[1]], True)}
     judge = Judge(routes_of(state))
     for number in range(100):
         state[2] = ([RULES[number % 2]], True)
-        state[3 + number] = ([unusable], False)  # enough changes to compile all rules again now and then
+        state[3 + number] = ([unusable], False)  # so many changes that all rules are compiled again several times
         judge = judge.after(routes_of(state))
     for copies in judged(judge):
         ours = {copy[1]: copy[4] for copy in copies if copy[0] == "s1"}

@@ -1,4 +1,4 @@
-"""A receiver refuses an entity of the wrong kind at once and changes nothing."""
+"""A receiver refuses an entity of the wrong kind immediately and changes nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
 
 @pytest.mark.parametrize("call", ALL)
 async def test_receiving_from_a_topic_is_refused(url: str, call: str) -> None:
-    """Peeking at a topic is an error and does not return an empty list."""
+    """A peek at a topic raises an error instead of returning an empty list."""
     async with queue_at(url) as queue:
         async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
             await sender.send_messages([])
@@ -85,7 +85,7 @@ async def test_a_missing_subscription_is_named_in_the_error(url: str, call: str)
 
 
 @both
-async def test_a_session_queue_is_peeked_purged_and_dead_lettered_without_a_session(
+async def test_a_session_queue_can_be_peeked_purged_and_dead_lettered_without_a_session(
     url: str, partitioned: bool
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:

@@ -1,4 +1,4 @@
-"""Lanes: outdated settings, lost entities, failed calls and cancelled callers, and the error of each caller."""
+"""Lanes: outdated settings, lost entities, failed calls and cancelled callers, and the error that each caller gets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SOON = datetime(2030, 1, 1, tzinfo=UTC)
 async def begun(
     url: str, *, partitioned: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[Queue, ServiceBusSender]]:
-    """Create a queue to which messages were sent and from which they were received again."""
+    """Create a queue to which messages were sent and from which all of them were received."""
     async with (
         queue_at(url, partitioned=partitioned, **settings) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -79,7 +79,7 @@ STRETCH = 5.0
 
 
 class Ahead:
-    """The clock of the event loop as calls to an entity see it. The test sets how far it is ahead."""
+    """The clock of the event loop for the calls to an entity. The test can move this clock forward."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -92,19 +92,19 @@ class Ahead:
         return self._loop.time() + self._seconds
 
     def pass_stretch(self) -> None:
-        """Let the time pass in which a movable message tries to reach its partition."""
+        """Let the time pass in which a movable message tries one partition."""
         self._seconds += STRETCH
 
 
 @contextmanager
 def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    """Let movable messages try one partition for a stretch that ends when the test says so."""
+    """Let movable messages try one partition until the test ends this time."""
     ahead = Ahead()
     with monkeypatch.context() as patched:
         patched.setattr("sbredis.aio.calls._send_lane._STRETCH", STRETCH)
         patched.setattr(
             "sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0
-        )  # an unreachable partition stays unreachable
+        )  # an unreachable partition stays unreachable in this test
         patched.setattr("sbredis.aio.calls._partition_link._LONGEST_PAUSE", 60.0)
         for number in queue.entity.numbers:
             for pipeline in queue.entity.partition_client(number).sending._pipelines:
@@ -112,7 +112,7 @@ def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahea
         yield ahead
 
 
-# -- outdated knowledge ------------------------------------------------------------------------------------------------
+# -- outdated settings -------------------------------------------------------------------------------------------------
 
 
 @both
@@ -121,7 +121,7 @@ async def test_settings_changed_by_another_client_are_loaded(url: str, *, partit
         await changed(queue, max_delivery_count=3)
         with Calls(queue.transport) as calls:
             await send_to_all(sender)
-        assert calls.by_script["read_entity"] == 1  # one read for all partitions
+        assert calls.by_script["read_entity"] == 1  # one read serves all partitions
         assert queue.entity.record.version == 2
         assert flat(await stored_bodies(queue)) == list("abcdefgh")
         await changed(queue, status="SendDisabled")
@@ -134,7 +134,9 @@ async def test_settings_changed_by_another_client_are_loaded(url: str, *, partit
 
 @both
 async def test_a_partition_with_outdated_settings_is_updated(url: str, *, partitioned: bool) -> None:
-    """The registry is written before the partitions, so a client may know the new settings before a partition does."""
+    """A change is written to the registry before the partitions. So a client may know new settings before a partition
+    does.
+    """
     async with begun(url, partitioned=partitioned) as (queue, sender):
         record = await namespace_of(queue).get_entity("q")
         revised = replace(record, version=2, settings=replace(record.settings, max_delivery_count=3))
@@ -211,7 +213,7 @@ async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
 
 @both
 async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, partitioned: bool) -> None:
-    """Sends on their way to the old partitions are refused. Later sends arrive."""
+    """Sends to the old partitions are refused. Later sends arrive in the new partitions."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -231,7 +233,7 @@ async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, par
         assert flat(found) == list("abcdefgh")
 
 
-async def test_a_message_of_a_recreated_queue_has_lost_its_lock(url: str) -> None:
+async def test_a_message_of_a_deleted_queue_has_no_lock_after_the_queue_is_recreated(url: str) -> None:
     async with begun(url) as (queue, sender):
         await sender.send_messages(ServiceBusMessage("x"))
         receiver = queue.receiver()
@@ -257,8 +259,8 @@ async def test_a_partition_lost_in_a_failover_is_recreated(
 
 
 @both
-async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, partitioned: bool) -> None:
-    """A partition forgets a lane after a quarter of an hour without use, or a failover loses it."""
+async def test_a_lane_that_the_partition_has_forgotten_begins_again(url: str, *, partitioned: bool) -> None:
+    """A partition forgets a lane that was unused for a quarter of an hour. A failover may lose a lane too."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         for partition in queue.partitions:
             await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
@@ -271,10 +273,10 @@ async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, parti
 
 
 @pytest.mark.parametrize("fate", ["is lost", "is not answered"])
-async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
+async def test_the_outcome_is_unknown_if_a_lane_is_forgotten_during_its_call(
     url: str, fate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not known whether the call has run. It is not repeated, because it might run twice."""
+    """The call may have run. So it is not repeated, because then it might run twice."""
     async with begun(url, partitioned=True) as (queue, sender):
         place = queue.entity.numbers.index(queue.entity.pinned("a").number)
         ops = queue.partitions[place].keys[7]
@@ -299,7 +301,7 @@ async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
 async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
     url: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The partition never recorded the lane, so the lane is not a forgotten one and the second call is repeated."""
+    """The partition has never recorded the lane, so the lane was not forgotten, and the second call is repeated."""
     async with (
         queue_at(url, partitioned=True, quota=2000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -312,7 +314,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)
             assert flat(await stored_bodies(queue)) == []
             gate.fates.clear()
-            queue.entity.pinned("a").reached()  # as if the partition had answered another call since then
+            queue.entity.pinned("a").reached()  # as if the partition had answered another call in the meantime
             before = len(gate.arrived)
             gate.shut = True
             gate.fates.append("is lost")
@@ -331,7 +333,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
 
 @in_memory
 async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: str) -> None:
-    """Later attempts that do not arrive do not change this."""
+    """This holds even if later attempts never arrive."""
     async with begun(url, partitioned=True) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.fates.extend(("is not answered", "never arrives", "never arrives", "never arrives"))
@@ -345,7 +347,7 @@ async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: st
 async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The repetition is the same call, and its outcome is not "never sent"."""
+    """The same call is repeated, and its outcome is not "never sent"."""
     async with begun(url, partitioned=True) as (queue, sender):
         with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             gate.shut = True
@@ -366,10 +368,10 @@ async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
 
 
 @in_memory
-async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
+async def test_a_movable_send_does_not_wait_for_a_send_that_is_bound_to_a_partition(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first attempt at an unreachable partition ends soon, even if its sender has more time."""
+    """The first attempt at an unreachable partition ends soon, even if the sender has more time."""
     async with begun(url, partitioned=True) as (queue, sender):
         there = queue.entity.pinned("a")
         place = queue.entity.numbers.index(there.number)
@@ -381,7 +383,7 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             assert gate.arrived[0].timeout <= STRETCH
             bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(2)
-            queue.entity._at = (place - 1) % PARTITIONS  # so the next partition is this one
+            queue.entity._at = (place - 1) % PARTITIONS  # so the next partition in turn is the unreachable one
             free = [asyncio.create_task(sender.send_messages(ServiceBusMessage("free"))) for _ in range(3)]
             await turns(5)
             assert there.sending.gathering == 3
@@ -391,7 +393,8 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             assert there.sending.gathering == 0
             elsewhere = [call for call in gate.arrived if call.key != queue.partitions[place].keys[0]]
             assert elsewhere
-            assert max(call.timeout for call in gate.arrived[2:]) > STRETCH  # bound messages use their whole time
+            # messages that are bound to a partition use all of their time
+            assert max(call.timeout for call in gate.arrived[2:]) > STRETCH
             gate.open()
             await asyncio.gather(*bound, *free)
         found = await stored_bodies(queue)
@@ -426,8 +429,8 @@ async def test_a_send_that_has_not_run_moves_to_another_partition(url: str) -> N
 
 
 @in_memory
-async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(url: str) -> None:
-    """The missing answer of the registry does not make the outcome of the refused call unknown."""
+async def test_a_refused_call_stays_refused_if_the_registry_does_not_answer(url: str) -> None:
+    """Although the registry does not answer, the outcome of the refused call is known."""
     async with begun(url) as (queue, sender):
         await changed(queue, max_delivery_count=3)
         with Gate(queue.client, "read_entity") as gate:
@@ -440,8 +443,8 @@ async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(ur
 
 
 @in_memory
-async def test_an_ended_send_is_not_ended_again_when_the_client_closes(url: str) -> None:
-    """The client closes while it splits a refused call to find the message that caused the refusal."""
+async def test_closing_the_client_does_not_end_a_send_that_has_already_ended(url: str) -> None:
+    """The client is closed while it divides a refused call to find the message that caused the refusal."""
     async with begun(url, quota=3000) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -458,14 +461,14 @@ async def test_an_ended_send_is_not_ended_again_when_the_client_closes(url: str)
         assert sender.in_flight == 0
 
 
-# -- cancelled ---------------------------------------------------------------------------------------------------------
+# -- cancelled callers -------------------------------------------------------------------------------------------------
 
 
 @both
 @in_memory
 @pytest.mark.parametrize("connected", [False, True])
 async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: bool, connected: bool) -> None:
-    """The message is sent once or not at all. Nothing is left over, and later messages are sent."""
+    """The message is sent once or not at all. Nothing stays reserved, and later messages are sent."""
     async with queue_at(url, partitioned=partitioned) as queue:
         sent = 0
         for steps in range(31):
@@ -548,11 +551,11 @@ async def test_a_send_cancelled_before_its_call_does_not_disturb_the_others(url:
         assert flat(await stored_bodies(queue)) in (
             list("abcf"),
             list("abcdef"),
-        )  # the second call may already be under way
+        )  # the second call may already be under way at this point
 
 
 @in_memory
-async def test_sends_time_out_at_every_stage_and_leave_nothing_in_flight(url: str) -> None:
+async def test_a_send_that_times_out_at_any_stage_leaves_nothing_in_flight(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -567,7 +570,9 @@ async def test_sends_time_out_at_every_stage_and_leave_nothing_in_flight(url: st
 
 @in_memory
 async def test_lane_names_of_a_client_are_unique(url: str) -> None:
-    """Names stay unique after many restarts. Otherwise a call could pass for the repetition of another lane's call."""
+    """Names stay unique after many restarts. Otherwise a call could be mistaken for the repetition of a call in another
+    lane.
+    """
     async with queue_at(url) as queue:
         partition_client = queue.entity.partition_client(queue.entity.numbers[0])
         lanes: list[Lane[Any, Any]] = [

@@ -1,4 +1,4 @@
-"""The end of a lock as the client sees it: never later than in the partition, even if the answer comes late."""
+"""The end of a lock as the client computes it: never later than in the partition, even if the answer arrives late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGUN = HandClock().now()
 
 
 async def reaches(gate: Gate, key: bytes) -> None:
-    """Wait for a call that locks in the partition with this key. Let looks and calls to other partitions through."""
+    """Wait for a call that locks in the partition with this key. Let looks and calls to other partitions pass."""
     count = 1
     while True:
         await gate.reached(count)
@@ -34,8 +34,10 @@ async def reaches(gate: Gate, key: bytes) -> None:
 
 @both
 @pytest.mark.parametrize("what", ["received", "deferred", "renewed"])
-async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
-    """The partition locks when the script runs. An answer seven seconds later does not extend the lock."""
+async def test_the_client_counts_a_message_lock_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+    """The partition sets the lock when the script runs. An answer that arrives seven seconds later does not extend the
+    lock.
+    """
     clock = HandClock()
     async with (
         queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
@@ -81,8 +83,8 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
 
 
 @both
-async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: str, partitioned: bool) -> None:
-    """The clock moves while a call waits for its turn. The lock must not seem to end before it begins."""
+async def test_the_client_counts_the_lock_of_a_waiting_call_from_when_it_is_sent(url: str, partitioned: bool) -> None:
+    """The clock moves while a call waits for its turn. The client must not treat the lock as ended before it began."""
     clock = HandClock()
     async with (
         queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
@@ -108,7 +110,7 @@ async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: st
 
 @both
 @pytest.mark.parametrize("what", ["accepted", "renewed"])
-async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+async def test_the_client_counts_a_session_lock_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", "1")
@@ -137,7 +139,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
 
 @both
 async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool) -> None:
-    """The renewer forgets the session when its receiver closes, before the lock would end."""
+    """When its receiver closes, the renewer forgets the session, even if the lock has not ended."""
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:

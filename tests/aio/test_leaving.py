@@ -1,4 +1,4 @@
-"""Leaving ``async with receiver``: which errors count as a failed delivery, and of which messages."""
+"""Leaving ``async with receiver``: which errors count as a failed delivery, and for which messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class HandlerError(Exception):
-    """An error of a message handler."""
+    """An error that a message handler raises."""
 
 
 COUNTS: list[BaseException] = [
@@ -45,21 +45,21 @@ COUNTS_NOTHING: list[BaseException] = [
 
 
 @pytest.mark.parametrize("error", COUNTS, ids=repr)
-def test_an_exception_of_the_handler_is_a_failed_delivery(error: BaseException) -> None:
+def test_an_exception_of_the_handler_counts_as_a_failed_delivery(error: BaseException) -> None:
     assert is_failed_delivery(error)
 
 
 @pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
-def test_a_cancellation_interrupt_or_lost_lock_is_no_failed_delivery(error: BaseException) -> None:
+def test_a_cancellation_interrupt_or_lost_lock_does_not_count_as_a_failed_delivery(error: BaseException) -> None:
     assert not is_failed_delivery(error)
 
 
-def test_leaving_without_an_error_is_no_failed_delivery() -> None:
+def test_leaving_without_an_error_does_not_count_as_a_failed_delivery() -> None:
     assert not is_failed_delivery(None)
 
 
 def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
-    """Expect a block to be left by an error of this kind."""
+    """Return a context that expects an error of this kind to leave the block."""
     return pytest.raises(kind)
 
 
@@ -68,7 +68,7 @@ def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
 async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    """The message becomes a dead letter. Later messages come in their order as first deliveries."""
+    """The message is dead-lettered. Later messages arrive in order, and each is a first delivery."""
     async with session_queue_at(url, partitioned=partitioned, max_delivery_count=3) as queue:
         await queue.send_to("a", "1", "2", "3")
         for attempt in (1, 2, 3):
@@ -87,7 +87,9 @@ async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
 
 
 @both
-async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, partitioned: bool) -> None:
+async def test_an_error_raises_the_delivery_count_of_every_unsettled_message_in_hand(
+    url: str, partitioned: bool
+) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"12345678")
         with leaving_by(ExceptionGroup):
@@ -104,7 +106,7 @@ async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, parti
 
 @both
 @pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
-async def test_leaving_by_cancellation_interrupt_or_lost_lock_counts_no_delivery(
+async def test_leaving_by_cancellation_interrupt_or_lost_lock_does_not_raise_delivery_counts(
     url: str, partitioned: bool, error: BaseException
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -119,7 +121,7 @@ async def test_leaving_by_cancellation_interrupt_or_lost_lock_counts_no_delivery
 
 
 @both
-async def test_a_cancelled_worker_counts_no_delivery(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_worker_does_not_raise_the_delivery_count(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         has = asyncio.Event()
@@ -140,7 +142,7 @@ async def test_a_cancelled_worker_counts_no_delivery(url: str, partitioned: bool
 
 
 @both
-async def test_closing_a_receiver_in_its_block_counts_no_delivery(url: str, partitioned: bool) -> None:
+async def test_closing_a_receiver_in_its_block_does_not_raise_the_delivery_count(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         with leaving_by(HandlerError):
@@ -153,7 +155,7 @@ async def test_closing_a_receiver_in_its_block_counts_no_delivery(url: str, part
 
 
 @both
-async def test_a_message_received_by_number_counts_a_delivery(url: str, partitioned: bool) -> None:
+async def test_an_error_raises_the_delivery_count_of_a_message_received_by_number(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         async with queue.session("a") as receiver:
@@ -170,8 +172,8 @@ async def test_a_message_received_by_number_counts_a_delivery(url: str, partitio
 
 
 @both
-async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitioned: bool) -> None:
-    """The end of the lock has already counted the delivery, so the handler's error does not."""
+async def test_a_lapsed_session_lock_raises_the_delivery_count_only_once(url: str, partitioned: bool) -> None:
+    """The end of the lock has already raised the delivery count, so the handler's error does not."""
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", "1")
@@ -185,7 +187,7 @@ async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitio
 
 
 @both
-async def test_a_failure_to_count_the_delivery_does_not_keep_the_receiver_open(url: str, partitioned: bool) -> None:
+async def test_a_receiver_is_closed_even_if_the_delivery_cannot_be_counted(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         with Gate(queue.client, "abandon") as gate, leaving_by(HandlerError):
@@ -199,8 +201,8 @@ async def test_a_failure_to_count_the_delivery_does_not_keep_the_receiver_open(u
 
 
 @both
-async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, partitioned: bool) -> None:
-    """A task that still works on them can settle them through another receiver."""
+async def test_a_receiver_without_a_session_does_not_release_its_messages(url: str, partitioned: bool) -> None:
+    """A task that still works on these messages can settle them through another receiver."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1", "2")
         held: list[ServiceBusReceivedMessage] = []
@@ -217,7 +219,7 @@ async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, p
 
 
 @both
-async def test_a_received_and_deleted_message_is_not_abandoned(url: str, partitioned: bool) -> None:
+async def test_a_message_that_was_received_and_deleted_is_not_abandoned(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1", "2")
         with leaving_by(HandlerError):
@@ -229,7 +231,7 @@ async def test_a_received_and_deleted_message_is_not_abandoned(url: str, partiti
 
 
 @both
-async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: bool) -> None:
+async def test_a_receiver_does_not_keep_references_to_settled_messages(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
         await queue.send_to("a", *"123456")
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
@@ -247,7 +249,7 @@ async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: 
 
 
 @both
-async def test_a_released_message_comes_again_without_counting_a_delivery(url: str, partitioned: bool) -> None:
+async def test_a_released_message_is_delivered_again_with_the_same_delivery_count(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, max_delivery_count=2) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
         for _ in range(5):
@@ -265,7 +267,7 @@ async def test_a_released_message_comes_again_without_counting_a_delivery(url: s
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
-async def test_a_released_message_of_a_session_comes_before_later_messages(
+async def test_a_released_message_of_a_session_is_delivered_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:

@@ -1,4 +1,4 @@
-"""Waiting for the end of a session lock, and closing a renewer with hanging renewals or callbacks."""
+"""Waiting for the loss of a session lock, and closing a renewer whose renewals or callbacks hang."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def waits(session: ServiceBusSession, count: int = 1) -> None:
 
 
 def is_locked(session: ServiceBusSession) -> bool:
-    """Read the property through a function, because a type checker assumes that a property does not change."""
+    """Read the property in a function, because a type checker assumes that the value of a property does not change."""
     return session.locked
 
 
@@ -56,7 +56,7 @@ async def test_wait_lock_lost_returns_true_when_the_lock_time_has_passed(url: st
 
 
 @in_memory
-async def test_wait_lock_lost_returns_when_real_time_passes(url: str) -> None:
+async def test_wait_lock_lost_returns_when_the_lock_ends_in_real_time(url: str) -> None:
     async with session_queue_at(url, lock_duration=300) as queue, queue.session("a") as receiver:
         assert await receiver.session.wait_lock_lost()
         assert not is_locked(receiver.session)
@@ -77,7 +77,7 @@ async def test_wait_lock_lost_returns_when_a_call_reports_a_lost_lock(url: str, 
 
 
 @both
-async def test_closing_a_session_does_not_count_as_a_lost_lock(url: str, partitioned: bool) -> None:
+async def test_closing_a_session_is_not_reported_as_a_lost_lock(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         async with queue.session("a") as receiver:
             session = receiver.session
@@ -112,7 +112,7 @@ async def test_wait_lock_lost_can_time_out_or_be_cancelled(url: str) -> None:
 
 @both
 @pytest.mark.parametrize("what", ["message", "session"])
-async def test_a_hanging_renewal_does_not_delay_the_close_of_its_renewer(
+async def test_a_renewal_that_hangs_does_not_delay_the_close_of_its_renewer(
     url: str, partitioned: bool, what: str
 ) -> None:
     clock = HandClock()
@@ -133,11 +133,11 @@ async def test_a_hanging_renewal_does_not_delay_the_close_of_its_renewer(
             await renewer.close()
             assert asyncio.get_running_loop().time() - before < 4
             await eventually(lambda: not renewer._renewals._renewals)
-            assert gate.waiting  # the renewal is still not answered
+            assert gate.waiting  # the renewal has still got no answer
 
 
 @in_memory
-async def test_a_hanging_callback_is_cancelled_when_the_renewer_closes(
+async def test_a_callback_that_hangs_is_cancelled_when_its_renewer_closes(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(renewers, "_CLOSING", 0.05)

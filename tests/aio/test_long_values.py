@@ -1,4 +1,4 @@
-"""An error quotes enough of a value to recognise it, but never all of a value of 10,000 characters."""
+"""An error quotes enough of a value to recognise it, but never the whole of a value of 10,000 characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing scheduled messages of topics: by one client at a time, by the current rules, and never twice."""
+"""Publishing scheduled messages of topics: by one client at a time, with the current rules, and never twice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def holds(*clients: ServiceBusClient) -> list[bool]:
 
 
 async def kill_client(client: ServiceBusClient) -> None:
-    """Close a client as if its process were killed: it makes no more calls."""
+    """Close a client as if its process were killed, so that it makes no more calls."""
     connection = client._connection
 
     async def silence(*_: Any, **__: Any) -> Any:
@@ -74,7 +74,7 @@ async def kill_client(client: ServiceBusClient) -> None:
 @both
 @pytest.mark.parametrize("way", ["schedule", "property", "stream", "batch"])
 async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partitioned: bool, way: str) -> None:
-    """This also holds for a topic created after the role was taken, without waiting for the next listing."""
+    """This also holds for a topic created after the client took the role, without waiting for the next listing."""
     async with topic_at(url, partitioned=partitioned, maintenance=True) as subject, subject.other_client() as other:
         await eventually(lambda: holds(subject.client) == [True])
         await subject.admin.create_topic("new", enable_partitioning=partitioned)
@@ -106,7 +106,9 @@ async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partiti
 
 
 @both
-async def test_a_scheduled_message_is_judged_by_the_rules_at_its_due_time(url: str, partitioned: bool) -> None:
+async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_time(
+    url: str, partitioned: bool
+) -> None:
     rules = {"one": [RuleProperties("r", filter=SqlRuleFilter("n = 1"))], "gone": None}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         given: dict[Any, Any] = {"n": 1}
@@ -126,7 +128,7 @@ async def test_a_scheduled_message_is_judged_by_the_rules_at_its_due_time(url: s
 
 
 @both
-async def test_a_scheduled_message_is_cancelled_by_its_number(url: str, partitioned: bool) -> None:
+async def test_a_scheduled_message_is_cancelled_by_its_sequence_number(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         numbers = [
             (await sender.schedule_messages([ServiceBusMessage(text)], soon(3600)))[0] for text in ("1", "2", "3")
@@ -146,15 +148,15 @@ async def test_a_scheduled_message_is_cancelled_by_its_number(url: str, partitio
 
 
 @both
-async def test_a_message_that_is_already_due_is_published_at_once(url: str, partitioned: bool) -> None:
-    """The sender publishes it, whether or not a client holds the role."""
+async def test_a_message_that_is_already_due_is_published_immediately(url: str, partitioned: bool) -> None:
+    """The sender itself publishes the message, whether or not a client holds the role."""
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
         assert await subject.take_bodies("one") == ["x"]
 
 
 @both
-async def test_many_messages_due_at_once_are_all_published_once(url: str, partitioned: bool) -> None:
+async def test_many_messages_that_are_due_together_are_each_published_once(url: str, partitioned: bool) -> None:
     async with (
         topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -184,7 +186,7 @@ async def test_moving_the_test_clock_publishes_a_scheduled_message(url: str, par
 
 
 @both
-async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitioned: bool) -> None:
+async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
@@ -193,13 +195,13 @@ async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitione
         with Calls(subject.client._connection.transport) as calls:
             begun = loop_time()
             await asyncio.sleep(1.2)
-        del calls.by_script["upcoming"]  # each slot is read once after the role was taken
-        assert calls.by_script.total() <= 1 + (loop_time() - begun) / 3  # the role is renewed
+        del calls.by_script["upcoming"]  # each slot is read once after the client took the role
+        assert calls.by_script.total() <= 1 + (loop_time() - begun) / 3  # the client renews the role
 
 
 @both
 async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, partitioned: bool) -> None:
-    """The client keeps the role and serves the other topics."""
+    """The client keeps the role and serves all other topics."""
     async with topic_at(url, {"one": None}, partitioned=partitioned, partitions=6) as subject:
         await subject.admin.create_topic("other")
         await subject.admin.create_subscription("other", "one")
@@ -234,11 +236,11 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
                 await other.close()
 
 
-# -- unpublishable messages --------------------------------------------------------------------------------------------
+# -- messages that cannot be published ---------------------------------------------------------------------------------
 
 
 class Trouble:
-    """Rules that break on messages with the property ``odd`` while the trouble lasts."""
+    """Rules that raise errors on messages with the property ``odd`` while the trouble lasts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lasts = True
@@ -288,16 +290,16 @@ def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
 
 
 def is_at_rest(watcher: TopicWatcher, seconds: float) -> bool:
-    """Tell whether a watcher does nothing by itself for this number of seconds."""
+    """Return whether a watcher makes no call by itself for this number of seconds."""
     watch = watcher.watch
     return not watch.under_way and watch.look_at is not None and watch.look_at > loop_time() + seconds
 
 
 @both
-async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_other(
+async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_other(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Messages of the same call and later ones are published. The error is logged once."""
+    """Other messages of the same call and later messages are published. The error is logged once."""
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 1.0)
     monkeypatch.setattr(aside, "_LONGEST_PAUSE", 1.0)
     trouble = Trouble(monkeypatch)
@@ -310,7 +312,7 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_oth
             await schedule_at(subject, *"efg")
             await subject.wait_for_count("two", 7)
             watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
-            await eventually(lambda: is_at_rest(watcher, 0.5))  # there is no busy loop
+            await eventually(lambda: is_at_rest(watcher, 0.5))  # the client does not loop without a pause
             met = trouble.met
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
@@ -327,7 +329,7 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_oth
 
 
 @in_memory
-async def test_an_unpublishable_message_is_retried_when_the_rules_change(
+async def test_a_message_that_could_not_be_published_is_retried_when_the_rules_change(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 3600.0)
@@ -343,10 +345,10 @@ async def test_an_unpublishable_message_is_retried_when_the_rules_change(
 
 
 @both
-async def test_messages_behind_many_unpublishable_ones_are_published(
+async def test_messages_after_many_unpublishable_ones_are_published(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There are more of them than a call requests, and more bytes than a call returns."""
+    """There are more unpublishable messages than a call requests, and they have more bytes than a call returns."""
     monkeypatch.setattr(publishing, "_MOST_READ", 3)
     Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
@@ -388,7 +390,7 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
 async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Messages that were read together with them are still published."""
+    """Messages that were read together with the unpublishable ones are still published."""
     monkeypatch.setattr(aside, "_MOST", 2)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
@@ -409,7 +411,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
 
 @in_memory
 async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judgement ends only after the event loop has sent and received another message."""
+    """The judgement ends only when the event loop has sent and received another message meanwhile."""
     begun, goes_on = threading.Event(), threading.Event()
     judge, waited = Judge.judge, list[bool]()
 
@@ -441,10 +443,10 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
 
 
 @both
-async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
+async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes over at once and does not wait for the end of the first claim."""
+    """The second client takes over immediately, without waiting for the end of the first claim."""
     monkeypatch.setattr(maintenance, "_CLAIM", 120.0)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
@@ -471,10 +473,10 @@ async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
 async def test_the_role_is_renewed_after_a_third_of_its_time(
     url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third counts from before the claim, because the server starts counting before its answer arrives.
+    """The client counts this third from before the claim, because the server starts counting before its answer arrives.
 
-    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The claim
-    is really made, because nothing else wakes the holder for an hour.
+    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The client
+    really makes this claim, because nothing else wakes it for an hour.
     """
     monkeypatch.setattr(maintenance, "_CLAIM", 0.9)
     monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
@@ -514,7 +516,7 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
             await kill_client(first)
             await eventually(lambda: holds(second) == [True])
             await subject.wait_for_count("one", 1)
-            # The first client is still registered at the partitions and would be woken before the second one.
+            # The killed client is still registered at the partitions, which would wake it before the second client.
             await wait_until_at_rest(second)
             begun = loop_time()
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.3))
@@ -524,7 +526,7 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
 
 
 async def wait_until_at_rest(client: ServiceBusClient) -> None:
-    """Wait until a client watches its topics and would not look by itself for a while."""
+    """Wait until a client watches its topics and will not look at them by itself for a while."""
     watchers = offer_of(client)._watchers
     await eventually(lambda: watchers and all(is_at_rest(watcher, 20) for watcher in watchers.values()))
 
@@ -533,7 +535,9 @@ async def wait_until_at_rest(client: ServiceBusClient) -> None:
 async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One client slept until the other had taken over. The partitions refuse calls with its old fence."""
+    """One client was stopped until the other had taken over. The partitions refuse calls with the old fence of the
+    first.
+    """
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:
         standing = await real(self, seconds)
@@ -616,7 +620,7 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 
 
 @both
-async def test_a_deleted_topic_is_unwatched_and_its_successor_is_watched(
+async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_LISTING", 0.2)
@@ -642,7 +646,7 @@ async def test_a_deleted_topic_is_unwatched_and_its_successor_is_watched(
 
 
 @both
-async def test_a_message_is_published_once_when_publish_calls_get_no_answer(
+async def test_a_message_is_published_once_although_publish_calls_get_no_answer(
     server: LocalServer, partitioned: bool
 ) -> None:
     async with (
@@ -681,7 +685,7 @@ async def test_scheduled_messages_are_published_after_connections_are_lost(
         await subject.wait_for_count("one", 1)
 
 
-async def test_a_role_has_one_holder_at_a_time_and_a_rising_fence(url: str) -> None:
+async def test_the_role_has_one_holder_at_a_time_and_its_fence_only_increases(url: str) -> None:
     async with topic_at(url) as subject:
         connection = subject.client._connection
         one, two = (Role(connection.transport, "ns", "route") for _ in range(2))

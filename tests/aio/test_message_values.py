@@ -1,4 +1,4 @@
-"""Ids, properties and bodies of every type: sending them, rules on them, and duplicate detection."""
+"""Ids, properties and bodies of every type: how they are sent, rules on them, and duplicate detection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ids_of(message: Any) -> tuple[Any, ...]:
 
 
 @both
-async def test_ids_come_back_with_their_type_and_value(
+async def test_ids_are_received_with_the_type_and_value_that_were_sent(
     url: str, *, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "sbredis")
@@ -130,7 +130,7 @@ async def test_rules_see_the_text_of_an_id(url: str) -> None:
         assert "sys.CorrelationId must be text, not bytes" in str(failed.dead_letter_error_description)
 
 
-async def test_rules_compute_with_decimals_and_unsigned_64_bit_numbers(url: str) -> None:
+async def test_rules_can_compute_with_decimals_and_unsigned_64_bit_numbers(url: str) -> None:
     rules = {
         "exact": [RuleProperties("r", filter=SqlRuleFilter("exact = @price", {"@price": Decimal("12.34")}))],
         "found": [RuleProperties("r", filter=CorrelationRuleFilter(properties={"exact": Decimal("12.34"), "id": ID}))],
@@ -155,7 +155,7 @@ async def test_rules_compute_with_decimals_and_unsigned_64_bit_numbers(url: str)
 
 
 @both
-async def test_raw_amqp_of_a_sender_comes_back_byte_for_byte(url: str, *, partitioned: bool) -> None:
+async def test_the_raw_amqp_of_a_sender_is_received_byte_for_byte(url: str, *, partitioned: bool) -> None:
     raw = bytes(range(256)) * 40
     action = SqlRuleAction("SET sys.Label = 'changed'; SET extra = 1")
     rules = {"plain": None, "made": [RuleProperties("r", filter=SqlRuleFilter("a = 1"), action=action)]}

@@ -1,4 +1,4 @@
-"""A client that opens while a master is being replaced waits, and its first call succeeds."""
+"""A client that opens while a master is being replaced. It waits, and then its first call succeeds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, as in all tests with servers."""
+    """Run without the debug mode of asyncio, like all tests with servers."""
     return "asyncio"
 
 
 async def registry_of(cluster: LocalCluster, namespace: str) -> ClusterNode:
-    """Return the master with the registry of a namespace, which every client asks first."""
+    """Return the master that has the registry of a namespace. Every client queries this master first."""
     async with ServiceBusClient(cluster.url, namespace=namespace) as client:
         key = client._connection.namespace._steps.registry.listed("", 1).keys[0]
     return await asyncio.to_thread(cluster.master_of, key_slot(key))
@@ -39,7 +39,7 @@ async def sent_and_received(client: ServiceBusClient, timeout: float) -> None:
         assert message.body == b"a"
 
 
-async def test_a_client_opens_at_once_after_a_master_was_killed(replicated_cluster: LocalCluster) -> None:
+async def test_a_client_that_opens_right_after_a_master_was_killed_succeeds(replicated_cluster: LocalCluster) -> None:
     cluster = replicated_cluster
     namespace = "orders"
     master = await registry_of(cluster, namespace)
@@ -51,12 +51,13 @@ async def test_a_client_opens_at_once_after_a_master_was_killed(replicated_clust
 async def test_a_client_opens_when_a_shard_gets_its_replica_back(
     replicated_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With ``durability=replicated`` no replica can confirm a write until the old master is back."""
+    """With ``durability=replicated``, no replica can confirm a write until the killed master is back."""
     cluster = replicated_cluster
     namespace = "orders"
     master = await registry_of(cluster, namespace)
     await asyncio.to_thread(master.kill)
-    await asyncio.to_thread(cluster.wait_until_ok, 60)  # the replica has taken over and has no replica itself
+    # the former replica is now the master, and has no replica itself
+    await asyncio.to_thread(cluster.wait_until_ok, 60)
     with caplog.at_level(logging.WARNING, "sbredis"):
         client = ServiceBusClient(f"{cluster.url}?durability=replicated", namespace=namespace, connect_timeout=1)
         working = asyncio.ensure_future(sent_and_received(client, 60))
@@ -88,7 +89,7 @@ async def test_a_client_finds_the_new_master_while_sentinel_names_the_old_one(
         assert watched.master.port != first.port
 
 
-async def test_a_patient_caller_still_connects_after_a_hasty_one_timed_out(
+async def test_a_patient_caller_still_connects_after_another_caller_timed_out(
     binary: str | None,
 ) -> None:
     with LocalSentinel(1, 3, binary=binary) as watched:

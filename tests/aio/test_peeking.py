@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusReceivedMessage]:
-    """Peek page by page until a page is empty."""
+    """Peek page by page until a page is empty, and return the messages."""
     found: list[ServiceBusReceivedMessage] = []
     while messages := await receiver.peek_messages(page):
         assert len(messages) <= page
@@ -69,7 +69,9 @@ async def test_peeking_shows_messages_in_every_state(url: str, partitioned: bool
 
 
 @both
-async def test_a_peek_starts_at_the_given_number_and_the_next_one_continues(url: str, partitioned: bool) -> None:
+async def test_a_peek_starts_at_the_given_number_and_the_next_peek_continues_after_it(
+    url: str, partitioned: bool
+) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = sorted(await queue.send(*"abcdefghijkl"))
         receiver = queue.receiver()
@@ -85,8 +87,8 @@ async def test_a_peek_starts_at_the_given_number_and_the_next_one_continues(url:
 
 
 @both
-async def test_a_peek_continues_behind_the_received_messages(url: str, partitioned: bool) -> None:
-    """This holds for messages of the same receiver. A peek never shows an earlier message again."""
+async def test_a_peek_continues_after_the_messages_that_were_received(url: str, partitioned: bool) -> None:
+    """This holds for messages that the same receiver received. A peek never shows an earlier message again."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()

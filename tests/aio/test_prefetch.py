@@ -1,4 +1,4 @@
-"""Prefetching: the buffer is refilled, its locks run, and unclaimed messages are given back in time."""
+"""Prefetching: the buffer is refilled, its locks run, and unclaimed messages are returned to the queue in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def filled(receiver: ServiceBusReceiver, count: int) -> None:
 
 
 @both
-async def test_prefetched_messages_are_handed_over_without_a_call(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_returned_to_callers_without_a_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(30, at=-1)
         async with queue.receiver(prefetch_count=10) as receiver:
@@ -37,7 +37,8 @@ async def test_prefetched_messages_are_handed_over_without_a_call(url: str, part
                 messages = await receiver.receive_messages(4, 60)
                 await asyncio.sleep(0)
                 assert not calls.by_script
-                messages += await receiver.receive_messages(4, 60)  # less than half is left, so the buffer is refilled
+                # less than half of the buffer is left, so it is refilled
+                messages += await receiver.receive_messages(4, 60)
                 await filled(receiver, 10)
                 assert calls.by_script["receive"] <= len(queue.partitions)
             messages += await receiver.receive_messages(22, 60)
@@ -47,7 +48,7 @@ async def test_prefetched_messages_are_handed_over_without_a_call(url: str, part
 
 
 @both
-async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_released_when_the_receiver_closes(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefgh")
         async with queue.receiver(prefetch_count=6) as receiver:
@@ -63,7 +64,7 @@ async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later(url: str, partitioned: bool) -> None:
-    """The receiver waits for as many messages as fit into its buffer, and is woken for them."""
+    """The receiver waits for as many messages as its buffer can hold, and is woken for them."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=5) as receiver:
         await queue.wait_for_waiters()
         await queue.fill(8, at=-1)
@@ -72,8 +73,8 @@ async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later
 
 
 @both
-async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_ends(url: str, partitioned: bool) -> None:
-    """No delivery is counted, and they are fetched again only when a caller asks."""
+async def test_unclaimed_prefetched_messages_are_released_before_their_lock_ends(url: str, partitioned: bool) -> None:
+    """Their delivery count does not increase. The receiver fetches them again only when a caller asks."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.fill(8, at=-1)
@@ -89,7 +90,7 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
                 await queue.fill(2, at=-1, start=8)
                 clock.move(60)
                 await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
-                assert calls.by_script["receive"] <= len(queue.partitions)  # a moved clock causes one look
+                assert calls.by_script["receive"] <= len(queue.partitions)  # the moved clock causes one look
             assert await queue.counts_are(10, 0)
             messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)
@@ -99,14 +100,14 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
 
 
 @both
-async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partitioned: bool) -> None:
-    """This holds even if the message could not be given back in time."""
+async def test_a_prefetched_message_with_an_ended_lock_is_not_returned_to_a_caller(url: str, partitioned: bool) -> None:
+    """This holds even if the message could not be released in time."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.fill(3, at=-1)
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
-            clock.passed += 31  # without a notice that the clock has moved
+            clock.passed += 31  # the receiver gets no notice that the clock has moved
             await queue.process_due()
             messages = await receiver.receive_messages(3, 60)
             assert {message.delivery_count for message in messages} == {2}
@@ -116,8 +117,8 @@ async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partiti
 
 
 @in_memory
-async def test_prefetched_messages_are_given_back_by_a_timer(url: str) -> None:
-    """Real time passes here: a timer gives back messages with short locks."""
+async def test_a_timer_releases_prefetched_messages(url: str) -> None:
+    """In this test real time passes, and a timer releases messages with short locks."""
     async with queue_at(url, lock_duration=400) as queue:
         await queue.fill(3)
         async with queue.receiver(prefetch_count=5) as receiver:
@@ -127,7 +128,7 @@ async def test_prefetched_messages_are_given_back_by_a_timer(url: str) -> None:
 
 
 @in_memory
-async def test_messages_of_a_cancelled_caller_are_handed_to_the_next_one_first(url: str) -> None:
+async def test_messages_of_a_cancelled_caller_go_to_the_next_caller_first(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(2)
         async with queue.receiver(prefetch_count=4) as receiver:
@@ -158,7 +159,7 @@ async def test_messages_that_arrive_during_a_cancellation_keep_their_order(url: 
 
 
 @in_memory
-async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) -> None:
+async def test_messages_whose_lock_ends_first_are_returned_first(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue:
         await queue.fill(4)
@@ -176,7 +177,7 @@ async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) ->
 
 
 @both
-async def test_prefetched_and_deleted_messages_lost_at_close_are_logged(
+async def test_deleted_messages_that_are_lost_in_the_buffer_at_close_are_logged(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -201,8 +202,8 @@ async def test_the_default_message_count_is_the_prefetch_count(url: str) -> None
 
 
 @in_memory
-async def test_consumed_messages_are_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message counts once, whether it comes from the buffer or directly from the queue."""
+async def test_each_consumed_message_is_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message counts once, whether it is taken from the buffer or comes directly from the queue."""
     async with queue_at(url) as queue:
         await queue.fill(30)
         async with queue.receiver(prefetch_count=10, adaptive_prefetch=True) as receiver:
@@ -221,7 +222,9 @@ async def test_consumed_messages_are_counted_once(url: str, monkeypatch: pytest.
 
 
 @both
-async def test_concurrent_callers_share_the_buffer_in_their_order(url: str, partitioned: bool) -> None:
+async def test_concurrent_callers_get_messages_from_the_buffer_in_the_order_of_their_calls(
+    url: str, partitioned: bool
+) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         async with queue.receiver(prefetch_count=8) as receiver:

@@ -1,4 +1,6 @@
-"""Deleting without receiving: a number of messages or all, before a time. Locked and scheduled ones stay."""
+"""Deleting messages without receiving them: a given number, all, or those before a time. Locked and scheduled ones
+stay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receiving: available and later messages, the order of callers, and never more than requested."""
+"""Receiving: available messages and later ones, the order of callers, and never more messages than requested."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _note(served: list[int], place: int, _: object) -> None:
     served.append(place)
 
 
-# -- how many, and how long --------------------------------------------------------------------------------------------
+# -- how many messages, and how long a receive waits -------------------------------------------------------------------
 
 
 @both
@@ -73,10 +73,10 @@ async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: st
 
 @both
 @pytest.mark.parametrize("waiting", [[], ["a"]], ids=["nothing", "a message"])
-async def test_a_wait_that_ends_before_the_answer_waits_for_the_answer(
+async def test_a_wait_that_ends_while_a_call_is_under_way_still_waits_for_its_answer(
     url: str, partitioned: bool, waiting: list[str]
 ) -> None:
-    """An empty list means that there is no message. It never means that the server was slow."""
+    """An empty list means that the queue has no message. It never means that the server was slow."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*waiting, at=-1)
         receiver = queue.receiver()
@@ -87,14 +87,14 @@ async def test_a_wait_that_ends_before_the_answer_waits_for_the_answer(
             gate.shut = True
             task = asyncio.create_task(receiver.receive_messages(5, 0.01))
             await gate.reached(len(queue.partitions))
-            await eventually(lambda: callers[0].unanswered)  # the wait is over
+            await eventually(lambda: callers[0].unanswered)  # max_wait_time has passed by now
             gate.open()
             received = await task
         assert bodies(received) == waiting
 
 
 @in_memory
-async def test_a_server_that_does_not_answer_is_an_error_and_not_an_empty_list(
+async def test_if_the_server_does_not_answer_a_receive_raises_an_error(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LATE", 0.01)
@@ -112,10 +112,10 @@ async def test_a_server_that_does_not_answer_is_an_error_and_not_an_empty_list(
 
 
 @both
-async def test_a_receive_gathers_more_messages_only_while_they_arrive_soon(
+async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call does not wait for the whole max_wait_time or for later messages."""
+    """The call does not wait for the whole ``max_wait_time`` or for later messages."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.send("a")
@@ -144,7 +144,7 @@ async def test_a_waiting_receiver_gets_messages_that_are_sent_meanwhile(url: str
 
 
 @both
-async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: str, partitioned: bool) -> None:
+async def test_concurrent_calls_are_served_in_the_order_in_which_they_were_made(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         calls = [asyncio.create_task(receiver.receive_messages(wanted, 60)) for wanted in (2, 1, 2)]
@@ -161,13 +161,13 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
-async def test_one_receive_returns_more_messages_than_a_reply_carries(
+async def test_one_receive_can_return_more_messages_than_one_reply_carries(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_GATHERING", "_LONGEST_GATHERING"):
         monkeypatch.setattr(
             f"sbredis.aio.receiving._inbox.{name}", 10.0
-        )  # so that the speed of the machine does not matter
+        )  # with this setting the speed of the machine does not matter
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(1250, at=place, start=place * 1250)
@@ -178,7 +178,7 @@ async def test_one_receive_returns_more_messages_than_a_reply_carries(
         assert len({message.sequence_number for message in messages}) == expected
 
 
-async def test_large_messages_come_in_several_replies(url: str) -> None:
+async def test_large_messages_arrive_in_several_replies(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(12, size=700_000)
         receiver = queue.receiver()
@@ -191,7 +191,7 @@ async def test_large_messages_come_in_several_replies(url: str) -> None:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: bool) -> None:
-    """A partition that always has messages does not block the others."""
+    """A partition that always has messages does not keep the receiver from the other partitions."""
     async with queue_at(url, partitioned=partitioned) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(10, at=place)
@@ -201,8 +201,8 @@ async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: 
 
 
 @in_memory
-async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: str) -> None:
-    """The registration there has ended, so the partition wakes no receiver."""
+async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_busy(url: str) -> None:
+    """The registration at the idle partition has ended, so this partition wakes no receiver."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
         await queue.register_waiter(receiver)
@@ -212,7 +212,7 @@ async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: 
         assert inbox is not None
         await eventually(lambda: [watcher.watch.may_ask for watcher in inbox._watchers] == [True, False, False])
         for partition in queue.partitions:
-            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # the waiters
+            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # this key holds the waiters
         await queue.send("rare", at=2)
         for watcher in inbox._watchers[1:]:
             assert watcher.watch.look_at is not None
@@ -255,7 +255,7 @@ async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, part
         assert (await queue.counts()).locked == 0
 
 
-# -- no more than requested --------------------------------------------------------------------------------------------
+# -- never more messages than requested --------------------------------------------------------------------------------
 
 
 async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
@@ -300,7 +300,7 @@ async def test_received_messages_stay_locked_when_the_receiver_is_closed(url: st
         assert (counts.active, counts.locked) == (2, 0)
 
 
-# -- closed, disabled and missing --------------------------------------------------------------------------------------
+# -- closed receivers, disabled and missing queues ---------------------------------------------------------------------
 
 
 @both
@@ -331,14 +331,14 @@ async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, p
         tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
         for _ in range(8):
             await come_and_go()
-        spare = len(queue.partitions)  # the lanes of receivers are kept for later receivers
+        spare = len(queue.partitions)  # the client keeps the lanes of receivers for later receivers
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + spare)
         assert lanes_of(queue) <= lanes + spare
         assert not queue.client._handlers
 
 
 def lanes_of(queue: Queue) -> int:
-    """Return the number of lanes for calls."""
+    """Return the number of lanes that the client has for calls."""
     return sum(len(queue.entity.partition_client(number)._calling) for number in queue.entity.numbers)
 
 
@@ -355,7 +355,7 @@ async def test_a_closed_client_refuses_to_receive(url: str) -> None:
 async def test_a_queue_with_receiving_disabled_refuses_every_call(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It refuses at once, and works again as soon as the status changes."""
+    """The queue refuses calls immediately, and accepts them again as soon as its status changes."""
     monkeypatch.setattr(watching, "_PAUSES", (15.0, 15.0))
     begun = loop_time()
     async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
@@ -396,8 +396,8 @@ async def test_a_missing_queue_is_named_in_the_error(url: str) -> None:
 
 
 @both
-async def test_a_lost_server_is_an_error_and_not_an_empty_list(binary: str | None, partitioned: bool) -> None:
-    """This also holds for a receiver that waits to be woken and makes no call."""
+async def test_if_the_server_is_lost_a_receive_raises_an_error(binary: str | None, partitioned: bool) -> None:
+    """This also holds for a receiver that waits for a notice and makes no call."""
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
             receiver = queue.receiver()
@@ -411,13 +411,13 @@ async def test_a_lost_server_is_an_error_and_not_an_empty_list(binary: str | Non
             with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)):
                 await receiver.receive_messages(1, 0.3)
             server.restart()
-            await queue.counts()  # connects again
+            await queue.counts()  # the client connects again
             task = asyncio.create_task(receiver.receive_messages(1, 60))
             await queue.send("a")
             assert bodies(await task) == ["a"]
 
 
-# -- bad input ---------------------------------------------------------------------------------------------------------
+# -- invalid arguments -------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -476,7 +476,7 @@ async def test_unknown_receiver_options_cause_a_warning(url: str) -> None:
 
 
 @in_memory
-async def test_a_receiver_exposes_its_path_mode_and_state(url: str) -> None:
+async def test_a_receiver_has_properties_for_its_path_mode_and_state(url: str) -> None:
     async with queue_at(url) as queue:
         receiver: ServiceBusReceiver = queue.receiver(client_identifier="me")
         assert (receiver.entity_path, receiver.client_identifier, receiver.session) == ("q", "me", None)
@@ -491,7 +491,7 @@ async def test_a_receiver_exposes_its_path_mode_and_state(url: str) -> None:
 
 
 class _Ahead(Clock):
-    """The clock of a machine that is an hour ahead of its servers."""
+    """The clock of a machine that is an hour ahead of the servers."""
 
     def utc(self) -> float:
         return super().utc() + 3600
@@ -499,7 +499,7 @@ class _Ahead(Clock):
 
 @both
 async def test_a_clock_ahead_of_the_servers_does_not_change_lock_times(url: str, partitioned: bool) -> None:
-    """Locks, delays and waits use durations. Only shown times use the local clock."""
+    """Locks, delays and waits use durations. Only times that are shown to the program use the local clock."""
     clock = _Ahead()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue:
         receiver = queue.receiver()

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its 
 
 
 @both
-async def test_a_receiver_continues_with_the_recreated_queue(url: str, partitioned: bool) -> None:
+async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         assert await receiver.receive_messages(1, 0.1) == []
@@ -26,7 +26,7 @@ async def test_a_receiver_continues_with_the_recreated_queue(url: str, partition
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         with pytest.raises(
             ServiceBusError, match="for it again"
-        ) as raised:  # the message is on its way to the deleted partitions
+        ) as raised:  # this message is on its way to the deleted partitions
             await sender.send_messages(ServiceBusMessage("old"))
         assert raised.value.is_transient
         await sender.send_messages(ServiceBusMessage("new"))
@@ -63,14 +63,14 @@ async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str,
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         try:
             await sender.send_messages(ServiceBusMessage("new"))
-        except ServiceBusError:  # the client had not noticed the change before
+        except ServiceBusError:  # until now the client had not noticed the change
             await sender.send_messages(ServiceBusMessage("new"))
         (message,) = await waiting
         assert message.body == b"new"
 
 
 @in_memory
-async def test_an_answer_that_arrives_as_a_partition_is_left_causes_no_error(url: str) -> None:
+async def test_an_answer_that_arrives_while_the_receiver_leaves_a_partition_causes_no_error(url: str) -> None:
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     async with queue_at(url) as queue:
@@ -86,7 +86,7 @@ async def test_an_answer_that_arrives_as_a_partition_is_left_causes_no_error(url
             assert job is not None
             job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
             watcher.leave()
-            await asyncio.sleep(0)  # the answer is delivered in this turn
+            await asyncio.sleep(0)  # the answer arrives in this turn of the event loop
             assert watcher._job is not job
             assert watcher.watch.left
             waiting.cancel()

@@ -1,4 +1,4 @@
-"""The renewer: it renews locks together for the requested time, and reports each lost lock."""
+"""The renewer: it renews locks together, for the requested duration, and reports each lost lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 async def renewal(queue: Queue, clock: HandClock) -> None:
-    """Move the clock to the time of the next renewal, and wait for it."""
+    """Move the clock to the time of the next renewal, and wait until it has happened."""
     with Calls(queue.transport) as calls:
         clock.move(41)
         await eventually(lambda: calls.by_script["renew"] and not calls.under_way)
@@ -57,7 +57,7 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
 
 
 @in_memory
-async def test_a_lock_is_renewed_as_real_time_passes(url: str) -> None:
+async def test_a_lock_is_renewed_while_real_time_passes(url: str) -> None:
     async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
@@ -71,7 +71,7 @@ async def test_a_lock_is_renewed_as_real_time_passes(url: str) -> None:
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
 async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:
-    """This also holds for messages received one by one."""
+    """This also holds for messages that were received one by one."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
@@ -88,7 +88,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
 
 
 @in_memory
-async def test_messages_registered_together_share_one_renewal_entry(url: str) -> None:
+async def test_messages_registered_close_together_share_entries_of_the_renewer(url: str) -> None:
     async with queue_at(url, clock=HandClock()) as queue, AutoLockRenewer() as renewer:
         await queue.fill(50)
         receiver = queue.receiver()
@@ -130,7 +130,7 @@ async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned:
 
 
 @in_memory
-async def test_a_renewal_duration_shorter_than_the_lock_is_honoured(url: str) -> None:
+async def test_a_renewal_duration_that_is_shorter_than_the_lock_is_respected(url: str) -> None:
     reports: Reports = []
     async with (
         queue_at(url) as queue,
@@ -171,7 +171,7 @@ async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url
 
 @both
 async def test_a_renewal_that_comes_too_late_reports_a_failure(url: str, partitioned: bool) -> None:
-    """For example, the machine slept or the process was stopped."""
+    """This happens, for example, after the machine slept or the process was stopped."""
     reports: Reports = []
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
@@ -199,7 +199,8 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
     ):
         await queue.fill(60, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=60) as receiver:
-            messages = [await one(receiver) for _ in range(40)]  # so a renewal covers only a part of a lease
+            # so that a renewal covers only a part of the messages of a lease
+            messages = [await one(receiver) for _ in range(40)]
             for turns, message in enumerate(messages):
                 clock.move(41)
                 for _ in range(turns // 2):
@@ -212,7 +213,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
 
 @in_memory
 async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
-    """The renewer forgets it long before the next renewal."""
+    """It does so long before the next renewal."""
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.fill(4)
         receiver = queue.receiver(auto_lock_renewer=renewer)
@@ -366,7 +367,7 @@ async def test_locks_are_renewed_after_their_receiver_closes_until_the_client_cl
 
 
 @in_memory
-async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: str) -> None:
+async def test_closing_the_client_during_a_renewal_is_not_reported_as_a_failed_renewal(url: str) -> None:
     reports: Reports = []
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
@@ -391,7 +392,7 @@ async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: st
 
 @both
 async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitioned: bool) -> None:
-    """A renewal before the settlement would replace the lock that the settlement uses."""
+    """The settlement uses the current lock, and a renewal would replace this lock."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(3, at=-1)

@@ -1,4 +1,4 @@
-"""Repeated calls after lost answers, kills, pauses and failovers run once: one message, one settlement."""
+"""After lost answers, kills, pauses and failovers, repeated calls run only once: one message, one settlement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON = datetime(2030, 1, 1, tzinfo=UTC)
 
 @asynccontextmanager
 async def behind_scissors(server: LocalServer, *, partitioned: bool = False) -> AsyncIterator[tuple[Queue, Scissors]]:
-    """Create a queue, and a client that reaches its server through a network that can be cut."""
+    """Create a queue, and a client that reaches its server through a network that a test can cut."""
     async with (
         queue_at(server.url, partitioned=partitioned) as queue,
         Scissors(server).listening() as network,
@@ -97,7 +97,7 @@ SETTLEMENTS: dict[str, tuple[Settlement, dict[str, int]]] = {
 
 @pytest.mark.parametrize("script", SETTLEMENTS)
 async def test_a_settlement_with_a_lost_answer_is_done_once(server: LocalServer, script: str) -> None:
-    """The first call was executed. The repetition succeeds and reports no lost lock."""
+    """The first call was executed. When it is repeated, it succeeds and reports no lost lock."""
     settle, expected = SETTLEMENTS[script]
     async with behind_scissors(server) as (queue, network):
         await queue.send("x")
@@ -114,8 +114,10 @@ async def test_a_settlement_with_a_lost_answer_is_done_once(server: LocalServer,
             assert again.delivery_count == 2
 
 
-async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: LocalServer) -> None:
-    """The server has not recorded the lane of the refused call, so the client knows that the cut call did not run."""
+async def test_a_send_that_is_cut_off_after_a_refused_send_stores_one_message(server: LocalServer) -> None:
+    """The server has not recorded the lane of the refused call. So the client knows that the call that was cut off did
+    not run.
+    """
     async with (
         queue_at(server.url, quota=2000) as queue,
         Scissors(server).listening() as network,
@@ -132,7 +134,7 @@ async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: Loc
 
 
 async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(server: LocalServer) -> None:
-    """The answers never come. The error says that the message may have been sent, and it was sent once."""
+    """The answers never arrive. The error says that the message may have been sent, and it was sent once."""
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         network.cut("send", 100)
         with pytest.raises(ServiceBusError) as caught:
@@ -146,7 +148,9 @@ async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(se
 
 
 class Crowd:
-    """Callers that send messages one after the other, every second caller with a key, and the outcome of each send."""
+    """Callers that each send messages one after the other, half of them with a key. They record the outcome of each
+    send.
+    """
 
     def __init__(self, sender: ServiceBusSender) -> None:
         self.acknowledged: set[str] = set()
@@ -185,7 +189,9 @@ class Crowd:
 
 
 async def check_outcomes(crowd: Crowd, url: str, *, loses: bool = False) -> None:
-    """Check that no message exists twice, that acknowledged ones exist, and that errors state the true outcome."""
+    """Check that no message exists twice, that every acknowledged message exists, and that errors state the true
+    outcome.
+    """
     async with ServiceBusClient(url, namespace="ns") as client:
         entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 60)
         counts = Counter(flat(await stored_bodies(Queue(client, entity, url, None))))
@@ -210,7 +216,9 @@ async def kill_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
 
 
 async def stop_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
-    """Pause a master until its replica has taken over. Then it continues and learns that it is no longer the master."""
+    """Pause a master until its replica has taken over. When the old master continues, it learns that it is no longer
+    the master.
+    """
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
     master.pause()
@@ -228,7 +236,7 @@ async def fail_over_by_hand(cluster: LocalCluster, slot: int, crowd: Crowd) -> N
 
 
 async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: LocalCluster) -> None:
-    """With durability=replicated every acknowledged message exists."""
+    """With ``durability=replicated``, every acknowledged message exists afterwards."""
     cluster = replicated_cluster
     async with (
         queue_at(f"{cluster.url}?durability=replicated", partitioned=True) as queue,
@@ -243,7 +251,7 @@ async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: Local
 
 
 async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster: LocalCluster) -> None:
-    """With durability=master a failover may lose acknowledged messages and the records of calls."""
+    """With ``durability=master``, a failover may lose acknowledged messages and the records of calls."""
     cluster = replicated_cluster
     async with (
         queue_at(cluster.url, partitioned=True) as queue,

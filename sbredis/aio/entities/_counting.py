@@ -1,4 +1,7 @@
-"""Count the content of an entity in all partitions at once. Leave out and name partitions that cannot be reached."""
+"""Count the content of an entity in all partitions at the same time. Leave out partitions that cannot be reached.
+
+The result names these partitions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from sbredis.registry import EntityRecord, Namespace, TopicFacts
 __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
 
 PATIENCE = 5.0
-"""The seconds that a partition has to answer. A failover takes less time. A partition that needs more is left out."""
+"""The seconds that a partition has to answer, more than a failover takes. A slower partition is left out."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED
@@ -50,13 +53,13 @@ class Tally(NamedTuple):
     """The counts of an entity."""
 
     record: EntityRecord
-    """The entity, as it was when it was counted."""
+    """The record of the entity at the time of the count."""
     counts: Sequence[Counts]
     unreachable: tuple[int, ...]
 
     @property
     def approximate(self) -> bool:
-        """Whether more work was due in a partition than could be taken into account or done."""
+        """Whether more work was due in a partition than the client could do or take into account."""
         return any(each.more for each in self.counts)
 
     def all(self, *places: str) -> int:
@@ -127,7 +130,7 @@ def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
 
 
 class Counter:
-    """Counts entities, with a limited number of calls under way at once."""
+    """Counts entities, with a limited number of calls under way at the same time."""
 
     def __init__(self, transport: ScriptCaller, namespace: Namespace, clock: Clock) -> None:
         self._transport = transport
@@ -157,7 +160,7 @@ class Counter:
         async def ask(number: int) -> None:
             try:
                 counts.append(await self._ask(record, number, until))
-            except ServerUnsuitableError as error:  # unreachable too, but this error says what to change
+            except ServerUnsuitableError as error:  # this error says what to change
                 errors.append(error)
             except _UNREACHABLE:
                 unreachable.append(number)
@@ -192,7 +195,7 @@ class Counter:
             return await read_after_due(f"{record.path}, partition {number}", count, due)
 
     async def _read_again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
-        """Return the current record of the entity. Partitions that a failover has lost are made again."""
+        """Return the current record of the entity. Create partitions that a failover has lost again."""
         record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
         if lost and record.incarnation == seen.incarnation:
             return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())

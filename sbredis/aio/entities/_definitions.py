@@ -1,4 +1,4 @@
-"""Create, change and describe entities: convert between the properties that users give and what the registry keeps.
+"""Create, change and describe entities: convert between the properties of users and the records of the registry.
 
 Queues, topics and subscriptions differ only in their properties and in how they are created. A ``path`` is the name of
 a queue or topic, or ``topic/subscriptions/name``.
@@ -106,7 +106,7 @@ def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
     if given is None:
         return (rule_created(RuleProperties(DEFAULT_RULE)),)
     listed = cast("object", given)  # for callers without type checks
-    if not isinstance(listed, Sequence):  # an iterator would be used up when the rules are made
+    if not isinstance(listed, Sequence):  # an iterator could be read only once
         raise TypeError(f"rules are a list of RuleProperties, not {type(listed).__name__}")
     for each in given:
         if not isinstance(each, RuleProperties):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
@@ -127,9 +127,9 @@ class Definition(Generic[P]):
     def check(
         self, function: str, name: str, options: Mapping[str, object], *, clock: Clock = "server"
     ) -> StoredEntity:
-        """Return the entity that these options would create. ``None`` counts as not given. Raises if one is wrong.
+        """Return the entity that these options would create. An option of ``None`` counts as not given.
 
-        ``function`` is the name to use in the error about an unknown option.
+        Raise if an option is wrong. ``function`` is the name to use in the error about an unknown option.
         """
         (subscription_name if self.word == "subscription" else entity_name)(name)
         kept = entity_created(
@@ -139,7 +139,7 @@ class Definition(Generic[P]):
         return kept
 
     def described(self, record: EntityRecord, *, reachable: bool) -> P:
-        """Return an entity as users get it."""
+        """Return the properties of an entity for users."""
         values = entity_values(self.properties, _stored(record))
         if not reachable:
             values["availability_status"] = EntityAvailabilityStatus.LIMITED
@@ -157,7 +157,7 @@ class Definition(Generic[P]):
         kept: StoredEntity,
         rules: Sequence[Rule] = (),
     ) -> EntityRecord:
-        """Create an entity from checked properties; if it is a subscription, with these rules."""
+        """Create an entity from checked properties. A subscription gets these rules."""
         if self.word == "subscription":
             topic, name = _parts(path)
             return await namespace.create_subscription(
@@ -174,7 +174,7 @@ class Definition(Generic[P]):
         )
 
     async def find(self, namespace: Namespace, path: str, timeout: float) -> EntityRecord:
-        """Return the entity with this path. If it is of another kind, the error says which."""
+        """Return the entity with this path. If it is of another kind, raise an error that names the kind."""
         return await namespace.get_entity(path, kind=self.word, timeout=timeout)
 
     async def create_or_get(
@@ -187,10 +187,11 @@ class Definition(Generic[P]):
         clock: Clock = "server",
         rules: Sequence[RuleProperties] | None = None,
     ) -> EntityRecord:
-        """Return the entity with this path. If it is missing, create it with ``options``; several may do so at once.
+        """Return the entity with this path. If it is missing, create it with ``options``.
 
-        An entity that exists is not changed. Raises :class:`ValueError` if it differs in what cannot be changed. A
-        subscription is created with ``rules``, or with ``$Default``.
+        Several clients may do this at the same time. An existing entity is not changed. Raises :class:`ValueError` if
+        it differs from ``options`` in a property that cannot be changed. A subscription is created with ``rules``, or
+        with ``$Default``.
         """
         name = _parts(path)[1] if self.word == "subscription" else path
         function = f"ensure_{self.word}"
@@ -205,10 +206,10 @@ class Definition(Generic[P]):
                 try:
                     return await self.create(namespace, path, until - anyio.current_time(), kept, made)
                 except MessagingEntityAlreadyExistsError:
-                    continue  # another client was first
+                    continue  # another client has created the entity first
                 except MessagingEntityNotFoundError:
-                    # Another client has deleted the entity meanwhile. Or the entity to put it beside, the namespace, or
-                    # the topic of the subscription is missing.
+                    # Another client has deleted the entity meanwhile. Or one of these is missing: the entity that
+                    # ``colocate_with`` names, the namespace, or the topic of the subscription.
                     if tries == _TRIES or given.get("colocate_with") is not None:
                         raise
                     if self.word == "subscription":
@@ -220,7 +221,7 @@ class Definition(Generic[P]):
     async def revise(
         self, namespace: Namespace, path: str, timeout: float, given: Mapping[str, object]
     ) -> EntityRecord:
-        """Set these properties of an entity, and keep its others as they are at that moment. The last update wins."""
+        """Set these properties of an entity, and keep the current values of its others. The last update wins."""
         until = anyio.current_time() + timeout
         while True:
             record = await self.find(namespace, path, until - anyio.current_time())
@@ -230,7 +231,7 @@ class Definition(Generic[P]):
                     record, kept.settings, properties=kept.properties, timeout=until - anyio.current_time()
                 )
             except EntityChangedError:
-                continue  # another client was first: do the same to the new record
+                continue  # another client has changed the record first: apply the update to the new record
 
     def _given(self, function: str, name: str, options: Mapping[str, object]) -> Mapping[str, object]:
         _require_known(function, self.properties, options, _NO_OPTIONS)
@@ -265,12 +266,12 @@ SUBSCRIPTIONS = Definition(SubscriptionProperties, PartitionSettings(shared=True
 
 
 def queue_creation(*, clock: Clock = "server", **options: Unpack[QueueOptions]) -> Creation:
-    """Return a function that creates a missing queue for senders and receivers. Refuse wrong properties at once."""
+    """Return a function that creates a missing queue for senders and receivers. Refuse wrong properties immediately."""
     return _creation(QUEUES, options, clock)
 
 
 def topic_creation(*, clock: Clock = "server", **options: Unpack[TopicOptions]) -> Creation:
-    """Return a function that creates a missing topic for senders. Refuse wrong properties at once."""
+    """Return a function that creates a missing topic for senders. Refuse wrong properties immediately."""
     return _creation(TOPICS, options, clock)
 
 
@@ -280,7 +281,7 @@ def subscription_creation(
     rules: Sequence[RuleProperties] | None = None,
     **options: Unpack[SubscriptionOptions],
 ) -> Creation:
-    """Return a function that creates a missing subscription for receivers. Refuse wrong properties at once."""
+    """Return a function that creates a missing subscription for receivers. Refuse wrong properties immediately."""
     rules_of(rules)
     return _creation(SUBSCRIPTIONS, options, clock, rules)
 

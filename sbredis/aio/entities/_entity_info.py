@@ -1,4 +1,4 @@
-"""The description of an entity that is named by its path."""
+"""The description of an entity, found by its path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EntityInfo:
     """The entity or sub-queue at a path, as :meth:`ServiceBusClient.describe_entity` returns it."""
 
     path: str
-    """The path in the spelling with which the entity was created, with the sub-queue if it is one."""
+    """The path, in the spelling with which the entity was created. It includes the sub-queue if there is one."""
     kind: Literal["queue", "topic", "subscription"]
     name: str
     """The name of the queue, topic or subscription."""
@@ -34,9 +34,9 @@ class EntityInfo:
     sub_queue: ServiceBusSubQueue | None
     """The sub-queue that the path names; ``None`` for the entity itself."""
     requires_session: bool
-    """Whether messages are received by session here. In a sub-queue they never are."""
+    """Whether receivers need a session to receive from this path. False for a sub-queue."""
     lock_duration: timedelta | None
-    """``None`` for a topic, which keeps no messages."""
+    """The duration of a lock on a message; ``None`` for a topic, which keeps no messages."""
     max_message_size_in_bytes: int
     properties: QueueProperties | TopicProperties | SubscriptionProperties
     """All properties, as the administration client returns them."""

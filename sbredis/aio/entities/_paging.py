@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """A part of a list, and the token of the next page; ``None`` if this is the last."""
+    """A part of a list, and the token of the next page. The token of the last page is ``None``."""
 
     items: Sequence[T]
     onwards: str | None
 
 
 class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
-    """The pages of a list. :attr:`continuation_token` says where the next page begins; ``None`` after the last."""
+    """The pages of a list. :attr:`continuation_token` is the start of the next page; ``None`` after the last page."""
 
     def __init__(self, read: Callable[[str], Awaitable[Page[T]]], continuation_token: str | None) -> None:
         self.continuation_token = continuation_token
@@ -32,7 +32,7 @@ class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
         return _each(await self.next_page())
 
     async def next_page(self) -> Sequence[T]:
-        """Return the next page, as a sequence; raise :class:`StopAsyncIteration` after the last."""
+        """Return the next page with all its items; raise :class:`StopAsyncIteration` after the last page."""
         if self._ended:
             raise StopAsyncIteration
         page = await self._read(self.continuation_token or "")

@@ -19,14 +19,14 @@ _PAGE = 1000
 
 
 class _Place(NamedTuple):
-    """The place where a page begins, and how much of the list is left."""
+    """The place where a page begins, and the numbers of sessions to skip and to list."""
 
     at: int
     """The index of the partition among those of the entity."""
     skip: int
-    """How many sessions are still to be skipped."""
+    """The number of sessions that must still be skipped."""
     left: int | None
-    """How many sessions to list at most; ``None`` for all."""
+    """The largest number of sessions to list; ``None`` for all."""
     onwards: str
     """The place in the partition; empty for its beginning."""
 
@@ -75,7 +75,7 @@ def sessions_of(
         return Page(names, None if place is None else _token(place))
 
     async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
-        """Return the next sessions after the skipped ones, and the next place; ``None`` at the end."""
+        """Return the next sessions after the skipped ones, and the next place. At the end the place is ``None``."""
         entity = await connection.entity(path, deadline)
         partition_client = entity.partition_client(entity.numbers[place.at])
         wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)

@@ -12,7 +12,7 @@ SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
     ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
 }
-"""The text that a path to a sub-queue has after the path of its entity."""
+"""A mapping from each sub-queue to the text that its path has after the path of the entity."""
 _BY_SUFFIX = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
     "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other suffix ends with this one
@@ -20,7 +20,7 @@ _BY_SUFFIX = {
 
 
 def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:
-    """Return an entity's name and the sub-queue, which is given separately or at the end of the name."""
+    """Return the name of an entity, and the sub-queue. It is given separately or at the end of ``name``."""
     if sub_queue is not None:
         sub_queue = ServiceBusSubQueue(sub_queue)
     lowered = str(name).lower()

@@ -1,4 +1,4 @@
-"""Maintenance of a namespace, which one client does for all: it publishes on topics and visits partitions."""
+"""Maintenance of a namespace. One client does it for all: it publishes on topics and visits partitions."""
 
 from __future__ import annotations
 

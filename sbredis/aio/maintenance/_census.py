@@ -22,12 +22,12 @@ class Census:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
-        """By a topic's incarnation: its version when its subscriptions were read, and the subscriptions."""
+        """A mapping from a topic's incarnation to its subscriptions, and to its version when they were read."""
         self.topics: list[EntityRecord] = []
         self.others: list[EntityRecord] = []
-        """Queues and subscriptions."""
+        """The queues and subscriptions."""
         self.pages = 0
-        """The number of calls that a reading takes if nothing has changed."""
+        """The number of calls that a reading needs if nothing has changed."""
 
     async def read(self) -> None:
         """Read the list of entities."""

@@ -1,13 +1,13 @@
 """Maintain a namespace for all its clients: publish on topics, and visit the other partitions.
 
-A message that is scheduled on a topic must be judged by the rules at its time. No script can do this, so the client
-that has the role does it. In queues and subscriptions, every call does due work. If no call comes, the client with the
-role visits them when something is due (:mod:`sbredis.aio.maintenance._visiting`). Every other client that offers
-maintenance waits until the role is free.
+A message that is scheduled on a topic must be judged by the rules at its scheduled time. No script can do this, so the
+client that has the role does it. In queues and subscriptions, every call does due work. If no call comes, the client
+with the role visits their partitions when something is due (:mod:`sbredis.aio.maintenance._visiting`). Every other
+client that offers maintenance waits until the role is free.
 
-The role has a *fence*: a topic's partition refuses a fence that is older than one it has seen. But even if two clients
-believed they had the role, they would do nothing twice. A message is published and taken off the schedule in one
-step, and a visit does only work that is due.
+The role has a *fence*, a number: a topic's partition refuses a call with a fence that is older than one that it has
+seen. But even if two clients believed that they had the role, they would do nothing twice. A script publishes a message
+and removes it from the schedule in one step, and a visit does only work that is due.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ ROUTING = "route"
 _CLAIM = 10.0
 """The seconds for which the role is claimed at a time. The claim is renewed after a third of that time."""
 _LISTING = 10.0
-"""The seconds between two readings of the census. They are multiplied by the number of calls that a reading takes."""
+"""The seconds between two readings of the census. They are multiplied by the number of calls that a reading needs."""
 _LISTING_SOON = 1.0
-"""The same, after an announcement by an entity that is not known yet."""
+"""The seconds between two readings after an announcement by an unknown entity. They are multiplied likewise."""
 _CALLING = 30.0
 _PAUSE = 1.0
 _AT_ONCE = 16
 
 
 def routing_channel(namespace: str) -> bytes:
-    """Return the channel on which clients that have or want the role hear that there may be something new."""
+    """Return the channel for calls of :func:`call_routing`. Clients that have or want the role listen to it."""
     return waiting_channel(namespace, registry_salt(), ROUTING)
 
 
@@ -67,7 +67,7 @@ class Maintenance:
     """One client's offer to maintain the namespace."""
 
     def __init__(self, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> None:
-        """``find`` returns the entity with a name, by a time of the event loop."""
+        """``find`` returns the entity with a name. Its second argument is a deadline by the event loop's clock."""
         self._runtime = runtime
         self._find = find
         self._news = asyncio.Event()
@@ -83,7 +83,7 @@ class Maintenance:
 
     async def run(self) -> None:
         """Maintain the namespace whenever no other client does, until this client is closed."""
-        role: Role | None = None  # every client of a test bus maintains, so that no test waits for the role
+        role: Role | None = None  # clients of a test bus maintain without the role, so that no test waits for it
         if self._runtime.test_hooks is None:
             role = Role(self._runtime.transport, self._runtime.namespace.name, ROUTING)
         loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Maintenance:
                     await self._listen()
                     self._news.clear()
                     if role is not None:
-                        # Counted from now, not from the answer: the call may take long.
+                        # Count from the start of the call and not from its answer, because the call may take long.
                         self._claim_at = loop.time() + _CLAIM / 3
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
@@ -120,7 +120,7 @@ class Maintenance:
         with suppress(ServiceBusError, TimeoutError):
             async with asyncio.timeout(_PAUSE):
                 await role.give_up()
-                await call_routing(self._runtime)  # a client that waits for the role gets it at once
+                await call_routing(self._runtime)  # so that a client that waits for the role takes it immediately
 
     async def _listen(self) -> None:
         if self._calls is None:
@@ -129,12 +129,12 @@ class Maintenance:
             self._calls = await listen(transport, channel, woken=self._called, missed=self._called)
 
     def _called(self) -> None:
-        """Act on a call: a message was scheduled on a topic that may be new, or the role may be free."""
+        """Handle a call on the channel: a topic with a scheduled message may be new, or the role may be free."""
         self._list_at = 0.0
         self._news.set()
 
     def _list_soon(self) -> None:
-        """Read the census soon: there may be an entity that is not known yet."""
+        """Read the census soon, because there may be an entity that is not known yet."""
         self._list_at = min(self._list_at, self._listed_at + _LISTING_SOON * max(1, self._census.pages))
         self._news.set()
 
@@ -178,27 +178,27 @@ class Maintenance:
                     await self._news.wait()
 
     def _publish(self) -> float:
-        """Publish in the partitions where something may be due. Returns when to call this again.
+        """Publish in the partitions where something may be due. Return the time of the next call of this method.
 
-        A partition that does not answer does not hold up others.
+        A partition that does not answer does not delay the others.
         """
         now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
         watchers = list(self._watchers.values())
         watches = [watcher.watch for watcher in watchers]
         for watch in watches:
-            if watch.look_at is not None and watch.look_at <= now:  # cheap: there may be many, mostly with nothing due
+            if watch.look_at is not None and watch.look_at <= now:  # a cheap check, because there may be many watches
                 watch.time_passed(now)
         for place in to_ask(watches, _AT_ONCE):
             watchers[place].begin(fence)
         return min((watch.look_at for watch in watches if watch.look_at is not None), default=math.inf)
 
     async def _list(self) -> None:
-        """Read the census. Watch all topics in it and no others, and visit all other entities."""
+        """Read the census. From now on watch the topics in it, and visit the queues and subscriptions in it."""
         loop = asyncio.get_running_loop()
         await self._census.read()
         if self._runtime.test_hooks is None:
             self.visitor.set_entities(self._census.others)
-        elif self._moved:  # on a test bus nothing is due until the clock is moved, so visits cost nothing until then
+        elif self._moved:  # on a test bus nothing becomes due before the clock is moved
             self._moved = False
             self.visitor.set_entities(self._census.others)
             self.visitor.agenda.missed_everywhere()
@@ -209,7 +209,7 @@ class Maintenance:
         self._drop([place for place in self._watchers if place not in found])
 
     async def _entity(self, record: EntityRecord, until: float) -> Entity:
-        """Return the topic of a record. It may have replaced the one that this client knows."""
+        """Return the topic of a record. The topic may have replaced the topic that this client knows."""
         entity = await self._find(record.path, until)
         if entity.record.incarnation != record.incarnation:
             await entity.recover(entity.record, until)

@@ -1,4 +1,4 @@
-"""A client's share in maintenance: it may offer to maintain the namespace, and it announces new work."""
+"""The part of a client in maintenance: it may offer to maintain the namespace, and it announces new work."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _log = logging.getLogger("sbredis.client")
 
 
 class MaintenanceOffer:
-    """A client's offer to maintain its namespace, if it makes one. Every client of a test bus does."""
+    """A client's offer to maintain its namespace, if the client makes one. Every client of a test bus makes one."""
 
     def __init__(self, *, made: bool) -> None:
         self._made = made
         self._announced: set[str] = set()
         self.maintenance: Maintenance | None = None
-        """This client's maintenance of the namespace; ``None`` before it is connected, or without an offer."""
+        """This client's maintenance of the namespace; ``None`` without an offer, or before the client is connected."""
 
     def begin(self, connection: Connection) -> None:
         """Maintain the namespace whenever no other client does, if this client offers it."""

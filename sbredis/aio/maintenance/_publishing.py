@@ -36,13 +36,13 @@ __all__ = ["TopicPublisher"]
 
 _log = logging.getLogger("sbredis.maintenance")
 _FULL_PAUSE = 10_000
-"""The pause in ms for a partition with more unpublishable messages than can be set aside."""
+"""The pause in ms for a partition with more unpublishable messages than the client can set aside."""
 _CALLING = 30.0
 _PAUSE = 1000
 """The shortest pause in ms for a partition with an unpublishable message."""
 _MOST_READ = 500
 _OVERHEAD = 256
-"""The largest number of bytes that a stored message has beside what its sender gave."""
+"""The largest number of bytes that the broker adds to a stored message."""
 
 
 class _UnpublishedError(ServiceBusError):
@@ -62,10 +62,10 @@ class TopicPublisher:
         self._number = number
         self._unpublishable = Unpublishable()
         self._stuck = False
-        """Whether there are more unpublishable messages than can be set aside."""
+        """Whether there are more unpublishable messages than the client can set aside."""
 
     async def next_due(self, waiter: bytes) -> int:
-        """Return in how many ms more is due; 0 means never. If that changes, the partition wakes ``waiter``."""
+        """Return the ms until a message is due; 0 means never. If this time changes, the partition wakes ``waiter``."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Looked]:
             return partition.look(waiter=waiter, call_id=CallId("", 0, call_id.now))
@@ -74,14 +74,15 @@ class TopicPublisher:
         if self._stuck:
             return _FULL_PAUSE
         if looked.due and self._unpublishable:
-            # The unpublishable messages are due already, and are read each time. They hide when others are due.
+            # The unpublishable messages are due already, so the answer does not show when others will be due. Each
+            # reading also reads the unpublishable messages, so wait longer if they are large.
             return max(looked.due, _PAUSE, 1000 * self._unpublishable.size // MAXIMUM_CALL_BYTES)
         return looked.due
 
     async def publish_due(self, fence: int | None) -> None:
-        """Publish all messages that are due. If another client does the same at the same time, none is published twice.
+        """Publish all messages that are due. Set aside messages that cannot be published; they stay scheduled.
 
-        Messages that cannot be published are set aside, and stay scheduled.
+        If another client publishes them at the same time, no message is published twice.
         """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
@@ -102,13 +103,13 @@ class TopicPublisher:
                 return
 
     async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
-        """Publish messages, or set them aside. Returns whether this succeeded for all."""
+        """Publish messages, or set them aside. Return whether this succeeded for all messages."""
         room = True
         part: list[tuple[Delivery, MessageView]] = []
         for each in ripe:
             try:
                 part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
-            except Exception as error:  # noqa: BLE001  # mostly CodecError, or whatever another release has stored
+            except Exception as error:  # noqa: BLE001  # mostly CodecError, or a message that another release has stored
                 room = self._set_aside(each, error) and room
             routing = self.entity.routing
             if routing is not None and len(part) >= routing.most:
@@ -117,7 +118,7 @@ class TopicPublisher:
         return (not part or await self._publish_part(part, fence)) and room
 
     async def _publish_part(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
-        """Publish messages with one call. If one of them prevents this, split them to find it."""
+        """Publish messages with one call. If one of them makes the call fail, split them to find that message."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]
         facts = [seen for _, seen in part]
         judged: tuple[Routing | None, Routed | None] = None, None
@@ -139,7 +140,7 @@ class TopicPublisher:
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
-                    raise  # all messages wait until there is room
+                    raise  # the partition is full, so all messages wait until there is room
                 return self._set_aside(part[0][0], error)
             middle = len(part) // 2
             room = await self._publish_part(part[:middle], fence)
@@ -150,7 +151,7 @@ class TopicPublisher:
     async def _judged(
         self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int
     ) -> tuple[Routing | None, Routed | None]:
-        """Judge messages in a thread if this takes long. Returns the routing that was used, and its result."""
+        """Judge messages, in a thread if this takes long. Return the routing that was used, and its result."""
         routing = self.entity.routing
         if routing is None or not routing.takes_long(size):
             return None, None
@@ -162,7 +163,7 @@ class TopicPublisher:
             raise _UnpublishedError(error) from error
 
     def _set_aside(self, message: Delivery, error: Exception) -> bool:
-        """Set a message aside. Returns whether there was room for it."""
+        """Set a message aside. Return whether there was room for it."""
         first, known = not self._unpublishable, message in self._unpublishable
         kept = self._unpublishable.put(message, asyncio.get_running_loop().time(), self.entity.routing)
         broken = error.broken if isinstance(error, _UnpublishedError) else error

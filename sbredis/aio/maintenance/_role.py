@@ -1,4 +1,4 @@
-"""A role: a duty that one client of a namespace at a time does for all."""
+"""A role: a duty that only one client of a namespace has at a time, for all clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Standing(NamedTuple):
     fence: int
     """A number that is higher than that of every earlier holder."""
     seconds: float
-    """The seconds for which the holder has the role, counted from the question."""
+    """The seconds for which the holder has the role, counted from the call that asked for it."""
 
 
 class Role:

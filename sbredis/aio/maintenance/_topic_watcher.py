@@ -31,7 +31,7 @@ class TopicWatcher:
         changed: Callable[[], None],
         failed: Callable[[TopicWatcher, BaseException], None],
     ) -> None:
-        """``changed`` is called when there may be something to do, ``failed`` with the error if publishing failed."""
+        """``changed`` is called when there may be something to do. ``failed`` gets the error if publishing failed."""
         self.partition_client = entity.partition_client(number)
         self.publisher = TopicPublisher(entity, number)
         # Every client that has the role waits under the same identity. A partition wakes only one waiter. If each
@@ -46,7 +46,7 @@ class TopicWatcher:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, fence: int | None) -> None:
-        """Start to publish the messages that are due, and find out when more will be due."""
+        """Start to publish the messages that are due, and then to read the next due time."""
         loop = asyncio.get_running_loop()
         self.watch.ask(loop.time())
         self._task = loop.create_task(self._work(fence))

@@ -1,4 +1,4 @@
-"""Scheduled messages of a topic that cannot be published: set them aside, so that they hold up no others.
+"""Scheduled messages of a topic that cannot be published: set them aside, so that they do not delay other messages.
 
 They stay scheduled. The client tries them again after a while, and when the rules of the topic have changed. Another
 release of the client may be able to publish them, and their sender can cancel them.
@@ -17,7 +17,7 @@ __all__ = ["Unpublishable"]
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
-"""A limit, because they are all read again whenever the client asks for the messages behind them."""
+"""The largest number of bytes to set aside. The client reads all these messages again each time it asks for others."""
 
 
 @dataclass(slots=True)
@@ -45,11 +45,11 @@ class Unpublishable:
 
     @property
     def size(self) -> int:
-        """The bytes of all of them."""
+        """The bytes of all messages that were set aside."""
         return sum(kept.size for kept in self._kept.values())
 
     def without(self, messages: Iterable[Delivery], now: float, rules: object) -> list[Delivery]:
-        """Return the messages to publish now: those not set aside, and those to try again."""
+        """Return the messages to publish now. Leave out messages that were set aside and must still wait."""
         if not self._kept:
             return list(messages)
         kept = self._kept
@@ -60,7 +60,10 @@ class Unpublishable:
         ]
 
     def put(self, message: Delivery, now: float, rules: object) -> bool:
-        """Set a message aside, for longer each time. Returns whether there was room; for the first there always is."""
+        """Set a message aside, for a longer time at each failure. Return whether there was room.
+
+        There is always room for the first message.
+        """
         before = self._kept.get(message.name)
         size = len(message.record)
         if before is None and self._kept and (len(self._kept) >= _MOST or self.size + size > _MOST_BYTES):
@@ -76,7 +79,7 @@ class Unpublishable:
                 self._kept.pop(each.name, None)
 
     def only(self, messages: Iterable[Delivery]) -> None:
-        """Forget all but these messages, which are all that are due."""
+        """Forget all messages except these, because no others are due."""
         if self._kept:
             names = {each.name for each in messages}
             self._kept = {name: kept for name, kept in self._kept.items() if name in names}

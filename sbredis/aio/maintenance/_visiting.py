@@ -1,8 +1,8 @@
 """Visit partitions when something is due in them, on behalf of all clients of a namespace.
 
-A partition does due work when a client calls it. If no client sends or receives, one must call it at the right time.
-Otherwise dead letters, counters and forwarded messages come late. The client that maintains the namespace does this.
-:mod:`sbredis.aio.core._agenda` decides what to visit when, and this module does it.
+A partition does due work when a client calls it. If no client sends or receives, the client that maintains the
+namespace must call the partition at the right time. Otherwise dead letters, counters and forwarded messages come late.
+:mod:`sbredis.aio.core._agenda` decides which partition to visit at which time, and this module makes the visits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _READING = 5.0
 _SUBSCRIBING = 5.0
 _PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _ROUNDING = 0.001
-"""The seconds to add to a due time: servers count whole milliseconds, so an exact visit could come too early."""
+"""The seconds to add to a due time. Servers count whole milliseconds, so an exact visit could be too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class Visitor:
     def __init__(self, runtime: Runtime, news: asyncio.Event, unknown_entity: Callable[[], None]) -> None:
         """``news`` is set when there may be something to do.
 
-        ``unknown_entity`` is called when an unknown entity has made an announcement, or may have made one unheard.
+        ``unknown_entity`` is called when an unknown entity has made an announcement, or may have made one while the
+        client did not listen.
         """
         self._pace = Pace() if runtime.test_hooks is None else Pace(between_reads=0.0)
         self.agenda = Agenda(self._pace)
@@ -114,7 +115,7 @@ class Visitor:
         self._news.set()
 
     def act(self) -> float:
-        """Start all work that is to be done now. Returns the seconds until there is more, if no event comes before."""
+        """Start all visits and reads that are due now. Return the seconds until the next, if no event comes before."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
         while True:
             todo = self.agenda.next(loop.time(), clock.now())
@@ -162,7 +163,7 @@ class Visitor:
             _log.warning("an announcement cannot be read: %r", payload[:100])
             return
         clock = self._runtime.clock
-        told = clock.told()  # a clock that a test moves is also the servers' clock; other clocks may differ from theirs
+        told = clock.told()  # the time of a test's clock, which is also the clock of the servers
         milliseconds = announcement.due - (announcement.said if told is None else told)
         if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
             self._news.set()
@@ -177,7 +178,7 @@ class Visitor:
     # -- reading and visiting ------------------------------------------------------------------------------------------
 
     async def _read(self, read: Read) -> None:
-        """Read the next due times of places. If this fails, they are read again later."""
+        """Read the next due times of places. If this fails, the agenda plans another read."""
         runtime, loop = self._runtime, asyncio.get_running_loop()
         since, agenda = runtime.clock.now(), self.agenda
         request = upcoming(runtime.namespace.name, self._salts[read.number], read.entities, runtime.clock.told())
@@ -193,7 +194,7 @@ class Visitor:
             agenda.read_done(read, [None if each is None else since + each / 1000 + _ROUNDING for each in times])
 
     async def _visit(self, place: Place) -> None:
-        """Do the work that is due at a place. If this fails, it is visited again later."""
+        """Do the work that is due at a place. If this fails, the agenda plans another visit."""
         clock, agenda = self._runtime.clock, self.agenda
         record = self._records.get(place.entity)
         if record is None:
@@ -214,7 +215,7 @@ class Visitor:
             agenda.visit_done(place, at)
 
     async def _due(self, place: Place, record: EntityRecord, since: float) -> float | None:
-        """Do a share of the work that is due. Returns when to visit again."""
+        """Do a share of the work that is due. Return the time of the next visit, if one is needed."""
         runtime = self._runtime
         partition = runtime.namespace.partition(record, place.number)
         call_id = CallId("", 0, runtime.clock.told())
@@ -244,7 +245,7 @@ class Visitor:
             self.agenda.visit_failed(place, self._runtime.clock.now())
         else:
             if found.incarnation == record.incarnation:
-                self.agenda.visit_done(place, None)  # the next user of the partition has it made again, empty
+                self.agenda.visit_done(place, None)  # the next user of the partition creates it again, empty
             else:
                 self.agenda.remove_entity(place.entity)
                 self._unknown_entity()

@@ -1,4 +1,4 @@
-"""Name messages in a line of the log: by a few of their numbers and ids, and never by their content."""
+"""Name messages in a line of the log by a few of their numbers and ids, and never by their content."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sbredis.model import comparable_id
 __all__ = ["MOST_NAMED", "named", "shortened"]
 
 MOST_NAMED: Final = 10
-"""The largest number of messages that one line names. It shows only the number of the others."""
+"""The largest number of messages that one line names. The line shows only the number of the other messages."""
 _LONGEST: Final = 40
 
 
 def named(messages: Sequence[Any], numbers: Sequence[int] = (), count: int | None = None) -> str:
     """Return the number of messages, and the sequence numbers and ids of the first ten: ``2 messages (1 'a', 2 'b')``.
 
-    ``numbers`` are the sequence numbers, if the messages do not have them. ``count`` is the number of messages, if
-    neither the messages nor the numbers are known.
+    ``numbers`` are the sequence numbers, if the message objects do not contain them. ``count`` is the number of
+    messages, if neither the messages nor the numbers are known.
     """
     if count is None:
         count = len(messages) or len(numbers)
@@ -32,7 +32,7 @@ def named(messages: Sequence[Any], numbers: Sequence[int] = (), count: int | Non
 
 
 def shortened(text: str) -> str:
-    """Return a text as the log quotes it: without line breaks, and no longer than about 40 characters."""
+    """Return a text in the form for the log: without line breaks, and no longer than about 40 characters."""
     return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
 
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics", "histogram"]
 
-_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # from the conventions
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # from OpenTelemetry
 _TYPE: Final = "messaging.operation.type"
 
 
 class Metrics:
-    """The instruments of a client. They exist once the application has set up a meter provider."""
+    """The instruments of a client. They exist after the application has set up a meter provider."""
 
     def __init__(self, meter: Meter) -> None:
         self._durations = histogram(meter, "messaging.client.operation.duration", "Duration of a client's operations.")
@@ -47,5 +47,5 @@ def histogram(meter: Meter, name: str, description: str) -> Histogram:
     """Return a histogram of seconds, with the boundaries of the conventions if the API accepts them."""
     try:
         return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS)
-    except TypeError:  # the API before 1.30
+    except TypeError:  # before version 1.30 of the API
         return meter.create_histogram(name, "s", description)

@@ -2,9 +2,9 @@
 
 **Spans and metrics** follow OpenTelemetry's conventions for messaging. An application gets them if it has set up an
 SDK. This module uses only the API of OpenTelemetry (the extra ``otel``). It imports the API only if another module has
-imported it already, or if the environment asks for a provider: otherwise no SDK can have been set up. Without an SDK,
-or without the API, :attr:`Telemetry.active` is false and nothing is recorded. If an SDK is set up after the client was
-opened, the client notices it within a second. Tracing and metrics are independent of each other.
+already imported the API, or if the environment asks for a provider. In all other cases no SDK can have been set up.
+Without an SDK, or without the API, :attr:`Telemetry.active` is false and nothing is recorded. If an SDK is set up after
+the client was opened, the client notices this within a second. Tracing and metrics are independent of each other.
 
 The client records::
 
@@ -20,21 +20,21 @@ The client records::
 The *creation context* of a message is the span that a consumer links to. The message carries it in the application
 properties ``traceparent`` and ``tracestate``, as W3C defines them, and in ``Diagnostic-Id``, which older clients of
 Azure read. When a single message is sent, the span of the send is its creation context. The conventions allow this, and
-it saves a span. When several are sent, each gets a ``create`` span of its own, and the span of the send links to them.
-A message that already has a context keeps it.
+it saves a span. When several messages are sent together, each gets a ``create`` span of its own, and the span of the
+send links to these spans. A message that already has a creation context keeps it.
 
-An operation begins when the application calls it. So it is recorded as failed even if it cannot reach a server, its
-entity does not exist, or its lock has ended. A failed operation has:
+An operation begins when the application calls it. So a failure is recorded even if the operation cannot reach a server,
+its entity does not exist, or its lock has ended. A failed operation has:
 
 - the status ERROR;
 - ``error.type``, the name of the error's class, in the span and in its metrics;
 - an event ``exception``;
-- for a :class:`~sbredis.exceptions.ServiceBusError`, ``sbredis.tracking_id``, with which the log has the rest, and
-  ``sbredis.outcome``.
+- for a :class:`~sbredis.exceptions.ServiceBusError`, ``sbredis.outcome``, and ``sbredis.tracking_id``, by which the log
+  entries of the error can be found.
 
-A cancelled operation has ``error.type`` too, but its status is not set: nothing was wrong. The text of an error is not
-recorded, because it may quote a message. For the same reason, nothing of a message is recorded but its ids, its
-delivery count and its enqueued time.
+A cancelled operation has ``error.type`` too, but not the status ERROR, because nothing was wrong. The text of an error
+is not recorded, because it may quote a message. For the same reason, a span records only the ids, the delivery count
+and the enqueued time of a message.
 
 **The log** has one line for each operation at the level DEBUG, from the logger ``sbredis.operations``: its name, the
 entity, the number of messages, and the sequence numbers and ids of the first ten.
@@ -83,7 +83,7 @@ _Sessions = Literal[
 _Others = Literal["open", "cancel_scheduled", "renew_message_lock"]
 
 OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | _Others
-"""The names of operations that the conventions have for Service Bus, and ``open``: connect and find the entity."""
+"""The names of operations in the conventions for Service Bus. ``open`` (connect and find the entity) is added."""
 
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(get_args(_Sends), "send"),
@@ -102,7 +102,7 @@ _ERROR_TYPE: Final = "error.type"
 
 
 class Operation:
-    """A running operation, as a context manager. This base class does nothing: it is for unobserved operations."""
+    """A running operation, as a context manager. This base class does nothing, for operations without observer."""
 
     __slots__ = ()
 
@@ -115,19 +115,19 @@ class Operation:
         return None
 
     def begin(self) -> None:
-        """Begin the operation without making its span the current one. It need not be the work of one task."""
+        """Begin the operation without making its span the current one. Another task may end the operation."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the operation that :meth:`begin` began, with the error that it failed with, if any."""
+        """End the operation that :meth:`begin` began. If it failed, ``error`` is its error."""
 
     def received(self, messages: Sequence[TelemetryMessage]) -> None:
-        """Report the messages that the operation received, once, before it ends. They are counted and linked."""
+        """Report the messages that the operation received, to count and link them. Call this once, before the end."""
 
     def numbered(self, numbers: Sequence[int]) -> None:
-        """Report the sequence numbers that the operation concerned, if the messages do not have them."""
+        """Report the sequence numbers of the operation's messages, if the message objects do not contain them."""
 
     def counted(self, count: int) -> None:
-        """Report how many messages the operation concerned, if this was not known at its beginning."""
+        """Report the number of the operation's messages, if this number was not known at its beginning."""
 
 
 _UNOBSERVED: Final = Operation()
@@ -136,8 +136,8 @@ _UNOBSERVED: Final = Operation()
 class Telemetry:
     """Observes the operations of one client.
 
-    ``server_address`` is a host or the path of a Unix socket. Any text that may contain more, such as a URL, is not
-    recorded, because it may contain a password. ``clock`` decides when to look again for an SDK.
+    ``server_address`` is a host or the path of a Unix socket. Any other text, such as a URL, is not recorded, because
+    it may contain a password. ``clock`` measures the time to the next look for an SDK.
     """
 
     __slots__ = ("_active", "_clock", "_common", "_complete", "_next_look", "metrics", "tracing")
@@ -165,14 +165,14 @@ class Telemetry:
     @property
     def active(self) -> bool:
         """Whether an SDK has been set up."""
-        # Providers can be set once and never removed, so the client keeps those that it has found.
+        # A provider can be set only once and is never removed, so the client keeps the providers that it has found.
         if not self._complete and self._clock() >= self._next_look:
             self._look()
         return self._active
 
     @property
     def watching(self) -> bool:
-        """Whether an SDK or the log observes the client. If not, callers may leave out all other calls."""
+        """Whether an SDK or the log observes the client. If not, callers may omit all other calls of this object."""
         if not self._complete and self._clock() >= self._next_look:
             self._look()
         return self._active or _log.isEnabledFor(logging.DEBUG)
@@ -180,8 +180,8 @@ class Telemetry:
     def create(self, destination: str, messages: Sequence[TelemetryMessage]) -> None:
         """Give each message without a creation context a ``create`` span, and write the context into the message.
 
-        Call this for messages that are encoded before they are sent, such as those of a batch object. Call it before
-        they are encoded. :meth:`operation` does it for its own messages.
+        Call this before messages are encoded, if they are encoded before the send, such as the messages of a batch
+        object. :meth:`operation` does it for its own messages.
         """
         if not self.active or self.tracing is None:
             return
@@ -205,8 +205,9 @@ class Telemetry:
     ) -> Operation:
         """Return a context manager for an operation on ``destination``: the path of an entity, or an empty text.
 
-        ``messages`` are the messages to send or settle. If they are not at hand, ``count`` is their number. A
-        receiving operation knows neither at its start: report its messages with :meth:`Operation.received`.
+        ``messages`` are the messages to send or settle. If the caller does not have the message objects, ``count`` is
+        their number. A receiving operation knows neither at its start: report its messages with
+        :meth:`Operation.received`.
 
         When the context of a send is entered, its messages get their creation contexts, unless they are ``encoded``
         already.
@@ -233,13 +234,13 @@ class Telemetry:
     def failed(
         self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
     ) -> None:
-        """Record a failed operation that no caller waited for, such as an automatic renewal."""
+        """Record a failed operation for which no caller waited, such as an automatic renewal."""
         operation = self.operation(name, destination, messages=messages)
         operation.begin()
         operation.end(error)
 
     def dropped_duplicates(self, destination: str, count: int) -> None:
-        """Count messages that an entity dropped, because it had accepted messages with the same ids before."""
+        """Count messages that an entity dropped because it had already accepted messages with the same ids."""
         if self.active and self.metrics is not None:
             _, attributes = self.described("send", destination)
             self.metrics.dropped.add(count, attributes)
@@ -263,7 +264,7 @@ class Telemetry:
                 self.tracing = _find_tracing()
             if self.metrics is None and _in_use("opentelemetry.metrics", "OTEL_PYTHON_METER_PROVIDER"):
                 self.metrics = _find_metrics()
-        except Exception:  # noqa: BLE001 -- no API, or a failing provider, which the API logs; messaging goes on
+        except Exception:  # noqa: BLE001 -- the API is missing, or a provider fails and the API logs this
             self._complete = True
         else:
             self._complete = self.tracing is not None and self.metrics is not None
@@ -324,19 +325,19 @@ class _Observed(Operation):
         elapsed = time.perf_counter() - self._started
         failure = error if error is not None and is_failure(error) else None
         try:
-            if self._metrics is not None:  # while the span is current, so that an exemplar can name it
+            if self._metrics is not None:  # while the span is current, so that an exemplar can name the span
                 attributes = self._attributes
                 if failure is not None:
                     attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
-            if self._logs:  # likewise, for a handler that reads the current span
+            if self._logs:  # also while the span is current, for log handlers that read the current span
                 self._write_line(elapsed, error)
         finally:
             span, tracing = self._span, self._tracing
             if span is not None and tracing is not None:
                 if self._token is not None:
                     tracing.leave(self._token)
-                if self._type == "send" and len(self._messages) == 1:  # sending may have given the message an id
+                if self._type == "send" and len(self._messages) == 1:  # the send may have given the message an id
                     span.set_attributes(look_at(self._messages[0]).facts)
                 tracing.end(span, failure)
 
@@ -412,7 +413,7 @@ def _ended(error: BaseException) -> str:
 
 
 def _facts(error: BaseException) -> str:
-    """Return the class of an error and the effect that it reports. Its text is left out: it may quote a message."""
+    """Return the class of an error and the effect that it reports, without its text, which may quote a message."""
     if not isinstance(error, Exception) or not is_failure(error):
         return ""
     parts = [error_type(error)]
@@ -431,7 +432,7 @@ def _in_use(module: str, variable: str) -> bool:
 def _does_nothing(part: object) -> bool:
     """Return whether a provider, tracer or meter is the API's own and records nothing.
 
-    The API's own classes take the place of a missing SDK, or of parts of an SDK that are disabled.
+    The API's own classes replace a missing SDK, or disabled parts of an SDK.
     """
     return type(part).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 

@@ -29,16 +29,16 @@ Attributes: TypeAlias = dict[str, str | int]
 
 
 class TelemetryMessage(Protocol):
-    """A message, as telemetry sees it. Its ids, delivery count and time are read if it has them."""
+    """The part of a message that telemetry uses. It reads the ids, the delivery count and the time if there are any."""
 
     @property
     def application_properties(self) -> Any:
-        """A dictionary, or ``None``. Sending adds a context to it; if it is ``None``, sending sets it."""
+        """A dictionary, or ``None``. A send adds a context to the dictionary, or sets a new dictionary."""
         ...
 
 
 class Tracing:
-    """Makes spans. It exists once the application has set up a tracer provider."""
+    """Makes spans. It exists after the application has set up a tracer provider."""
 
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry.trace import SpanKind
@@ -104,7 +104,7 @@ class Tracing:
         if _TRACEPARENT not in carrier:
             return
         carrier[_DIAGNOSTIC_ID] = carrier[_TRACEPARENT]
-        target: Any = message  # a message to send has properties that can be set
+        target: Any = message  # the properties of a message to send can be set
         if target.application_properties is None:
             target.application_properties = carrier
         else:
@@ -134,11 +134,11 @@ class TracedMessage(NamedTuple):
     context: dict[str, str]
     """The creation context of the message in the form of W3C, if it has one."""
     facts: Attributes
-    """The attributes to record."""
+    """The attributes of the message to record."""
 
 
 def look_at(message: TelemetryMessage) -> TracedMessage:
-    """Read what to record of a message, and the context that it carries. An unreadable message yields nothing."""
+    """Read the attributes of a message to record, and its creation context. An unreadable message has neither."""
     facts: Attributes = {}
     try:
         context = _context_in(message.application_properties or {})
@@ -158,7 +158,7 @@ def look_at(message: TelemetryMessage) -> TracedMessage:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether an error means that something went wrong. If nothing came in time, nothing went wrong."""
+    """Return whether an error is a failure. A wait that ends without messages or a session is not a failure."""
     return getattr(error, "is_failure", True) is not False
 
 
@@ -175,7 +175,7 @@ def _public(error: BaseException) -> type:
 
 
 def _event(error: Exception) -> dict[str, str]:
-    """Return the event of an exception: its class, and the frames of its traceback without source code."""
+    """Return the attributes of an exception event: the class, and the frames of the traceback without source code."""
     kind = _public(error)
     frames = [
         f"  File {frame.f_code.co_filename!r}, line {line}, in {frame.f_code.co_qualname}"
@@ -186,7 +186,7 @@ def _event(error: Exception) -> dict[str, str]:
 
 
 def _context_in(properties: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the creation context in application properties. AMQP clients may send names and values as bytes."""
+    """Return the creation context in application properties. AMQP clients may send their names and values as bytes."""
     found: dict[str, str] = {}
     for name in (_TRACEPARENT, _DIAGNOSTIC_ID, _TRACESTATE):
         value = properties.get(name, properties.get(name.encode()))

@@ -1,4 +1,4 @@
-"""The partition of a message: by its key, or in turns that skip unreachable partitions."""
+"""The partition of a message: it is chosen by the key of the message, or in turns that skip unreachable partitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_the_session_id_or_partition_key_selects_the_partition(url: str) -
             assert bodies == [key for key in keys for _ in range(5)]
 
 
-async def test_the_message_id_is_a_key_under_duplicate_detection(url: str) -> None:
+async def test_the_message_id_is_the_key_if_the_queue_detects_duplicates(url: str) -> None:
     async with (
         queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -53,13 +53,13 @@ async def test_the_message_id_is_a_key_under_duplicate_detection(url: str) -> No
             assert bodies == expected + ["s"] * (partition_for_key(session, PARTITIONS) == number)
 
 
-async def test_an_empty_session_id_is_a_key(url: str) -> None:
+async def test_an_empty_session_id_is_used_as_a_key(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([ServiceBusMessage("x", session_id="")] * 3)
         assert (await stored_bodies(queue))[partition_for_key("", PARTITIONS)] == ["x"] * 3
 
 
-async def test_messages_without_a_key_are_spread_evenly(url: str) -> None:
+async def test_messages_without_a_key_are_spread_evenly_over_the_partitions(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS * 5):
             await sender.send_messages(ServiceBusMessage("x"))
@@ -75,7 +75,7 @@ async def test_a_list_goes_to_one_partition(url: str) -> None:
 
 @in_memory
 async def test_a_list_with_different_keys_is_refused(url: str) -> None:
-    """On a partitioned queue they could not be stored all together or not at all."""
+    """A partitioned queue could not store such a list all together or not at all."""
     mixed = [ServiceBusMessage("a", session_id="s1"), ServiceBusMessage("b", session_id="s2")]
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         batch = await sender.create_message_batch()
@@ -113,14 +113,14 @@ def short_lived(binary: str | None) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def damaged(short_lived: LocalCluster) -> LocalCluster:
-    """Return a cluster without replicas whose masters may be killed and come back empty."""
+    """Return a cluster without replicas. Tests may kill its masters, which then come back empty."""
     short_lived.wait_until_ok()
     short_lived.flush()
     return short_lived
 
 
 def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str], list[str]]:
-    """Return a master without the registry, keys of its partitions, and keys of the other partitions."""
+    """Return a master without the registry, the keys of its partitions, and the keys of all other partitions."""
     registry = cluster.master_of(key_slot(b"{fjl}"))
     masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
     master = next(master for master in masters if master is not registry)
@@ -131,7 +131,7 @@ def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str],
 
 
 async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: LocalCluster) -> None:
-    """They also pass messages with a key that wait for that partition."""
+    """They also overtake messages with a key that wait for this partition."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS):
             await sender.send_messages(ServiceBusMessage("before"))
@@ -185,11 +185,11 @@ async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: Loc
         await in_thread(master.restart)
         await sender.send_messages(ServiceBusMessage("z", partition_key=there[0]))
         at = queue.entity.numbers.index(queue.entity.pinned(there[0]).number)
-        assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master came back empty
+        assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master came back without data
 
 
 async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) -> None:
-    """The sends do not fail after the first round, because time is left."""
+    """The sends do not fail after one attempt at each partition, because there is time left."""
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
             await sender.send_messages([])

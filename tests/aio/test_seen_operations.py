@@ -1,4 +1,4 @@
-"""The spans, metrics and log lines of a client's operations, above all of failed ones."""
+"""The spans, metrics and log lines of a client's operations, mainly of failed ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DURATION = "messaging.client.operation.duration"
 
 @pytest.fixture
 def seen(listener: Listener) -> Listener:
-    """Return a listener with tracing and metrics."""
+    """Return a listener for spans and metrics."""
     listener.set_up_tracing()
     listener.set_up_metrics()
     return listener
@@ -63,7 +63,7 @@ def lines(log: pytest.LogCaptureFixture) -> list[str]:
 
 
 def failed(seen: Listener, name: str, error: str) -> ReadableSpan:
-    """Return the failed span of this name after a check of its metric."""
+    """Check the metric of the failed span of this name, and return the span."""
     (span,) = [span for span in seen.all_spans if span.name == name]
     assert span.status.status_code is StatusCode.ERROR
     assert attributes(span)["error.type"] == error
@@ -151,7 +151,7 @@ USES = pytest.mark.parametrize(
 
 @in_memory
 @USES
-async def test_a_missing_entity_leaves_a_failed_span_and_a_counted_metric(
+async def test_a_missing_entity_causes_a_failed_span_and_a_counted_metric(
     url: str, seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
 ) -> None:
     async with ServiceBusClient(url) as client:
@@ -166,7 +166,7 @@ async def test_a_missing_entity_leaves_a_failed_span_and_a_counted_metric(
 
 
 @USES
-async def test_an_unreachable_server_leaves_a_failed_span_and_a_counted_metric(
+async def test_an_unreachable_server_causes_a_failed_span_and_a_counted_metric(
     seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
 ) -> None:
     client = ServiceBusClient(NOBODY, connect_timeout=0.1)
@@ -183,7 +183,7 @@ async def test_an_unreachable_server_leaves_a_failed_span_and_a_counted_metric(
     assert SECRET not in log.text
 
 
-async def test_a_failed_connection_leaves_a_failed_span_without_a_destination(seen: Listener) -> None:
+async def test_a_failed_connection_causes_a_failed_span_without_a_destination(seen: Listener) -> None:
     with pytest.raises(ServiceBusConnectionError):
         async with ServiceBusClient(NOBODY, connect_timeout=0.1):
             pass
@@ -241,7 +241,7 @@ SETTLEMENTS = pytest.mark.parametrize(
 @SETTLEMENTS
 @pytest.mark.parametrize("lapsed", [True, False], ids=["by our clock", "as the server says"])
 @in_memory
-async def test_a_lost_lock_leaves_a_failed_span_and_a_counted_metric(  # noqa: PLR0917 -- what is tried, and where
+async def test_a_lost_lock_causes_a_failed_span_and_a_counted_metric(  # noqa: PLR0917 -- what is tried, and where
     url: str, seen: Listener, log: pytest.LogCaptureFixture, settle: Settle, name: str, lapsed: bool
 ) -> None:
     clock = HandClock()
@@ -271,7 +271,7 @@ async def test_a_lost_lock_leaves_a_failed_span_and_a_counted_metric(  # noqa: P
 
 
 @in_memory
-async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, seen: Listener) -> None:
+async def test_a_lost_session_causes_failed_spans_and_counted_metrics(url: str, seen: Listener) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock, sessions=True) as queue:
         async with queue.client.get_queue_sender("q") as sender:
@@ -292,11 +292,11 @@ async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, 
         failed(seen, f"{name} q", "SessionLockLostError")
 
 
-# -- no failures -------------------------------------------------------------------------------------------------------
+# -- results that are not failures -------------------------------------------------------------------------------------
 
 
 @in_memory
-async def test_the_absence_of_a_free_session_is_no_failure(
+async def test_the_absence_of_a_free_session_is_not_recorded_as_a_failure(
     url: str, seen: Listener, log: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url, sessions=True) as queue:
@@ -314,7 +314,7 @@ def every_error(kind: type[ServiceBusError] = ServiceBusError) -> Iterator[type[
 
 
 def test_the_error_type_attribute_is_always_a_public_name() -> None:
-    """This also holds for a private subclass, such as the error for a session that was not found."""
+    """This also holds for an error of a private subclass, such as the error for a session that was not found."""
     found = [kind for kind in every_error() if kind.__module__.startswith("sbredis.")]
     assert NoSessionError in found
     assert {error_type(kind.__new__(kind)) for kind in found} <= set(exceptions.__all__)
@@ -349,7 +349,7 @@ async def test_each_message_of_a_stream_has_its_own_span_metric_and_log_line(
 
 
 @in_memory
-async def test_each_message_of_a_batch_object_carries_a_context(url: str, seen: Listener) -> None:
+async def test_each_message_of_a_batch_object_carries_a_trace_context(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         batch = await sender.create_message_batch()
         for number in range(2):
@@ -363,7 +363,7 @@ async def test_each_message_of_a_batch_object_carries_a_context(url: str, seen: 
 
 
 @in_memory
-async def test_dropped_duplicates_are_counted(url: str, seen: Listener) -> None:
+async def test_dropped_duplicates_are_counted_in_the_metric(url: str, seen: Listener) -> None:
     async with (
         queue_at(url, duplicate_window=600_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -430,7 +430,7 @@ async def test_an_exception_of_the_handler_is_recorded_in_the_processing_span(ur
 
 
 @in_memory
-async def test_the_processing_span_names_a_dead_letter_queue_or_subscription(url: str, seen: Listener) -> None:
+async def test_the_processing_span_names_the_dead_letter_queue_or_subscription(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -439,7 +439,7 @@ async def test_the_processing_span_names_a_dead_letter_queue_or_subscription(url
         dead = queue.receiver(sub_queue="deadletter")
         (letter,) = await dead.receive_messages(1, 60)
         await dead.close()
-        with dead.process_span(letter):  # a closed receiver is enough
+        with dead.process_span(letter):  # a closed receiver is enough for this
             pass
         with queue.client.get_subscription_receiver("t", "s").process_span(letter):
             pass
@@ -448,7 +448,7 @@ async def test_the_processing_span_names_a_dead_letter_queue_or_subscription(url
 
 
 @in_memory
-async def test_the_processing_span_does_nothing_without_an_sdk(url: str, listener: Listener) -> None:
+async def test_the_processing_span_has_no_effect_without_an_sdk(url: str, listener: Listener) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -459,7 +459,7 @@ async def test_the_processing_span_does_nothing_without_an_sdk(url: str, listene
 
 
 @in_memory
-async def test_only_received_messages_can_be_processed(url: str) -> None:
+async def test_a_processing_span_is_refused_for_a_message_that_was_not_received(url: str) -> None:
     async with queue_at(url) as queue:
         wrong: Any = ServiceBusMessage(b"")
         with pytest.raises(TypeError, match=r"^process_span\(\) takes .* received, not ServiceBusMessage\."):
@@ -541,23 +541,23 @@ def soon() -> datetime:
     return datetime.now(UTC) + timedelta(hours=1)
 
 
-async def test_each_operation_is_logged_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
+async def test_each_operation_is_logged_with_its_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
     expected, secrets = await use_all(url, "q")
     found = lines(log)
-    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the client logs that it was opened
+    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # this line says that the client was opened
     assert found == expected
     assert [secret for secret in secrets if secret in log.text] == []
 
 
 @in_memory
-async def test_spans_and_metrics_contain_no_payload_and_no_token(url: str, seen: Listener) -> None:
+async def test_spans_and_metrics_contain_no_message_body_and_no_token(url: str, seen: Listener) -> None:
     _, secrets = await use_all(url, "q")
     assert len(seen.all_spans) > 20
     assert [secret for secret in secrets if secret in seen.everything()] == []
 
 
 @in_memory
-async def test_no_telemetry_is_built_without_a_listener(
+async def test_no_span_or_metric_is_built_without_a_listener(
     url: str, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def made(*_: Any, **__: Any) -> Any:
@@ -589,7 +589,9 @@ class Message:
         ([object()], [], None, "1 message (without an id)"),
     ],
 )
-def test_messages_are_named_by_number_and_id(messages: Any, numbers: Any, count: int | None, text: str) -> None:
+def test_log_lines_name_messages_by_sequence_number_and_id(
+    messages: Any, numbers: Any, count: int | None, text: str
+) -> None:
     assert named(messages, numbers, count) == text
 
 
@@ -630,7 +632,7 @@ async def test_a_renewal_with_a_lost_lock_is_logged_and_counted(
 
 
 @in_memory
-async def test_a_renewal_that_reached_its_maximum_duration_is_logged_and_counted(
+async def test_a_renewal_that_reaches_its_maximum_duration_is_logged_and_counted(
     url: str, seen: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()

@@ -1,4 +1,4 @@
-"""Sending, scheduling and cancelling with senders, and refused messages."""
+"""Sending, scheduling and cancelling with senders, and messages that are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_an_empty_list_or_batch_makes_no_call(url: str) -> None:
 
 
 @both
-async def test_messages_sent_one_after_the_other_keep_their_order(url: str, *, partitioned: bool) -> None:
+async def test_messages_sent_one_after_another_keep_their_order(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         for number in range(20):
             await sender.send_messages(ServiceBusMessage(str(number), session_id="s"))
@@ -84,7 +84,7 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
 
 
 async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str) -> None:
-    """One call schedules them all and returns the numbers in the order of the messages."""
+    """One call schedules all messages and returns their sequence numbers in the order of the messages."""
     clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (30, 10, 20)]
     messages = [ServiceBusMessage(text) for text in "abc"]
@@ -108,7 +108,7 @@ async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str)
 
 
 @in_memory
-async def test_one_object_can_be_scheduled_at_several_times(url: str) -> None:
+async def test_one_message_object_can_be_scheduled_at_several_times(url: str) -> None:
     clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (10, 20)]
     async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
@@ -144,7 +144,7 @@ async def test_invalid_schedule_times_are_refused_before_any_call(url: str, wron
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_scheduled_messages_are_cancelled_by_number(url: str, *, partitioned: bool) -> None:
+async def test_scheduled_messages_are_cancelled_by_sequence_number(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         numbers = [
             number
@@ -169,7 +169,7 @@ async def test_an_unknown_sequence_number_is_named_in_the_error(url: str, *, par
         await sender.cancel_scheduled_messages([number])
 
 
-async def test_several_numbers_are_cancelled_together_or_not_at_all(url: str) -> None:
+async def test_several_scheduled_messages_are_cancelled_together_or_not_at_all(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
         with pytest.raises(MessageNotFoundError, match="None was cancelled") as caught:
@@ -179,8 +179,8 @@ async def test_several_numbers_are_cancelled_together_or_not_at_all(url: str) ->
 
 
 @in_memory
-async def test_the_error_lists_numbers_that_earlier_calls_had_cancelled(url: str) -> None:
-    """This happens with more numbers than a call takes, or with several partitions."""
+async def test_the_error_lists_the_numbers_that_earlier_calls_have_already_cancelled(url: str) -> None:
+    """Several calls are needed for more numbers than a call takes, and for numbers of several partitions."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         first = await sender.schedule_messages(ServiceBusMessage("a", partition_key="a"), SOON)
         others = (
@@ -209,7 +209,7 @@ async def test_a_sequence_number_must_be_a_whole_number(url: str, wrong: Any) ->
 
 
 @in_memory
-async def test_a_time_without_a_zone_is_refused(url: str) -> None:
+async def test_a_time_without_a_time_zone_is_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         message = ServiceBusMessage("x")
         with pytest.raises(ValueError, match="time zone"):
@@ -221,7 +221,7 @@ async def test_a_time_without_a_zone_is_refused(url: str) -> None:
 @in_memory
 @pytest.mark.parametrize("when", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
 async def test_an_extreme_time_does_not_affect_concurrent_sends(url: str, when: datetime) -> None:
-    """The time is accepted or refused. Concurrent sends succeed."""
+    """The sender accepts or refuses such a time. Concurrent sends succeed."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         ended = await asyncio.gather(
             sender.send_messages(ServiceBusMessage("a")),
@@ -284,7 +284,7 @@ async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: 
 
 @both
 async def test_a_message_above_a_newly_lowered_size_limit_is_refused(url: str, *, partitioned: bool) -> None:
-    """This also holds for a sender that does not know the new limit yet."""
+    """This also holds if the sender does not know the new limit yet."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         large = ServiceBusMessage(bytes(3000))
         await sender.send_messages(large)
@@ -320,8 +320,8 @@ async def test_a_list_of_more_than_a_thousand_messages_is_refused(url: str) -> N
         assert (await queue.counts()).active == 1000
 
 
-async def test_a_single_message_may_exceed_the_size_of_a_shared_call(url: str) -> None:
-    """A single message may be larger than a call. Several together may not."""
+async def test_a_single_message_may_exceed_the_size_limit_of_a_shared_call(url: str) -> None:
+    """A single message may be larger than the limit of a call. Several messages together may not."""
     async with (
         queue_at(url, largest_message=MAXIMUM_CALL_BYTES * 2) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -350,7 +350,7 @@ async def test_a_batch_may_not_exceed_the_size_limit_of_the_queue(url: str) -> N
             await sender.create_message_batch(0)
 
 
-# -- refused by the queue ----------------------------------------------------------------------------------------------
+# -- messages that the queue refuses -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
@@ -387,7 +387,7 @@ async def test_a_disabled_queue_refuses_messages(url: str, status: Any) -> None:
         ({"quota": 2000}, "q", 3000, ServiceBusQuotaExceededError, ("The entity is full", "Receive or purge")),
     ],
 )
-async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  # noqa: PLR0917 -- the columns of a table
+async def test_the_error_of_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  # noqa: PLR0917 -- the columns of a table
     url: str, way: str, settings: Any, name: str, size: int, kind: type[ServiceBusError], says: tuple[str, ...]
 ) -> None:
     async with queue_at(url, **settings) as queue, queue.client.get_queue_sender("q") as other:
@@ -421,7 +421,7 @@ async def test_a_full_queue_refuses_messages(url: str) -> None:
         assert await queue.contents() == before
 
 
-async def test_an_unknown_queue_error_says_how_to_create_it(url: str) -> None:
+async def test_the_error_for_an_unknown_queue_says_how_to_create_it(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("nowhere")
         for call in (
@@ -451,7 +451,7 @@ async def test_create_if_missing_creates_a_missing_queue_once(url: str) -> None:
 
 
 @in_memory
-async def test_properties_of_create_if_missing_are_validated_at_once(url: str) -> None:
+async def test_properties_for_create_if_missing_are_validated_immediately(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.raises(TypeError, match="create_if_missing does not know 'wrong'"):
             queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
@@ -468,7 +468,7 @@ async def test_a_queue_created_by_a_client_uses_the_clock_of_the_client(url: str
         await sender.send_messages(ServiceBusMessage("x"))
 
 
-# -- closed ------------------------------------------------------------------------------------------------------------
+# -- closed senders and clients ----------------------------------------------------------------------------------------
 
 
 def calls_of(sender: ServiceBusSender) -> list[Callable[[], Awaitable[Any]]]:
@@ -534,7 +534,7 @@ async def test_closing_a_sender_waits_for_its_running_sends(url: str, *, partiti
 
 @in_memory
 async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url: str) -> None:
-    """Its share of the room is released, so closing does not wait for it."""
+    """The send no longer occupies room, so closing does not wait for it."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=2)
         await sender.send_messages([])
@@ -553,7 +553,7 @@ async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url
 
 
 @in_memory
-async def test_a_failure_without_a_waiting_caller_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_send_without_a_waiting_caller_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate, caplog.at_level(logging.WARNING, "sbredis"):
@@ -571,7 +571,7 @@ async def test_a_failure_without_a_waiting_caller_is_logged(url: str, caplog: py
 
 @in_memory
 @pytest.mark.parametrize("listed", [False, True])
-async def test_a_failure_is_logged_when_its_caller_is_cancelled_at_that_moment(
+async def test_a_failed_send_is_logged_if_its_caller_is_cancelled_at_that_moment(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, listed: bool
 ) -> None:
     async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
@@ -594,7 +594,7 @@ async def test_a_failure_is_logged_when_its_caller_is_cancelled_at_that_moment(
 
 @in_memory
 async def test_an_interrupted_close_of_a_client_ends_running_sends(url: str) -> None:
-    """The errors state the outcome: the first message may have been sent, the others were not."""
+    """The errors state the outcomes: the first message may have been sent, and the others were not sent."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])
@@ -616,7 +616,7 @@ async def test_an_interrupted_close_of_a_client_ends_running_sends(url: str) -> 
         await sender.close()
 
 
-# -- bad input ---------------------------------------------------------------------------------------------------------
+# -- invalid arguments -------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -636,7 +636,7 @@ async def test_a_timeout_must_be_positive(url: str, timeout: Any, error: type[Ex
 
 
 @in_memory
-async def test_unknown_options_cause_a_warning_at_the_calling_line(url: str) -> None:
+async def test_unknown_options_cause_a_warning_at_the_line_of_the_caller(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.warns(UserWarning, match="get_queue_sender does not know, and ignores: wrong") as warned:
             sender = queue.client.get_queue_sender("q", wrong=1)  # type: ignore[call-arg]
@@ -666,7 +666,7 @@ async def test_invalid_messages_are_refused(url: str, wrong: Any) -> None:
 
 
 @in_memory
-async def test_a_sender_exposes_its_name_and_state(url: str) -> None:
+async def test_a_sender_has_properties_for_its_name_and_state(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("Q", client_identifier="me")
         assert (sender.entity_name, sender.client_identifier) == ("Q", "me")

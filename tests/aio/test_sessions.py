@@ -1,4 +1,4 @@
-"""Sessions: the order of their messages, their lock, their state, listing them, and many of them."""
+"""Sessions: the order of their messages, their locks, their state, lists of sessions, and many sessions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, parti
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
-async def test_an_abandoned_message_comes_again_before_later_messages(
+async def test_an_abandoned_message_is_delivered_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
@@ -95,7 +95,7 @@ async def test_an_abandoned_message_comes_again_before_later_messages(
 
 
 def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
-    """Tell whether one receiver waits."""
+    """Return whether one receiver waits."""
 
     async def one_waits() -> bool:
         return await queue.waiters() == 1
@@ -106,8 +106,8 @@ def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
 @both
 @pytest.mark.usefixtures("gathers_for_long")
 @pytest.mark.parametrize("prefetch", [0, 10], ids=["asked for", "fetched ahead"])
-async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitioned: bool, prefetch: int) -> None:
-    """No message overtakes the delayed one, and a waiting receiver gets it when the delay is over."""
+async def test_an_abandoned_message_with_a_delay_blocks_its_session(url: str, partitioned: bool, prefetch: int) -> None:
+    """No later message is delivered before the delayed one. A waiting receiver gets it when the delay has ended."""
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send_to("a", *"123")
@@ -125,7 +125,7 @@ async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitione
 
 
 @both
-async def test_a_session_continues_behind_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
+async def test_a_session_continues_after_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"1234")
         async with queue.session("a") as receiver:
@@ -145,7 +145,9 @@ async def test_a_session_continues_behind_deferred_and_dead_lettered_messages(ur
 
 
 @both
-async def test_the_next_holder_after_a_lapse_gets_all_messages_in_order(url: str, partitioned: bool) -> None:
+async def test_after_a_session_lock_lapsed_the_next_holder_gets_all_messages_in_order(
+    url: str, partitioned: bool
+) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", *"1234")
@@ -159,7 +161,9 @@ async def test_the_next_holder_after_a_lapse_gets_all_messages_in_order(url: str
 
 
 @both
-async def test_unsettled_messages_of_a_closed_session_count_no_delivery(url: str, partitioned: bool) -> None:
+async def test_closing_a_session_does_not_raise_the_delivery_count_of_unsettled_messages(
+    url: str, partitioned: bool
+) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *(str(number) for number in range(30)))
         for _ in range(3):
@@ -171,7 +175,7 @@ async def test_unsettled_messages_of_a_closed_session_count_no_delivery(url: str
 
 
 @both
-async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"1234")
         async with queue.session("a") as receiver:
@@ -194,7 +198,9 @@ async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bo
 @both
 @pytest.mark.usefixtures("gathers_for_long")
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
-    """The cancelled caller has a second call under way. Its answer comes when the next caller already waits."""
+    """The cancelled caller has a second call under way. The answer to this call arrives when the next caller already
+    waits.
+    """
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         await queue.send_to("a", *"123")
         with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
@@ -224,8 +230,8 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
-async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
-    """Messages of another session do not wake it."""
+async def test_a_waiting_receiver_of_a_session_is_woken(url: str, partitioned: bool, what: str) -> None:
+    """Messages of other sessions do not wake the receiver."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = queue.sessions_in(0, 2)
         async with queue.session(mine) as receiver:
@@ -234,10 +240,10 @@ async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partition
                 await receiver.abandon_message(await anext(receiver), delay=0.5)
             task = asyncio.create_task(receiver.receive_messages(1, 60))
             await eventually(waits_at(queue))
-            if what != "delayed":  # the delay may already be over
+            if what != "delayed":  # the delay may already have ended
                 with Calls(queue.transport) as calls:
                     await queue.send_to(other, "not mine")
-                    for _ in range(3):  # a notice would have arrived before the last answer
+                    for _ in range(3):  # if there were a notice, it would arrive before the last answer
                         await queue.counts()
                     assert not calls.by_script["receive"]
             begun = loop_time()
@@ -266,7 +272,9 @@ async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, p
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_completing_messages_of_several_sessions_skips_only_lost_ones(url: str, partitioned: bool) -> None:
+async def test_completing_messages_of_several_sessions_fails_only_for_lost_sessions(
+    url: str, partitioned: bool
+) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         mine, other = queue.sessions_in(0, 2)
@@ -285,7 +293,7 @@ async def test_completing_messages_of_several_sessions_skips_only_lost_ones(url:
 
 
 @both
-async def test_a_message_of_a_session_has_no_lock_of_its_own(url: str, partitioned: bool) -> None:
+async def test_a_message_of_a_session_has_no_separate_lock(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
         await queue.send_to("a", "1")
         async with queue.session("a") as receiver:
@@ -338,7 +346,7 @@ async def test_a_message_cannot_be_settled_after_its_session_lock_lapsed(
 
 
 class _StillClock(HandClock):
-    """A clock that does not move for the client but tells the partitions the right time."""
+    """A clock that stands still for the client, but tells the partitions the right time."""
 
     def __init__(self, still: HandClock, right: HandClock) -> None:
         super().__init__()
@@ -352,7 +360,7 @@ class _StillClock(HandClock):
 
 
 @both
-async def test_a_renewed_session_keeps_its_messages(url: str, partitioned: bool) -> None:
+async def test_a_session_keeps_its_messages_when_it_is_renewed(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", *"12")
@@ -377,10 +385,10 @@ async def test_a_renewed_session_keeps_its_messages(url: str, partitioned: bool)
 
 @both
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
-async def test_a_receive_with_an_ended_session_lock_makes_no_call(
+async def test_a_receive_after_the_session_lock_has_ended_makes_no_call(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """Messages that were deleted when they were fetched are still returned."""
+    """Messages that were deleted when they were fetched are still returned to the caller."""
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", "1", "2", "3")
@@ -388,7 +396,7 @@ async def test_a_receive_with_an_ended_session_lock_makes_no_call(
             inbox = receiver._inbox
             assert inbox is not None
             await eventually(lambda: len(inbox.buffer) == 2)
-            clock.passed += 31  # without a notice that the clock has moved
+            clock.passed += 31  # the client gets no notice that the clock has moved
             with Calls(queue.transport) as calls:
                 if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
                     assert bodies(await receiver.receive_messages(2, 60)) == ["1", "2"]
@@ -522,7 +530,7 @@ async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: st
 
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
-    """The cancellation comes when the answer has just filled the buffer as well."""
+    """The cancellation comes when the answer has just filled the buffer too."""
     async with session_queue_at(url) as queue:
         await queue.send_to("a", *(str(number) for number in range(15)))
         async with queue.session("a", prefetch_count=5) as receiver:
@@ -547,10 +555,12 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
 
 
 @both
-async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_ends(
+async def test_prefetched_messages_of_a_session_are_kept_almost_until_its_lock_ends(
     url: str, partitioned: bool
 ) -> None:
-    """No other receiver can get them meanwhile. Then they are given back uncounted, and no more are fetched."""
+    """Until then no other receiver can get them. Then they are released with the same delivery count, and no more are
+    fetched.
+    """
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", *(str(number) for number in range(12)))
@@ -579,7 +589,7 @@ async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_e
 
 
 @both
-async def test_prefetched_messages_of_a_lost_session_are_not_handed_out(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_of_a_lost_session_are_not_returned_to_callers(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", *"12345")
@@ -649,7 +659,7 @@ async def test_a_session_state_outlives_its_messages(url: str, partitioned: bool
 
 
 @both
-async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, partitioned: bool) -> None:
+async def test_the_state_of_a_lost_session_can_neither_be_read_nor_changed(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         session = session_of(receiver)
         await session.set_state("kept")
@@ -670,7 +680,7 @@ async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, pa
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list has exactly the sessions with active messages or a state."""
+    """The list contains exactly the sessions with active messages or a state."""
     monkeypatch.setattr(session_lists, "_PAGE", 100)
     async with session_queue_at(url, partitioned=partitioned) as queue:
         names = [f"{number:04} näme" for number in range(530)]
@@ -685,7 +695,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
                     await session_of(receiver).set_state("")
         await queue.send_to("scheduled", "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session("0007 näme") as receiver:
-            await anext(receiver)  # held messages count
+            await anext(receiver)  # messages that a receiver holds count as well
             found = [name async for name in queue.client.list_queue_sessions("q")]
         assert sorted(found) == sorted([*names, "with a state"])
         pages = [[name async for name in page] async for page in queue.client.list_queue_sessions("q").by_page()]
@@ -695,7 +705,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
+async def test_sessions_can_be_listed_by_the_time_of_their_last_state_change(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_lists, "_PAGE", 100)
@@ -733,10 +743,10 @@ async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("by_time", [False, True])
-async def test_sessions_are_listed_by_skip_and_top(
+async def test_sessions_can_be_listed_with_skip_and_top(
     url: str, partitioned: bool, by_time: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No call requests more sessions than a page has, even if many are skipped."""
+    """No call requests more sessions than a page has, even if the list skips many."""
     monkeypatch.setattr(session_lists, "_PAGE", 7)
     since = datetime(2026, 1, 1, tzinfo=UTC) if by_time else None
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -755,7 +765,7 @@ async def test_sessions_are_listed_by_skip_and_top(
             assert found == every[skip : None if top is None else skip + top]
             pages = client.list_queue_sessions("q", state_updated_after=since, skip=skip, top=top).by_page()
             (first, token) = (await pages.next_page(), pages.continuation_token)
-            if token is not None:  # a list continued from the token ends at the same session
+            if token is not None:  # a list that continues from the token ends at the same session
                 rest = client.list_queue_sessions("q", state_updated_after=since).by_page(token)
                 assert [*first, *[name async for page in rest async for name in page]] == found
         wrong: Any
@@ -778,7 +788,7 @@ async def test_listing_the_sessions_of_a_plain_queue_is_refused(url: str) -> Non
 
 
 @both
-async def test_a_session_peeks_only_its_own_messages(url: str, partitioned: bool) -> None:
+async def test_a_session_receiver_peeks_only_at_messages_of_its_session(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = queue.sessions_in(0, 2)
         for text in "123":
@@ -824,7 +834,7 @@ async def test_a_message_deferred_by_another_session_is_not_found(url: str, part
 
 @both
 async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
-    """There are over a thousand, including received and prefetched ones. Other sessions keep theirs."""
+    """There are over a thousand messages, with received and prefetched ones. Other sessions keep their messages."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = queue.sessions_in(0, 2)
         async with queue.client.get_queue_sender("q") as sender:
@@ -860,7 +870,7 @@ async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, 
 @both
 @pytest.mark.parametrize("way", ["single", "list", "batch", "stream", "schedule", "mapping"])
 async def test_a_message_without_a_session_is_refused_before_any_call(url: str, partitioned: bool, way: str) -> None:
-    """Concurrent sends with a session succeed."""
+    """Concurrent sends of messages with a session id succeed."""
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         bad, good = ServiceBusMessage("bad"), ServiceBusMessage("good", session_id="a")
 
@@ -897,8 +907,8 @@ async def test_a_message_without_a_session_is_refused_before_any_call(url: str, 
 
 
 @both
-async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: str, partitioned: bool) -> None:
-    """Later changes to a message do not change its session in the batch."""
+async def test_a_batch_keeps_the_session_id_that_a_message_had_when_it_was_added(url: str, partitioned: bool) -> None:
+    """If the session id of the message changes later, the batch does not change."""
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         mine, other = queue.sessions_in(0)[0], queue.sessions_in(len(queue.partitions) - 1)[0]
         message = ServiceBusMessage("1", session_id=mine)
@@ -916,7 +926,7 @@ async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: st
             assert bodies(await receiver.receive_messages(3, 60)) == ["1", "2", "1"]
 
 
-# -- through faults ----------------------------------------------------------------------------------------------------
+# -- faults ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
@@ -950,7 +960,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
 
 
 async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:  # noqa: C901 -- a story
-    """Masters are killed under load. No message is lost, and each session is handled in its order."""
+    """The test kills masters under load. No message is lost, and the messages of each session are handled in order."""
     cluster = replicated_cluster
     names = [f"s{number}" for number in range(12)]
     handled: dict[str, list[int]] = defaultdict(list)
@@ -983,7 +993,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
                         for _ in range(5):
                             for message in await receiver.receive_messages(10, 0.05):
                                 number = int(str(message))
-                                if not handled[name] or handled[name][-1] != number:  # a message may come twice
+                                if not handled[name] or handled[name][-1] != number:  # a message may be delivered twice
                                     handled[name].append(number)
                                 await receiver.complete_message(message)
                 except ServiceBusError:
@@ -1040,7 +1050,7 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
 
         await asyncio.gather(
             *map(one, range(0, 16, 2))
-        )  # even numbers first, because a receiver of the next session might take one of these
+        )  # even numbers first, because a receiver of the next session might accept one of the others
         for number in range(40):
             await one(number)
         await client._connection.all_seen_off()
@@ -1067,7 +1077,7 @@ async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
 
 @in_memory
 async def test_a_call_during_the_close_of_its_session_is_refused(url: str) -> None:
-    """So the call cannot affect the next holder of the session."""
+    """Therefore the call cannot affect the next holder of the session."""
     async with session_queue_at(url) as queue:
         receiver = await queue.session("a").__aenter__()
         session = session_of(receiver)

@@ -1,4 +1,4 @@
-"""Settling: complete, abandon, defer and dead-letter, once, by the holder of the lock."""
+"""Settling: only the holder of the lock can complete, abandon, defer or dead-letter a message, and only once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], te
 
 
 @both
-async def test_an_abandoned_message_comes_again_with_changed_properties(url: str, partitioned: bool) -> None:
+async def test_an_abandoned_message_is_delivered_again_with_changed_properties(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
         receiver = queue.receiver()
@@ -88,7 +88,7 @@ async def test_an_abandoned_message_comes_again_with_changed_properties(url: str
 
 @both
 @pytest.mark.parametrize("delay", [timedelta(minutes=10), 600])
-async def test_an_abandoned_message_comes_again_after_its_delay(
+async def test_an_abandoned_message_is_delivered_again_after_its_delay(
     url: str, partitioned: bool, delay: timedelta | float
 ) -> None:
     clock = HandClock()
@@ -104,7 +104,7 @@ async def test_an_abandoned_message_comes_again_after_its_delay(
 
 
 @both
-async def test_a_deferred_message_is_not_received_like_others(url: str, partitioned: bool) -> None:
+async def test_a_deferred_message_is_not_received_without_its_number(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
@@ -114,8 +114,12 @@ async def test_a_deferred_message_is_not_received_like_others(url: str, partitio
 
 
 @both
-async def test_abandoning_and_lapsing_count_a_delivery_but_releasing_does_not(url: str, partitioned: bool) -> None:
-    """Abandoning counts one more delivery, giving back an unread message none, and a lapsed lock one more."""
+async def test_abandoning_and_lapsing_raise_the_delivery_count_but_releasing_does_not(
+    url: str, partitioned: bool
+) -> None:
+    """Abandoning raises the delivery count by one, and so does a lapsed lock. Releasing an unread message does not
+    raise it.
+    """
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", at=-1)
@@ -134,7 +138,7 @@ async def test_abandoning_and_lapsing_count_a_delivery_but_releasing_does_not(ur
 
 
 @both
-async def test_settlement_checks_follow_azures_order_and_change_nothing(url: str, partitioned: bool) -> None:
+async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothing(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", "b", "c", "d", at=-1)
@@ -165,7 +169,7 @@ async def test_settlement_checks_follow_azures_order_and_change_nothing(url: str
 
 
 @both
-async def test_a_message_is_settled_once(url: str, partitioned: bool) -> None:
+async def test_a_message_can_be_settled_only_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         for settle in WAYS.values():
@@ -179,7 +183,7 @@ async def test_a_message_is_settled_once(url: str, partitioned: bool) -> None:
 
 
 @in_memory
-async def test_a_message_is_settled_once_through_several_receivers(url: str) -> None:
+async def test_a_message_can_be_settled_only_once_through_several_receivers(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         message = await one(queue.receiver())
@@ -191,15 +195,15 @@ async def test_a_message_is_settled_once_through_several_receivers(url: str) -> 
 
 
 @both
-async def test_a_lock_taken_by_another_receiver_is_lost(url: str, partitioned: bool) -> None:
-    """The server refuses the settlement although the lock has not ended by the local clock."""
+async def test_a_lock_is_lost_if_another_receiver_has_locked_the_message(url: str, partitioned: bool) -> None:
+    """The server refuses the settlement, although the lock has not ended by the local clock."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         receiver = queue.receiver()
         message = await one(receiver)
         await queue.lose(message)
         (other,) = await queue.take(at=-1)
-        for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so it can be tried again
+        for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so a program can try again
             with pytest.raises(MessageLockLostError, match="has ended, or the message is gone") as raised:
                 await settle(receiver, message)
             assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
@@ -277,7 +281,7 @@ async def test_invalid_settlement_arguments_leave_the_message_settleable(
 
 
 @in_memory
-async def test_an_unanswered_settlement_has_an_unknown_outcome(url: str) -> None:
+async def test_a_settlement_without_an_answer_has_an_unknown_outcome(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -299,7 +303,7 @@ async def test_an_unanswered_settlement_has_an_unknown_outcome(url: str) -> None
 
 
 @both
-async def test_concurrent_completions_of_a_message_settle_it_once(url: str, partitioned: bool) -> None:
+async def test_concurrent_completions_of_a_message_settle_it_only_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
@@ -335,7 +339,7 @@ async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -
 
 
 @both
-async def test_a_lost_lock_fails_only_its_own_caller(url: str, partitioned: bool) -> None:
+async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
@@ -352,7 +356,7 @@ async def test_a_lost_lock_fails_only_its_own_caller(url: str, partitioned: bool
 
 @both
 async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str, partitioned: bool) -> None:
-    """A renewal may give the message another token, so the settlement waits for it."""
+    """A renewal may give the message another token, so the settlement waits for the renewal."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         receiver = queue.receiver()

@@ -1,4 +1,4 @@
-"""One attempt shared by several waiting callers."""
+"""One attempt that several waiting callers share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Attempts:
-    """Attempts whose results the test sets."""
+    """Attempts whose results the test determines."""
 
     def __init__(self) -> None:
         self.under_way: list[asyncio.Future[int]] = []
@@ -70,10 +70,10 @@ async def test_concurrent_callers_share_one_attempt() -> None:
 
 
 @pytest.mark.parametrize("error", [missing, lost])
-async def test_a_caller_does_not_get_the_error_of_an_attempt_begun_before_it(
+async def test_a_caller_does_not_get_the_error_of_an_attempt_that_began_before_the_call(
     error: Callable[[], ServiceBusError],
 ) -> None:
-    """A missing entity may exist by now. One more attempt is made for all later callers."""
+    """By then a missing entity may exist. So one more attempt is made for all later callers."""
     attempts = Attempts()
     first = attempts.join()
     await attempts.begun(1)
@@ -102,7 +102,7 @@ async def test_each_caller_gets_its_own_copy_of_a_shared_error() -> None:
     assert len(attempts.under_way) == 2
 
 
-async def test_a_cancelled_caller_does_not_end_the_attempt_of_the_others() -> None:
+async def test_a_cancelled_caller_does_not_end_the_attempt_for_other_callers() -> None:
     attempts = Attempts()
     first = attempts.join()
     await attempts.begun(1)
@@ -115,7 +115,7 @@ async def test_a_cancelled_caller_does_not_end_the_attempt_of_the_others() -> No
     assert await second == 7
 
 
-async def test_a_failed_attempt_without_callers_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_attempt_without_callers_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     attempts = Attempts()
     caller = attempts.join()
     await attempts.begun(1)
@@ -126,7 +126,7 @@ async def test_a_failed_attempt_without_callers_ends_quietly(caplog: pytest.LogC
     assert "never retrieved" not in caplog.text
 
 
-async def test_a_caller_with_little_time_gets_a_timeout() -> None:
+async def test_a_caller_with_a_short_timeout_does_not_wait_for_the_attempt() -> None:
     attempts = Attempts()
     patient = attempts.join()
     await attempts.begun(1)

@@ -1,4 +1,4 @@
-"""Sending a stream: ordered results, bounded memory, errors that name the message, and early ends."""
+"""Sending a stream: ordered results, bounded memory, errors that name the message, and streams that end early."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Source:
-    """A synchronous or asynchronous source of messages that records the number read and its own end."""
+    """A synchronous or asynchronous source of messages. It records how many were read, and its own end."""
 
     def __init__(self, count: int, body: Callable[[int], str | bytes] = str) -> None:
         self.read = 0
@@ -59,7 +59,7 @@ class Source:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("kind", ["async", "sync", "list", "mappings"])
-async def test_results_come_in_the_order_of_the_source(url: str, kind: str, *, partitioned: bool) -> None:
+async def test_results_arrive_in_the_order_of_the_source(url: str, kind: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         made = Source(150)
         source: Any = {
@@ -83,7 +83,7 @@ async def test_results_come_in_the_order_of_the_source(url: str, kind: str, *, p
 
 
 @both
-async def test_messages_of_one_key_keep_their_order(url: str, *, partitioned: bool) -> None:
+async def test_messages_with_one_key_keep_their_order(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         source = [ServiceBusMessage(f"{key}{n:03}", session_id=key) for n in range(60) for key in "abc"]
         assert await sender.send_stream(source) == 180
@@ -93,7 +93,7 @@ async def test_messages_of_one_key_keep_their_order(url: str, *, partitioned: bo
                 assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
 
 
-async def test_awaiting_a_stream_sends_all_messages_and_returns_their_number(url: str) -> None:
+async def test_awaiting_a_stream_sends_all_messages_and_returns_their_count(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         assert await sender.send_stream(Source(120)) == 120
         assert await sender.send_stream([]) == 0
@@ -102,7 +102,7 @@ async def test_awaiting_a_stream_sends_all_messages_and_returns_their_number(url
 
 @in_memory
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_the_source_is_never_read_further_than_the_window(url: str, kind: str) -> None:
+async def test_the_source_is_never_read_beyond_the_window(url: str, kind: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=7) as sender:
         source = Source(100)
         stream = sender.send_stream(source if kind == "async" else iter(source))
@@ -118,7 +118,7 @@ async def test_the_source_is_never_read_further_than_the_window(url: str, kind: 
 
 
 @in_memory
-async def test_the_source_is_read_no_faster_than_the_broker_accepts(url: str) -> None:
+async def test_the_source_is_read_only_as_fast_as_the_broker_accepts_messages(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=5) as sender:
         source = Source(50)
         with Gate(queue.client) as gate:
@@ -139,7 +139,7 @@ def large_at(*places: int) -> Callable[[int], str | bytes]:
 
 
 @in_memory
-async def test_the_first_failed_message_ends_the_stream_and_is_named(url: str) -> None:
+async def test_the_first_failed_message_ends_the_stream_and_the_error_names_it(url: str) -> None:
     async with queue_at(url, largest_message=2000) as queue, queue.client.get_queue_sender("q") as sender:
         stream = sender.send_stream(Source(2000, large_at(12, 14)))
         for number in range(12):
@@ -151,7 +151,7 @@ async def test_the_first_failed_message_ends_the_stream_and_is_named(url: str) -
         assert [result async for result in stream] == []
         assert sender.in_flight == 0
         found = (await queue.counts()).active
-        assert 12 <= found < 1100  # messages already under way are sent too
+        assert 12 <= found < 1100  # messages that are already under way are sent too
 
 
 @in_memory
@@ -181,7 +181,7 @@ async def test_errors_can_be_returned_as_results(url: str) -> None:
         assert all((result.sequence_number is None) == (result.error is not None) for result in results)
         assert str(results[2].error).startswith("The message 2 of the stream (message id 'large') was not sent: ")
         assert getattr(results[4].error, "__notes__", None) == ["It was the message 4 of the stream."]
-        assert await sender.send_stream(source(), errors="return") == 4  # the queue is full by now
+        assert await sender.send_stream(source(), errors="return") == 4  # by now the queue is full
 
 
 @in_memory
@@ -238,13 +238,13 @@ async def test_an_invalid_errors_option_is_refused(url: str) -> None:
             await sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
 
 
-# -- an early end ------------------------------------------------------------------------------------------------------
+# -- streams that end early --------------------------------------------------------------------------------------------
 
 
 @in_memory
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) -> None:
-    """The messages read by then are sent."""
+    """The messages that were read by then are sent."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         source = Source(100)
         before = asyncio.all_tasks()
@@ -263,7 +263,7 @@ async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) ->
 
 
 def tasks_of_lanes() -> set[asyncio.Task[Any]]:
-    """Return the tasks of lanes, which live as long as the client."""
+    """Return the tasks of lanes, which run as long as the client is open."""
     return {task for task in asyncio.all_tasks() if "_Pipeline." in getattr(task.get_coro(), "__qualname__", "")}
 
 
@@ -288,8 +288,8 @@ async def test_closing_the_stream_waits_for_messages_already_read(url: str) -> N
 
 
 @in_memory
-async def test_a_cancelled_iteration_ends_at_once_and_its_messages_are_sent(url: str) -> None:
-    """Messages that were already read are still sent, and closing the sender waits for them."""
+async def test_a_cancelled_iteration_ends_immediately_and_its_messages_are_sent(url: str) -> None:
+    """Messages that were already read are still sent. Closing the sender waits for them."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -323,7 +323,7 @@ async def test_a_stream_may_be_cancelled_at_every_step(url: str, steps: int) -> 
 
 
 @in_memory
-async def test_a_failure_after_an_early_end_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_send_after_an_early_end_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url, quota=1500) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         source = Source(4, lambda number: "0" if not number else bytes(1400))
@@ -337,7 +337,9 @@ async def test_a_failure_after_an_early_end_is_logged(url: str, caplog: pytest.L
 
 @in_memory
 async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> None:
-    """The iteration returns the outcomes of the messages read, then raises an error: the source had not ended."""
+    """The iteration returns the outcomes of the messages that were read. Then it raises an error, because the source
+    had not ended.
+    """
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=4)
         await sender.send_messages([])
@@ -363,7 +365,7 @@ async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> Non
 
 
 @in_memory
-async def test_an_abandoned_stream_is_closed_with_its_sender(url: str) -> None:
+async def test_closing_a_sender_closes_its_abandoned_stream(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=4)
         stream = sender.send_stream(Source(100))
@@ -373,7 +375,7 @@ async def test_an_abandoned_stream_is_closed_with_its_sender(url: str) -> None:
 
 
 @in_memory
-async def test_only_one_task_may_iterate_a_stream_at_a_time(url: str) -> None:
+async def test_only_one_task_at_a_time_may_iterate_over_a_stream(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -389,7 +391,7 @@ async def test_only_one_task_may_iterate_a_stream_at_a_time(url: str) -> None:
 
 
 @in_memory
-async def test_another_task_may_close_the_stream_meanwhile(url: str) -> None:
+async def test_another_task_may_close_a_stream_during_its_iteration(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=2) as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:

@@ -1,4 +1,4 @@
-"""The spans and metrics of a client's operations, and no work without a listener."""
+"""The spans and metrics of a client's operations. Without a listener, no work is done for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENQUEUED = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 @dataclass
 class Received:
-    """A message as received from the broker."""
+    """A message as a receiver gets it from the broker."""
 
     application_properties: dict[Any, Any] | None = None
     message_id: str | None = "m-1"
@@ -47,7 +47,7 @@ class Received:
 
 
 class Clock:
-    """A clock that the test sets."""
+    """A clock whose time the test sets."""
 
     now = 1000.0
 
@@ -64,7 +64,7 @@ def telemetry(listener: Listener) -> Telemetry:
 
 
 def own_span(name: str) -> AbstractContextManager[object]:
-    """Start a span of the application."""
+    """Start a span, as an application does."""
     return trace.get_tracer("application").start_as_current_span(name)
 
 
@@ -73,7 +73,7 @@ def listened_to(telemetry: Telemetry) -> bool:
 
 
 def use_everything(telemetry: Telemetry) -> list[ServiceBusMessage]:
-    """Record one operation of each kind as a client does. Return the sent messages."""
+    """Record one operation of each kind in the way in which a client does. Return the sent messages."""
     sent = [ServiceBusMessage(b"a"), ServiceBusMessage(b"b")]
     telemetry.create("orders", sent[:1])
     with telemetry.operation("send", "orders", messages=sent):
@@ -130,7 +130,7 @@ def test_telemetry_is_inactive_without_the_api(asked: dict[str, str]) -> None:
     assert python(code, **asked) == "(False, None) False"
 
 
-def test_telemetry_is_inactive_with_the_api_but_without_an_sdk() -> None:
+def test_telemetry_is_inactive_if_the_api_is_installed_without_an_sdk() -> None:
     code = """
 sys.modules["opentelemetry.sdk"] = None
 from opentelemetry import metrics, trace
@@ -145,7 +145,7 @@ def test_a_provider_named_by_the_environment_is_used() -> None:
     assert python(code, **asked) == "True ['Diagnostic-Id', 'traceparent']"
 
 
-def test_a_missing_provider_named_by_the_environment_stops_no_message() -> None:
+def test_an_environment_that_names_a_missing_provider_does_not_stop_messages() -> None:
     code = "import logging; logging.disable(); print(use(Telemetry('n', None, None)))"
     assert python(code, OTEL_PYTHON_TRACER_PROVIDER="no_such_provider") == "(False, None)"
 
@@ -171,7 +171,7 @@ def test_no_op_providers_leave_telemetry_inactive(listener: Listener, monkeypatc
     assert listener.all_spans == ()
 
 
-def test_an_sdk_that_is_set_up_later_is_noticed_within_a_second(listener: Listener) -> None:
+def test_an_sdk_that_is_set_up_later_takes_effect_within_a_second(listener: Listener) -> None:
     clock = Clock()
     telemetry = Telemetry("shop", None, None, clock=clock)
     use_everything(telemetry)
@@ -196,7 +196,7 @@ def test_an_sdk_that_is_set_up_later_is_noticed_within_a_second(listener: Listen
     assert len(listener.points) == 4
 
 
-def test_metrics_alone_leave_messages_unchanged(listener: Listener) -> None:
+def test_messages_are_unchanged_if_only_metrics_are_recorded(listener: Listener) -> None:
     listener.set_up_metrics()
     telemetry = Telemetry("shop", None, None)
     assert telemetry.active
@@ -205,7 +205,7 @@ def test_metrics_alone_leave_messages_unchanged(listener: Listener) -> None:
     assert listener.all_spans == ()
 
 
-def test_spans_are_made_without_metrics(listener: Listener) -> None:
+def test_spans_are_recorded_without_metrics(listener: Listener) -> None:
     listener.set_up_tracing()
     use_everything(Telemetry("shop", None, None))
     assert len(listener.all_spans) == 6
@@ -218,7 +218,7 @@ def test_spans_are_made_without_metrics(listener: Listener) -> None:
 def test_the_span_of_a_single_send_is_the_creation_context(telemetry: Telemetry, listener: Listener) -> None:
     message = ServiceBusMessage(SECRET, message_id="m-1", correlation_id="c-1")
     with telemetry.operation("send", "orders", messages=[message]):
-        seen_inside = dict(message.application_properties or {})  # a client encodes the message here
+        seen_inside = dict(message.application_properties or {})  # at this point a client encodes the message
     (span,) = listener.all_spans
     assert (span.name, span.kind, span.parent) == ("send orders", SpanKind.PRODUCER, None)
     assert attributes(span) == {
@@ -243,7 +243,9 @@ def test_an_id_that_a_message_gets_when_it_is_sent_is_recorded(telemetry: Teleme
     assert attributes(listener.spans["send orders"])["messaging.message.id"] == "given"
 
 
-def test_a_batch_send_links_to_the_creation_context_of_each_message(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_span_of_a_batch_links_to_the_creation_context_of_each_message(
+    telemetry: Telemetry, listener: Listener
+) -> None:
     messages = [ServiceBusMessage(b"", message_id=f"m-{number}") for number in range(3)]
     with own_span("request"), telemetry.operation("schedule", "orders", messages=messages):
         pass
@@ -263,7 +265,7 @@ def test_a_batch_send_links_to_the_creation_context_of_each_message(telemetry: T
 
 
 @pytest.mark.parametrize("key", ["traceparent", "Diagnostic-Id"])
-def test_an_existing_context_of_a_message_is_kept_and_linked_to(
+def test_an_existing_context_of_a_message_is_kept_and_the_span_links_to_it(
     telemetry: Telemetry, listener: Listener, key: str
 ) -> None:
     own = ServiceBusMessage(b"", application_properties={key: REMOTE})
@@ -278,7 +280,7 @@ def test_an_existing_context_of_a_message_is_kept_and_linked_to(
     assert linked(both) == [REMOTE, traceparent(created)]
 
 
-def test_already_encoded_messages_keep_the_context_they_have(telemetry: Telemetry, listener: Listener) -> None:
+def test_messages_that_are_already_encoded_keep_their_context(telemetry: Telemetry, listener: Listener) -> None:
     early, late = ServiceBusMessage(b"", application_properties={"mine": 1}), ServiceBusMessage(b"")
     telemetry.create("orders", [early])
     with telemetry.operation("send", "orders", messages=[early, late], encoded=True):
@@ -297,7 +299,7 @@ def test_already_encoded_messages_keep_the_context_they_have(telemetry: Telemetr
     assert (single.kind, linked(single)) == (SpanKind.CLIENT, [])
 
 
-def test_the_trace_state_is_carried_by_the_message(telemetry: Telemetry) -> None:
+def test_a_message_carries_the_trace_state(telemetry: Telemetry) -> None:
     context = trace.SpanContext(1, 2, is_remote=True, trace_state=trace.TraceState([("vendor", "x")]))
     message = ServiceBusMessage(b"")
     with trace.use_span(trace.NonRecordingSpan(context)), telemetry.operation("send", "q", messages=[message]):
@@ -305,7 +307,7 @@ def test_the_trace_state_is_carried_by_the_message(telemetry: Telemetry) -> None
     assert (message.application_properties or {})["tracestate"] == "vendor=x"
 
 
-def test_a_trace_that_is_not_sampled_stays_unsampled(listener: Listener) -> None:
+def test_the_context_of_an_unsampled_trace_is_marked_as_unsampled(listener: Listener) -> None:
     listener.set_up_tracing(sampler=ALWAYS_OFF)
     (first, _) = use_everything(Telemetry("shop", None, None))
     flags = int(str((first.application_properties or {})["traceparent"])[-2:], 16)
@@ -316,8 +318,10 @@ def test_a_trace_that_is_not_sampled_stays_unsampled(listener: Listener) -> None
 # -- receiving and settling --------------------------------------------------------------------------------------------
 
 
-def test_receiving_settling_and_processing_link_to_the_send(telemetry: Telemetry, listener: Listener) -> None:
-    """One client writes the context into a message, and another reads it."""
+def test_the_spans_of_receiving_settling_and_processing_link_to_the_send(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    """One client writes the context into a message, and another client reads it."""
     sent = ServiceBusMessage(b"")
     with telemetry.operation("send", "orders", messages=[sent]):
         pass
@@ -353,7 +357,7 @@ def test_each_link_of_a_batch_names_its_message(telemetry: Telemetry, listener: 
     second = REMOTE.replace("b7ad", "c7ad")
     messages = [
         Received({"traceparent": REMOTE}),
-        Received({b"Diagnostic-Id": second.encode()}, "m-2"),  # in the format of Azure's clients
+        Received({b"Diagnostic-Id": second.encode()}, "m-2"),  # in the format that Azure's clients use
         Received(None, "m-3"),
     ]
     with telemetry.operation("receive", "orders") as receiving:
@@ -383,7 +387,7 @@ def test_an_empty_receive_records_zero_messages_and_counts_nothing(telemetry: Te
         {"traceparent": "x" * 1000},
     ],
 )
-def test_an_invalid_context_is_not_linked_to(
+def test_no_span_links_to_an_invalid_context(
     telemetry: Telemetry, listener: Listener, properties: dict[str, Any]
 ) -> None:
     with telemetry.operation("peek", "orders") as peeking:
@@ -391,7 +395,9 @@ def test_an_invalid_context_is_not_linked_to(
     assert listener.spans["peek orders"].links == ()
 
 
-def test_an_unreadable_message_does_not_prevent_the_other_links(telemetry: Telemetry, listener: Listener) -> None:
+def test_a_message_that_cannot_be_read_does_not_prevent_links_to_the_others(
+    telemetry: Telemetry, listener: Listener
+) -> None:
     class Unreadable:
         @property
         def application_properties(self) -> Any:
@@ -430,7 +436,7 @@ def test_a_message_count_can_be_given_without_messages(telemetry: Telemetry, lis
         ("a/events/Subscriptions/audit/$DeadLetterQueue", "a/events", "audit/$DeadLetterQueue"),
     ],
 )
-def test_a_subscription_is_recorded_separately_from_its_topic(
+def test_a_subscription_is_recorded_in_an_attribute_separate_from_its_topic(
     telemetry: Telemetry, listener: Listener, path: str, name: str, subscription: str | None
 ) -> None:
     with telemetry.operation("receive", path):
@@ -464,7 +470,9 @@ def test_the_processing_span_can_continue_the_trace_of_the_message(telemetry: Te
     assert linked(processing) == [REMOTE, traceparent(loop)]
 
 
-def test_processing_a_message_without_a_context_uses_the_current_span(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_processing_span_of_a_message_without_a_context_uses_the_current_span(
+    telemetry: Telemetry, listener: Listener
+) -> None:
     with own_span("loop"), telemetry.processing("orders", Received(), continues_trace=True):
         pass
     processing, loop = listener.all_spans
@@ -490,7 +498,7 @@ def test_an_error_is_recorded_with_its_tracking_id(telemetry: Telemetry, listene
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "MessageLockLostError")
     (point,) = listener.points["messaging.client.operation.duration"]
     assert (point.attributes or {})["error.type"] == "MessageLockLostError"
-    assert "sbredis.tracking_id" not in (point.attributes or {})  # every value would create a new time series
+    assert "sbredis.tracking_id" not in (point.attributes or {})  # every new value would create a new time series
 
 
 def test_a_failed_send_is_counted_with_its_error(telemetry: Telemetry, listener: Listener) -> None:
@@ -502,7 +510,7 @@ def test_a_failed_send_is_counted_with_its_error(telemetry: Telemetry, listener:
     assert (point.value, (point.attributes or {})["error.type"]) == (2, "ServiceBusError")
 
 
-def test_an_error_of_the_application_is_recorded_by_its_class_only(telemetry: Telemetry, listener: Listener) -> None:
+def test_an_error_of_the_application_is_recorded_with_its_class_only(telemetry: Telemetry, listener: Listener) -> None:
     with pytest.raises(ValueError, match=SECRET), telemetry.processing("orders", Received()):
         raise ValueError(f"cannot do {SECRET}")
     span = listener.spans["process orders"]
@@ -511,13 +519,15 @@ def test_an_error_of_the_application_is_recorded_by_its_class_only(telemetry: Te
     (event,) = span.events
     assert event.name == "exception"
     assert (event.attributes or {})["exception.type"] == "ValueError"
-    assert f"in {test_an_error_of_the_application_is_recorded_by_its_class_only.__name__}" in str(
+    assert f"in {test_an_error_of_the_application_is_recorded_with_its_class_only.__name__}" in str(
         (event.attributes or {})["exception.stacktrace"]
     )
     assert SECRET not in listener.everything()
 
 
-def test_a_cancellation_has_an_error_type_but_no_error_status(telemetry: Telemetry, listener: Listener) -> None:
+def test_a_cancellation_is_recorded_with_an_error_type_but_no_error_status(
+    telemetry: Telemetry, listener: Listener
+) -> None:
     with pytest.raises(asyncio.CancelledError), telemetry.operation("receive", "orders"):
         raise asyncio.CancelledError
     span = listener.spans["receive orders"]
@@ -525,7 +535,7 @@ def test_a_cancellation_has_an_error_type_but_no_error_status(telemetry: Telemet
     assert span.status.status_code is StatusCode.UNSET
 
 
-def test_operations_of_different_tasks_do_not_mix(
+def test_operations_in_different_tasks_are_not_mixed_up(
     telemetry: Telemetry, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def receive(name: str, mine: asyncio.Event, others: asyncio.Event) -> None:
@@ -549,7 +559,7 @@ def test_operations_of_different_tasks_do_not_mix(
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_metrics_follow_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_metrics_follow_the_conventions_of_opentelemetry(telemetry: Telemetry, listener: Listener) -> None:
     use_everything(telemetry)
     points = listener.points
     assert {
@@ -582,14 +592,14 @@ def test_the_metrics_follow_the_conventions(telemetry: Telemetry, listener: List
     assert (first.count, first.explicit_bounds[0], first.explicit_bounds[-1]) == (1, 0.005, 10)
 
 
-def test_a_measurement_points_to_its_span(telemetry: Telemetry, listener: Listener) -> None:
+def test_a_measured_value_refers_to_its_span(telemetry: Telemetry, listener: Listener) -> None:
     with telemetry.operation("receive", "orders"):
         pass
     (point,) = listener.points["messaging.client.operation.duration"]
     assert [exemplar.span_id for exemplar in point.exemplars] == [context_of(listener.spans["receive orders"]).span_id]
 
 
-def test_an_old_api_without_bucket_advice_is_supported() -> None:
+def test_an_old_api_without_advice_on_buckets_is_supported() -> None:
     class Old:
         def create_histogram(self, name: str, unit: str, description: str) -> tuple[str, str, str]:
             return name, unit, description
@@ -601,7 +611,7 @@ def test_an_old_api_without_bucket_advice_is_supported() -> None:
 # -- rules for all telemetry -------------------------------------------------------------------------------------------
 
 
-def test_telemetry_exposes_only_the_ids_of_a_message(telemetry: Telemetry, listener: Listener) -> None:
+def test_telemetry_shows_nothing_of_a_message_except_its_ids(telemetry: Telemetry, listener: Listener) -> None:
     sent = [
         ServiceBusMessage(SECRET, application_properties={"password": SECRET}, subject=SECRET, to=SECRET)
         for _ in range(2)
@@ -647,8 +657,8 @@ def test_a_unix_socket_is_an_address_without_a_port(listener: Listener) -> None:
     assert "server.port" not in known
 
 
-def test_attribute_names_follow_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
-    """The names are those of the semantic-conventions package whose schema the spans name."""
+def test_attribute_names_follow_the_conventions_of_opentelemetry(telemetry: Telemetry, listener: Listener) -> None:
+    """The test takes the names from the semantic-conventions package with the schema that the spans name."""
     names = {value for value in vars(messaging_attributes).values() if isinstance(value, str)}
     for name in operation_names():
         with telemetry.operation(name, "t/subscriptions/s", messages=[Received(), Received()]):

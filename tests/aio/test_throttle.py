@@ -1,4 +1,4 @@
-"""The throttle of concurrent sends: it never exceeds its limits, serves in order and leaks nothing."""
+"""The throttle of concurrent sends: it never exceeds its limits, admits sends in order, and loses no room."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def test_a_share_is_taken_without_waiting_when_there_is_room() -> None:
     assert throttle.messages == 5
 
 
-async def test_bytes_count_as_well_as_messages() -> None:
+async def test_bytes_count_towards_the_limits_as_well_as_messages() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(1, 99)
     assert not throttle.try_take(1, 2)
     assert throttle.try_take(1, 1)
 
 
-async def test_a_share_above_the_limits_passes_alone() -> None:
+async def test_a_share_above_the_limits_is_admitted_alone() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(1, 1)
     waiting = await taking(throttle, MESSAGES + 1, BYTES + 1)
@@ -74,7 +74,7 @@ async def test_a_share_that_waits_too_long_times_out_as_never_sent() -> None:
     assert throttle.try_take(MESSAGES, BYTES)
 
 
-async def test_a_cancelled_waiter_gives_its_place_to_the_next() -> None:
+async def test_a_cancelled_waiter_passes_its_place_to_the_next_one() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(3, 0)
     large, small = await taking(throttle, 4, 0), await taking(throttle, 2, 0)
@@ -85,7 +85,7 @@ async def test_a_cancelled_waiter_gives_its_place_to_the_next() -> None:
     assert throttle.messages == 5
 
 
-async def test_a_waiter_cancelled_while_admitted_gives_its_share_back() -> None:
+async def test_a_waiter_that_is_cancelled_while_it_is_admitted_returns_its_share() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(5, 0)
     waiting = await taking(throttle, 2, 0)
@@ -96,8 +96,8 @@ async def test_a_waiter_cancelled_while_admitted_gives_its_share_back() -> None:
     assert throttle.messages == 0
 
 
-async def test_a_waiter_cancelled_before_admission_is_skipped() -> None:
-    """The cancelled waiter only gets its cancellation, and the next waiter gets the room."""
+async def test_a_waiter_that_is_cancelled_before_its_admission_is_skipped() -> None:
+    """The cancelled waiter gets only its cancellation, and the next waiter gets the room."""
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(5, 0)
     going, staying = await taking(throttle, 2, 0), await taking(throttle, 2, 0)
@@ -109,7 +109,7 @@ async def test_a_waiter_cancelled_before_admission_is_skipped() -> None:
     assert throttle.messages == 2
 
 
-async def test_drained_returns_when_every_share_is_released() -> None:
+async def test_drained_returns_when_every_share_has_been_released() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     await throttle.drained()
     assert throttle.try_take(1, 0)
@@ -135,7 +135,7 @@ async def test_limits_must_be_whole_numbers_of_at_least_one(wrong: Any) -> None:
 async def take_and_release(
     throttle: Throttle, number: int, share: tuple[int, int], chance: random.Random, held: dict[int, tuple[int, int]]
 ) -> None:
-    """Take a share, hold it for a while and release it. A cancellation may come at any moment."""
+    """Take a share, keep it for a while and release it. A cancellation may come at any moment."""
     if not throttle.try_take(*share):
         await throttle.take(*share, in_seconds(60))
     held[number] = share
@@ -152,8 +152,8 @@ async def take_and_release(
     st.lists(st.tuples(st.integers(1, MESSAGES + 2), st.integers(0, BYTES + 20)), min_size=1, max_size=30),
     st.integers(0, 1 << 32),
 )
-def test_the_limits_are_never_exceeded(shares: list[tuple[int, int]], seed: int) -> None:
-    """Tasks take, wait, release and are cancelled in any order. At the end no share is taken."""
+def test_the_limits_of_the_throttle_are_never_exceeded(shares: list[tuple[int, int]], seed: int) -> None:
+    """Tasks take, wait for and release shares, and are cancelled, in any order. At the end no share is in use."""
 
     async def act() -> None:
         chance = random.Random(seed)

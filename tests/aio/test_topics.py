@@ -119,7 +119,7 @@ async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned
 
 
 @both
-async def test_a_failing_filter_makes_a_dead_letter_or_nothing(url: str, partitioned: bool) -> None:
+async def test_a_message_on_which_a_filter_fails_is_dead_lettered_or_dropped(url: str, partitioned: bool) -> None:
     bad = [rule("bad", SqlRuleFilter("1 / zero = 1"))]
     async with topic_at(url, {"kept": bad, "fine": None}, partitioned=partitioned) as subject:
         await subject.create({"dropped": bad}, dead_lettering_on_filter_evaluation_exceptions=False)
@@ -134,7 +134,7 @@ async def test_a_failing_filter_makes_a_dead_letter_or_nothing(url: str, partiti
 
 @both
 async def test_a_session_subscription_dead_letters_messages_without_a_session(url: str, partitioned: bool) -> None:
-    """Other subscriptions get them as normal messages."""
+    """Other subscriptions get the same messages as normal messages."""
     async with topic_at(url, {"plain": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.create({"sessions": None}, requires_session=True)
         for text in "123":
@@ -177,7 +177,7 @@ async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partit
 
 @both
 async def test_duplicates_are_detected_before_copies_are_made(url: str, partitioned: bool) -> None:
-    """This also holds for later subscriptions, and when no subscription got the first message."""
+    """This also holds for subscriptions that are created later, and if no subscription got the first message."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned, requires_duplicate_detection=True) as subject,
         subject.sender() as sender,
@@ -195,7 +195,7 @@ async def test_duplicates_are_detected_before_copies_are_made(url: str, partitio
 
 
 @both
-async def test_a_batch_is_judged_as_it_was_when_its_messages_were_added(url: str, partitioned: bool) -> None:
+async def test_a_batch_is_judged_with_the_values_that_its_messages_had_when_added(url: str, partitioned: bool) -> None:
     rules = {"red": [rule("r", SqlRuleFilter("color = 'red'"))], "all": None}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         message = ServiceBusMessage("x", application_properties={"color": "red"}, session_id="a")
@@ -225,7 +225,7 @@ async def test_large_batches_reach_many_subscriptions(url: str, partitioned: boo
 
 
 @both
-async def test_sending_to_a_subscription_and_receiving_from_a_topic_are_refused(url: str, partitioned: bool) -> None:
+async def test_a_sender_to_a_subscription_and_a_receiver_from_a_topic_are_refused(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         path = "t/subscriptions/one"
         for get in (subject.client.get_topic_sender, subject.client.get_queue_sender):
@@ -279,7 +279,7 @@ async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, p
 
 
 class Senders:
-    """Several senders of two clients that send numbered messages all the time."""
+    """Several senders of two clients, which send numbered messages without a pause."""
 
     def __init__(self, subject: Subject, other: ServiceBusClient) -> None:
         self.acknowledged: list[int] = []
@@ -325,8 +325,10 @@ class Senders:
 
 
 @both
-async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url: str, partitioned: bool) -> None:
-    """Two subscriptions toggle the mark of their rule, one after the other. Every copy has exactly one mark."""
+async def test_each_message_is_judged_by_one_set_of_rules_while_rules_change(url: str, partitioned: bool) -> None:
+    """The test changes the mark in the rule of one subscription and then of the other, again and again. Every copy has
+    exactly one mark.
+    """
     async with (
         topic_at(url, {"log": None}, partitioned=partitioned) as subject,
         subject.other_client() as other,
@@ -354,7 +356,7 @@ async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url:
 
 
 @both
-async def test_an_added_or_removed_rule_applies_from_then_on(url: str, partitioned: bool) -> None:
+async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": []}, partitioned=partitioned) as subject, subject.sender() as sender:
         async with subject.other_client() as other, other.get_topic_sender("t") as stranger:
             for turn in range(3):
@@ -369,7 +371,7 @@ async def test_an_added_or_removed_rule_applies_from_then_on(url: str, partition
 
 @both
 async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
-    """The senders get no error while subscriptions come and go."""
+    """The senders get no error while subscriptions are created and deleted."""
     async with (
         topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
         subject.other_client() as other,
@@ -389,7 +391,9 @@ async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url
 
 
 @both
-async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others(url: str, partitioned: bool) -> None:
+async def test_changing_a_subscription_loses_and_duplicates_no_message_of_the_others(
+    url: str, partitioned: bool
+) -> None:
     async with topic_at(url, {"stays": None}, partitioned=partitioned) as subject, subject.other_client() as other:
         async with Senders(subject, other) as senders:
             for turn in range(5):
@@ -403,7 +407,7 @@ async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others
 @both
 @pytest.mark.parametrize("change", [False, True], ids=["same partitions", "other partitions"])
 async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
-    """A sender may get a transient error once and then sends again."""
+    """A sender may get one transient error, and then sends again."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -431,8 +435,8 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
 
 
 @both
-async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
-    """This also holds when another sender has noticed the change first."""
+async def test_sends_that_wait_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
+    """This also holds if another sender notices the change first."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -458,10 +462,10 @@ async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bo
 
 @both
 @pytest.mark.parametrize("way", ["queue to topic", "topic to queue"])
-async def test_sends_continue_when_a_queue_becomes_a_topic_or_a_topic_a_queue(
+async def test_sends_continue_when_a_queue_is_replaced_by_a_topic_or_the_reverse(
     url: str, partitioned: bool, way: str
 ) -> None:
-    """The concurrent sends go to the new entity."""
+    """Concurrent sends go to the new entity."""
     async with topic_at(url, partitioned=partitioned) as subject:
         admin = subject.admin
 
@@ -494,7 +498,7 @@ async def test_sends_continue_when_a_queue_becomes_a_topic_or_a_topic_a_queue(
 
 @both
 async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partitioned: bool) -> None:
-    """A failover can lose a partition. Senders and receivers continue."""
+    """A failover can lose a partition. Senders and receivers continue afterwards."""
     subscriptions = {"one": None, "two": None}
     async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("old"))
@@ -508,11 +512,11 @@ async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partiti
         assert await subject.take_bodies("two") == sorted([*expected, "old"])
 
 
-# -- through faults ----------------------------------------------------------------------------------------------------
+# -- faults ------------------------------------------------------------------------------------------------------------
 
 
 @both
-async def test_a_publish_with_a_lost_answer_runs_once(server: LocalServer, partitioned: bool) -> None:
+async def test_a_publish_call_with_a_lost_answer_runs_only_once(server: LocalServer, partitioned: bool) -> None:
     async with (
         topic_at(server.url, {"one": None, "two": None}, partitioned=partitioned) as subject,
         Scissors(server).listening() as network,
@@ -547,7 +551,7 @@ async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partiti
 
 
 @in_memory
-async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> None:
+async def test_the_shorter_time_to_live_of_topic_and_subscription_applies(url: str) -> None:
     clock = HandClock()
     async with topic_at(url, {"one": None}, clock=clock, default_message_time_to_live=timedelta(seconds=60)) as subject:
         await subject.create({"short": None}, default_message_time_to_live=timedelta(seconds=10))
@@ -580,7 +584,7 @@ async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> N
 async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
     url: str, partitioned: bool, broken: Exception, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages before and after it are sent, and the sender can be closed."""
+    """Messages before and after it are sent, and the sender can still be closed."""
 
     def facts(content: Any) -> Any:
         if b"odd" in content.body:

@@ -1,4 +1,4 @@
-"""Peeking and deleting the messages of one session without a lock on it."""
+"""Peeking at and deleting the messages of one session without a lock on the session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def filled(queue: SessionQueue) -> tuple[str, str]:
-    """Send three messages each to two sessions of one partition. Return their names."""
+    """Send three messages to each of two sessions in one partition. Return the names of the sessions."""
     mine, other = queue.sessions_in(0, 2)
     for text in "123":
         await queue.send_to(mine, text)
@@ -26,7 +26,7 @@ async def filled(queue: SessionQueue) -> tuple[str, str]:
 
 @both
 async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str, partitioned: bool) -> None:
-    """Each session continues at its own page. The peeks neither lock nor release anything."""
+    """Each session has its own position for the next peek. The peeks neither lock nor release anything."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         async with queue.session(mine) as holder:
@@ -44,7 +44,9 @@ async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str,
 
 
 @both
-async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, partitioned: bool) -> None:
+async def test_a_session_receiver_can_peek_and_delete_without_accepting_its_session(
+    url: str, partitioned: bool
+) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         receiver = queue.session(mine)
@@ -59,7 +61,7 @@ async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, 
 
 @both
 async def test_one_session_is_purged_except_received_and_scheduled_messages(url: str, partitioned: bool) -> None:
-    """Received and scheduled messages and all other sessions stay, even if another receiver holds the session."""
+    """Received and scheduled messages and all other sessions stay. This holds even if a receiver has the session."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         await queue.send_to(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
@@ -78,7 +80,7 @@ async def test_one_session_is_purged_except_received_and_scheduled_messages(url:
 
 
 @both
-async def test_a_session_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
+async def test_the_purge_of_a_session_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         (mine,) = queue.sessions_in(0)
         async with queue.client.get_queue_sender("q") as sender:
@@ -89,7 +91,7 @@ async def test_a_session_purge_takes_as_many_calls_as_it_needs(url: str, partiti
 
 
 @in_memory
-async def test_peeking_the_next_session_accepts_it(url: str) -> None:
+async def test_a_peek_of_the_next_available_session_accepts_the_session(url: str) -> None:
     async with session_queue_at(url) as queue:
         await queue.send_to("s", "1", "2")
         async with queue.session(ServiceBusSessionFilter.NEXT_AVAILABLE) as receiver:
@@ -118,7 +120,7 @@ async def test_an_invalid_or_foreign_session_is_refused_before_any_call(url: str
 
 
 @both
-async def test_a_queue_without_sessions_refuses_to_peek_or_purge_one(url: str, partitioned: bool) -> None:
+async def test_a_queue_without_sessions_refuses_to_peek_at_or_purge_a_session(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a")
         receiver = queue.receiver()

@@ -1,4 +1,4 @@
-"""Servers that come back empty: the namespace and everything in it is gone."""
+"""Servers that return without data: the namespace and everything in it is gone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_receiver_with_create_if_missing_continues_after_data_loss(binar
             assert [message.body for message in await waiting] == [b"kept"]
 
 
-async def test_a_lost_topic_and_subscription_are_recreated_with_create_if_missing(binary: str | None) -> None:
+async def test_create_if_missing_recreates_a_lost_topic_and_subscription(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         async with ServiceBusClient(server.url) as client:
             sender = client.get_topic_sender("events", create_if_missing=True)
@@ -71,19 +71,19 @@ async def test_a_lost_topic_and_subscription_are_recreated_with_create_if_missin
             await sender.send_messages(ServiceBusMessage("for nobody"))
             assert await reader.receive_messages(1, 2) == []
             await asyncio.to_thread(restart, server)
-            await sender.send_messages(ServiceBusMessage("for nobody"))  # this creates the topic again
-            assert await reader.receive_messages(1, 2) == []  # and this its subscription
+            await sender.send_messages(ServiceBusMessage("for nobody"))  # this call creates the topic again
+            assert await reader.receive_messages(1, 2) == []  # this call creates its subscription again
             await sender.send_messages(ServiceBusMessage("kept"))
             assert [message.body for message in await reader.receive_messages(1, 60)] == [b"kept"]
 
 
 def restart(server: LocalServer) -> None:
-    """Restart a server without persistence, so it comes back empty."""
+    """Restart a server without persistence, so that its data is gone."""
     server.kill()
     server.restart()
 
 
-async def test_a_lost_namespace_is_reported_without_create_if_missing(url: str) -> None:
+async def test_without_create_if_missing_a_lost_namespace_is_reported(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders")
         sender = client.get_queue_sender("orders")

@@ -1,6 +1,6 @@
-"""Maintenance visits partitions when something is due in them, even without any sender or receiver.
+"""Maintenance visits a partition when work in it is due, even if no sender or receiver uses the partition.
 
-The assertions read the keys directly. Any script call would process the due work itself or hide it.
+The assertions read the keys directly, because any script call would do the due work itself or hide it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
 
 
 async def held(queue: Queue, kind: str) -> list[str]:
-    """Return the members of the keys of a kind in all partitions, without the sentinel."""
+    """Return the members of the keys of one kind in all partitions, without the sentinel member."""
     found: list[str] = []
     for key, (_, members) in (await queue.contents()).items():
         if key.endswith(f":{kind}"):
@@ -72,7 +72,7 @@ async def test_expired_messages_are_dead_lettered_without_any_call(url: str, par
 
 
 @both
-async def test_messages_from_before_the_maintenance_client_are_found(url: str, partitioned: bool) -> None:
+async def test_messages_that_existed_before_the_maintenance_client_are_found(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
         await queue.send("a", "b", "c")
         async with maintained(queue):
@@ -80,7 +80,7 @@ async def test_messages_from_before_the_maintenance_client_are_found(url: str, p
 
 
 @both
-async def test_locks_end_and_scheduled_messages_become_active(url: str, partitioned: bool) -> None:
+async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=400) as queue, maintained(queue):
         await queue.send("locked", at=0)
         assert len(await queue.take(at=0)) == 1
@@ -94,7 +94,7 @@ async def test_locks_end_and_scheduled_messages_become_active(url: str, partitio
         assert await queue.counts_are(2, 0)
 
 
-async def test_the_lock_on_a_session_ends(url: str) -> None:
+async def test_maintenance_ends_the_lock_on_a_session(url: str) -> None:
     async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
         await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
         request = accept_session(queue.partitions[0], CallId("lane", 1), new_token(), "s")
@@ -132,7 +132,7 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
 
 
 @both
-async def test_a_new_entity_is_found_by_its_announcement(
+async def test_maintenance_finds_a_new_entity_by_its_announcement(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The announcement arrives long before the next listing of entities."""
@@ -149,7 +149,7 @@ async def test_a_new_entity_is_found_by_its_announcement(
 
 @on_servers
 @both
-async def test_announcements_missed_during_a_disconnection_are_caught_up(
+async def test_announcements_that_were_missed_without_a_connection_are_caught_up(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unheard(payload: bytes) -> None:
@@ -169,7 +169,7 @@ async def test_announcements_missed_during_a_disconnection_are_caught_up(
 
 
 async def kill_client(client: ServiceBusClient) -> None:
-    """Close a client as if its process were killed: it makes no more calls."""
+    """Close a client as if its process were killed, so that it makes no more calls."""
 
     async def silence(*_: Any, **__: Any) -> Any:
         raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
@@ -262,10 +262,10 @@ async def test_many_due_messages_take_several_visits(url: str, partitioned: bool
 
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
-async def test_idle_entities_cost_almost_no_calls(
+async def test_idle_entities_cause_almost_no_calls(
     url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even with many idle entities, the server runs almost only the renewals of the role."""
+    """Even with many idle entities, almost all calls on the server renew the role."""
     monkeypatch.setattr(maintenance, "_CLAIM", 1.2)
 
     def scripts() -> int:

@@ -1,4 +1,4 @@
-"""Waking waiting receivers: the causes, the number of woken receivers, faults, and the cost of waiting."""
+"""Waking waiting receivers: the causes, the number of receivers that are woken, faults, and the cost of waiting."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def registered(queue: Queue, count: int) -> bool:
     return await queue.waiters() == count
 
 
-# -- causes ------------------------------------------------------------------------------------------------------------
+# -- the causes --------------------------------------------------------------------------------------------------------
 
 
 async def _released(queue: Queue) -> None:
@@ -64,7 +64,7 @@ async def test_a_message_released_by_another_receiver_wakes_a_waiting_one(
 @both
 @pytest.mark.parametrize("what", ["scheduled", "delayed", "locked"])
 async def test_a_receiver_sleeps_until_a_message_is_due(url: str, partitioned: bool, what: str) -> None:
-    """The partition told the receiver the due time, and the receiver asks again then."""
+    """The partition told the receiver the due time. At that time the receiver asks again."""
     async with queue_at(url, partitioned=partitioned, lock_duration=150 if what == "locked" else 60_000) as queue:
         if what == "scheduled":
             await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
@@ -90,14 +90,18 @@ async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partition
 
 
 @pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
-async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
-    """One of two receivers was woken when the message was scheduled. The other still gets the message in time."""
+async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew(
+    url: str, partitioned: bool, how: str
+) -> None:
+    """One of two receivers was woken when the message was scheduled, and then stops. The other still gets the message
+    in time.
+    """
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = queue.receiver(), queue.receiver()
         tasks = [await waits(queue, each, seconds=60) for each in receivers]
         await queue.send(
             "a", at=-1, due=round(time.time() * 1000) + 10_000
-        )  # the steps before the wait take much less time
+        )  # the steps before this wait take much less time
         watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
         await eventually(lambda: any(watch.must_look for watch in watches))
         woken = [watch.must_look for watch in watches].index(True)
@@ -108,7 +112,8 @@ async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, p
             await receivers[woken].close()
         begun = asyncio.get_running_loop().time()
         assert bodies(await tasks[1 - woken]) == ["a"]
-        assert asyncio.get_running_loop().time() - begun < 20  # long before the receiver would look again by itself
+        # this is long before the receiver would look again by itself
+        assert asyncio.get_running_loop().time() - begun < 20
 
 
 @both
@@ -133,12 +138,12 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
         assert bodies(await task) == ["a"]
 
 
-# -- the woken receivers -----------------------------------------------------------------------------------------------
+# -- the receivers that are woken --------------------------------------------------------------------------------------
 
 
 @both
-async def test_only_one_waiting_receiver_is_woken_per_message(url: str, partitioned: bool) -> None:
-    """Ten receivers wait. A message takes one call of one receiver and none of the others."""
+async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, partitioned: bool) -> None:
+    """Ten receivers wait. A message causes one call of one receiver, and no call of the others."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = [queue.receiver() for _ in range(10)]
         tasks = [await waits(queue, receiver) for receiver in receivers]
@@ -153,7 +158,7 @@ async def test_only_one_waiting_receiver_is_woken_per_message(url: str, partitio
 
 
 @both
-async def test_every_waiting_receiver_gets_its_messages(url: str, partitioned: bool) -> None:
+async def test_all_waiting_receivers_get_their_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         receivers = [queue.receiver() for _ in range(3)] + [other.get_queue_receiver("q") for _ in range(3)]
         tasks = [await waits(queue, receiver, 2) for receiver in receivers]
@@ -164,7 +169,7 @@ async def test_every_waiting_receiver_gets_its_messages(url: str, partitioned: b
 
 @both
 async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, partitioned: bool) -> None:
-    """It does so at once and does not wait for its next call."""
+    """The receiver passes the notice on immediately, and not only at its next call."""
     async with queue_at(url, partitioned=partitioned) as queue:
         quitter, patient = queue.receiver(), queue.receiver()
         gone = await waits(queue, quitter)
@@ -179,7 +184,7 @@ async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, pa
 
 
 @both
-async def test_a_receiver_woken_by_two_partitions_passes_one_notice_on(url: str, partitioned: bool) -> None:
+async def test_a_receiver_that_two_partitions_woke_passes_one_notice_on(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         first = await waits(queue, queue.receiver())
         second = await waits(queue, queue.receiver())
@@ -191,7 +196,7 @@ async def test_a_receiver_woken_by_two_partitions_passes_one_notice_on(url: str,
 
 
 @both
-async def test_a_closed_receiver_is_unregistered(url: str, partitioned: bool) -> None:
+async def test_a_receiver_is_unregistered_when_it_closes(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         gone = queue.receiver()
         await queue.register_waiter(gone)
@@ -206,7 +211,7 @@ async def test_a_closed_receiver_is_unregistered(url: str, partitioned: bool) ->
 
 @in_memory
 async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
-    """It has looked once after its notice and waits no longer."""
+    """After its notice the receiver has looked once, and no longer waits."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
         await queue.register_waiter(receiver)
@@ -219,8 +224,10 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
 
 
 @both
-async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(url: str, partitioned: bool) -> None:
-    """Another receiver took the message meanwhile, so there is nothing to pass on."""
+async def test_an_idle_receiver_that_was_woken_without_a_message_does_not_register_again(
+    url: str, partitioned: bool
+) -> None:
+    """In the meantime another receiver took the message, so there is no notice to pass on."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.register_waiter(receiver)
@@ -238,7 +245,7 @@ async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(u
         assert bodies(await task) == ["b"]
 
 
-# -- through faults ----------------------------------------------------------------------------------------------------
+# -- faults ------------------------------------------------------------------------------------------------------------
 
 
 @on_servers
@@ -262,7 +269,7 @@ async def test_a_receiver_is_woken_by_a_restarted_server(binary: str | None, par
             task = await waits(queue, queue.receiver())
             server.kill()
             server.restart()
-            await queue.counts()  # connects again
+            await queue.counts()  # the client connects again
             await queue.send("a", at=-1)
             assert bodies(await task) == ["a"]
 
@@ -301,10 +308,10 @@ def commands(node: LocalServer) -> dict[str, int]:
 
 
 @on_servers
-async def test_waiting_costs_less_than_one_command_per_second_and_server(
+async def test_waiting_costs_less_than_one_command_per_second_on_each_server(
     url: str, target: str, request: pytest.FixtureRequest
 ) -> None:
-    """The servers count the commands themselves while a receiver waits at sixteen partitions."""
+    """The servers themselves count the commands while a receiver waits at sixteen partitions."""
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         async with queue.receiver() as receiver:
@@ -325,7 +332,7 @@ async def test_waiting_costs_less_than_one_command_per_second_and_server(
 
 @in_memory
 async def test_a_receiver_registers_again_before_its_registration_ends(url: str) -> None:
-    """A registration lasts thirty seconds, and the receiver registers again after twenty-five."""
+    """A registration lasts thirty seconds. The receiver registers again after twenty-five seconds."""
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         task = await waits(queue, receiver)

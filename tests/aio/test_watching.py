@@ -31,7 +31,7 @@ async def test_a_message_registered_twice_is_forgotten_by_both_renewers(url: str
         assert not [watched for renewer in (one, other) for _, _, watched in renewer._renewals._due if watched.messages]
 
 
-async def test_a_message_whose_lock_lapses_while_settling_is_forgotten(url: str) -> None:
+async def test_a_message_whose_lock_lapses_during_its_settlement_is_forgotten(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(10_000) as renewer:
         await queue.send("a")

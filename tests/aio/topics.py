@@ -1,4 +1,4 @@
-"""A topic for a test: its subscriptions, their messages, and an administration client."""
+"""A topic for a test, with its subscriptions, their messages, and an administration client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Subject:
         options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
         async with self.receiver(subscription, **options) as receiver:
             while await self.count(subscription, dead=dead):
-                page = await receiver.receive_messages(1000, 60)  # a message is there, so the call does not wait
+                page = await receiver.receive_messages(1000, 60)  # a message is available, so the call does not wait
                 await receiver.complete_messages(page)
                 found += page
         return found

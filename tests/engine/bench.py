@@ -56,7 +56,7 @@ __all__ = [
 
 T = TypeVar("T")
 Everything = dict[str, tuple[str, Any]]
-"""The content of the keys that exist: the type of each, and its fields, or its members with their scores."""
+"""The content of all existing keys: the type of each key, and its fields, or its members with their scores."""
 
 NAMESPACE, SALT, ENTITY, INCARNATION = "bench", "abc", "e1", "first"
 KEYS = partition_keys(NAMESPACE, SALT, ENTITY)
@@ -118,7 +118,7 @@ end
 return all
 """,
 )
-"""Reads all keys in one reply: the type of each, and its fields with values, or its members with scores."""
+"""A script that returns all keys in one reply: the type of each, and its fields with values, or members with scores."""
 
 
 async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
@@ -147,7 +147,7 @@ class Bench:
         self.partition = partition
         self.now = START
         self.run_id: str | None = None
-        """The run id of another server process than the one that runs; calls from now on carry it."""
+        """The run id that later calls carry instead of that of the real server process."""
         self._numbers: dict[str, int] = {}
         self._strips_shebang = strips_shebang
 

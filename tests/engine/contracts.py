@@ -27,10 +27,10 @@ def contract_of(name: str) -> Contract:
 
 
 OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 30))
-"""The operations of a partition; the other scripts are those of a namespace's registry, and the probe."""
+"""The operations of a partition. All other scripts belong to the registry of a namespace, except the probe."""
 
 COMMON_REFUSALS = refusals(fragment("begin"))
-"""The codes that `call` means among the refusals of an operation."""
+"""The codes for which `call` stands in the list of refusals of an operation."""
 
 OF_EVERY_CALL = tuple(name for name in OF_A_PARTITION if "call" in contract_of(name).refusals)
-"""The operations that begin as includes/calls/begin.lua says."""
+"""The operations that begin with the fragment includes/calls/begin.lua."""

@@ -15,7 +15,7 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malfo
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 2)}
-"""The place of each setting among the arguments of `configure`."""
+"""The index of each setting among the arguments of `configure`."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "accept_session": ("", 1, OTHER_TOKEN, "", 1),
@@ -47,13 +47,13 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
 }
-"""Each script's own arguments, behind the six arguments that every call has.
+"""Well-formed arguments of each script, which come after the six arguments of every call.
 
-A script accepts them, whatever its answer then is; if they are about a session, "s" must be locked under TOKEN.
+A script accepts them, whatever it answers. For arguments that name a session, "s" must be locked under TOKEN.
 """
 
 NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1, "renew": 0}
-"""The place of a token that must not be in use yet."""
+"""The index of an argument that is a token and must be unused."""
 
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "abandon": {5: (0, NEVER)},
@@ -107,7 +107,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     },
     "receive_deferred": {0: ("", "Lock", "peek", "deleted")},
 }
-"""The arguments that must be one of a few words, with words that are none of those."""
+"""The arguments that must be one of a few words, each with words that are not allowed."""
 
 _TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
     ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
@@ -120,7 +120,7 @@ _SESSIONS: dict[str, int] = {
     "receive": 7,
     "receive_deferred": 2,
 }
-"""The place of an optional session name; elsewhere it is the first argument, and required."""
+"""The index of an optional session name. In other scripts a session name is the first argument, and required."""
 _NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
 _NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
 NOT_NAMES = (

@@ -20,7 +20,7 @@ _COMMANDS_OF_A_CONNECTION = (
 
 _CALLED = re.compile(r"(?:redis\.call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
 _PASSED_ON = "command"
-"""The parameter in `write_many` and `read_many`; their callers are checked instead."""
+"""The name of the parameter for the command in `write_many` and `read_many`; calls of these two are checked instead."""
 
 
 def calls_of(source: str) -> Iterator[str]:

@@ -338,7 +338,7 @@ def test_the_sentinel_sorts_after_all_bands_and_is_not_a_message_name() -> None:
         split_member(name.decode())
 
 
-def test_other_numbers_are_the_same_in_python_and_lua() -> None:
+def test_constants_are_the_same_in_python_and_lua() -> None:
     assert int(evaluated(fragment("epoch_leap") + "return EPOCH_LEAP")) == EPOCH_LEAP
     assert int(evaluated(fragment("never") + "return NEVER")) == NEVER
     assert evaluated(fragment("never_text") + "return NEVER_TEXT") == str(NEVER)
@@ -395,10 +395,10 @@ FREEING = {
     *("receive_deferred", "renew", "revise_entity", "unregister_entity"),
     *("accept_session", "bury_session", "release_session", "renew_session"),
 }
-"""Scripts that free memory, move messages or change settings; they must work when no memory is left."""
+"""Scripts that free memory, move messages or change settings, and must work when no memory is left."""
 READING = {"count", "get_state", "list_entities", "list_sessions", "peek", "read_entity", "ripe"}
 TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send", "set_state"}
-"""Scripts that add data; they are refused before their first write when no memory is left."""
+"""Scripts that add data, and are refused before their first write when no memory is left."""
 
 READS = {
     *("exists", "hexists", "hget", "hmget", "hrandfield", "hstrlen", "time", "zcard", "zcount", "zmscore", "zrange"),

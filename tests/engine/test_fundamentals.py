@@ -83,7 +83,7 @@ async def test_receive_and_delete_removes_a_message_immediately(bench: Bench) ->
     assert (await bench.count()).active == 0
 
 
-async def test_the_more_urgent_level_comes_first(bench: Bench) -> None:
+async def test_messages_of_a_more_urgent_level_come_first(bench: Bench) -> None:
     """Within a level, messages come in the order in which they were sent."""
     await bench.send_all(*(Outgoing(b"%d" % level, level=level) for level in (7, 3, 0, 3, 0)))
     assert await bench.payloads() == [b"0", b"0", b"3", b"3", b"7"]
@@ -238,7 +238,7 @@ async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
     assert await bench.payloads() == [b"urgent", b"first", b"second"]
 
 
-async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(bench: Bench) -> None:
+async def test_a_message_abandoned_with_a_delay_comes_back_after_the_delay(bench: Bench) -> None:
     """Later messages are received during the delay. Then the message has its old place again."""
     await bench.send(b"one", b"two")
     await bench.abandon(await bench.one(), delay=5000)

@@ -211,8 +211,8 @@ async def test_a_look_is_refused_while_receiving_is_disabled(bench: Bench, liste
     await other.woken(0)
 
 
-async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, listening: Receivers) -> None:
-    """If a woken waiter has made no call after a second, a look wakes the next waiter."""
+async def test_a_look_wakes_another_waiter_if_the_woken_one_made_no_call(bench: Bench, listening: Receivers) -> None:
+    """If a woken waiter has made no call within a second, the look of another receiver wakes the next waiter."""
     gone, next_one, third = [await listening(name) for name in "abc"]
     await gone.look()
     bench.later(10)
@@ -225,7 +225,7 @@ async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, 
     await next_one.woken(1)
 
 
-async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_that_stopped_waiting_is_not_woken(bench: Bench, listening: Receivers) -> None:
     """A look with a waiting time of zero ends the waiting of its receiver."""
     receiver = await listening("a")
     await receiver.look()

@@ -94,11 +94,11 @@ class Case:
     code: str
     call: Call
     state: tuple[tuple[str, str], ...] = ()
-    """Fields of the partition's state that have other values during the call."""
+    """Fields of the partition's state that get these values during the call."""
     store: tuple[tuple[str, str], ...] = ()
     partition_is_there: bool = True
     on: str = ""
-    """The kind of entity, if it is not the one that the script is mainly for."""
+    """The kind of entity, if it is not the main kind for the script."""
 
 
 # -- the cases ---------------------------------------------------------------------------------------------------------

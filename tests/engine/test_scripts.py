@@ -164,7 +164,7 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there i
         ),
     ],
 )
-def test_a_malformed_file_is_refused_with_its_include_chain(files: dict[str, str], text: str) -> None:
+def test_the_error_for_a_malformed_file_names_its_include_chain(files: dict[str, str], text: str) -> None:
     with pytest.raises(ScriptFormatError, match="^" + re.escape(text)):
         expand("o", files.get)
 
@@ -215,7 +215,7 @@ def reached(uses: list[str], graph: dict[str, list[str]]) -> set[str]:
 
 
 @given(graphs(cycles=False))
-def test_each_needed_fragment_comes_once_after_its_own_fragments(
+def test_each_needed_fragment_comes_once_after_the_fragments_that_it_uses(
     graph: tuple[list[str], dict[str, list[str]]],
 ) -> None:
     source = expand("OP", written(*graph).get)
@@ -365,7 +365,7 @@ CODES = "expected 'none', or different upper case codes or 'call', separated by 
         (HEAD + "-- Result: 1\n-- Refusals: none, GONE\n", f"line 4: {CODES}"),
     ],
 )
-def test_a_header_of_another_form_is_refused_with_line_and_expectation(source: str, text: str) -> None:
+def test_the_error_for_a_malformed_header_names_the_line_and_the_expected_form(source: str, text: str) -> None:
     with pytest.raises(ScriptFormatError, match="^" + re.escape(text)):
         contract(source)
 
@@ -512,7 +512,7 @@ def test_scripts_are_checked_by_their_compiled_form() -> None:
         Compiled("#!lua\nno Lua", "x")
 
 
-def test_calls_are_found_with_their_arguments() -> None:
+def test_the_checks_find_calls_and_their_arguments() -> None:
     source = "local x = redis.call('HSET', p.store[f(1, 2)], \"a,)\", { 1, 2 }) + redis.pcall('TIME')"
     assert list(calls(source)) == [["'HSET'", "p.store[f(1, 2)]", '"a,)"', "{ 1, 2 }"], ["'TIME'"]]
 
@@ -554,7 +554,7 @@ def test_a_file_neither_contains_nor_builds_key_names(name: str) -> None:
 
 
 PASSING_ON = {"configure"}
-"""Scripts that open a call of their own inside, and answer with none of that call's refusals."""
+"""Scripts that open another call inside, but do not return the refusals of this inner call."""
 
 
 @every_operation
@@ -648,7 +648,7 @@ def test_no_file_reads_a_setting_by_a_numeric_position(name: str) -> None:
             assert settings & set(re.findall(r"'(\w+)'", names)) == set()
 
 
-def test_operations_are_the_files_beside_the_fragments() -> None:
+def test_the_operations_are_the_files_beside_the_folder_of_fragments() -> None:
     assert list(operations()) == sorted(path.stem for path in LUA.glob("*.lua"))
     assert "probe" in operations()
 
@@ -661,7 +661,7 @@ def test_a_script_is_loaded_once_and_knows_whether_it_takes_the_run_id() -> None
 
 
 @pytest.mark.parametrize("name", ["nothing_of_the_kind", "includes/nothing", "../probe.lua", ""])
-def test_there_is_no_script_without_its_file(name: str) -> None:
+def test_loading_a_script_without_a_file_is_refused(name: str) -> None:
     with pytest.raises(ScriptFormatError, match="there is no "):
         load(name)
 

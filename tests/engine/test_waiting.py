@@ -12,9 +12,9 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
 
 PATIENCE = 30_000
-"""The time for which a receiver is remembered."""
+"""The time for which a partition remembers a waiting receiver."""
 GRACE = 1010
-"""The time after which a woken receiver that did not come is given up."""
+"""The time after which a woken receiver that made no call is given up."""
 
 
 async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, listening: Receivers) -> None:
@@ -331,7 +331,9 @@ async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, list
     await receiver.woken(1)
 
 
-async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Bench, listening: Receivers) -> None:
+async def test_another_waiter_replaces_a_woken_one_even_if_the_clock_goes_back(
+    bench: Bench, listening: Receivers
+) -> None:
     """Otherwise no other waiter would be woken until the clock has caught up."""
     bench.later(60_000)
     await (await listening("gone")).receive()
@@ -409,8 +411,8 @@ async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench
     await other.woken(1)
 
 
-async def test_nothing_is_published_without_waiters(bench: Bench, listening: Receivers) -> None:
-    """A receiver without a channel is not remembered."""
+async def test_a_send_publishes_no_waking_if_no_receiver_waits(bench: Bench, listening: Receivers) -> None:
+    """A partition does not remember a receiver without a channel."""
     receiver = await listening("a")
     assert await bench.receive() == []
     await bench.send(b"m")

@@ -42,10 +42,10 @@ class Kept(NamedTuple):
 
     entities: dict[str, EntityRecord]
     rules: dict[str, dict[str, bytes]]
-    """Texts by subscription path and rule name, including the part before the description."""
+    """The stored texts of rules by subscription path and rule name, including the part before the description."""
     tallies: dict[str, list[str]]
     versions: dict[str, list[int]]
-    """The versions of the partitions, by the id of their entity."""
+    """The versions of the partitions of each entity, by the id of the entity."""
     keys: list[str]
 
 

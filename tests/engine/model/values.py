@@ -25,13 +25,13 @@ class Bounds(NamedTuple):
     """The amount of due work that a call does before it leaves the rest to later calls."""
 
     share: int = 100
-    """The number of due messages handled on the way; five times as many by a call that only does due work."""
+    """The number of due messages that a call handles; a call that does only due work handles five times as many."""
     weight: int = 2 * 1024 * 1024
-    """The bytes of messages that a call reads for that."""
+    """The bytes of messages that a call reads for due work."""
     purged: int = 4 * 1024 * 1024
     """The bytes of messages that a purge reads."""
     held: int = 1000
-    """The number of messages of a session that may be out at once."""
+    """The number of messages of a session that may be held at the same time."""
 
 
 REAL_BOUNDS = Bounds()
@@ -51,7 +51,7 @@ class Call:
     number: int = 0
     now: int = 0
     sound: bool = True
-    """Whether its arguments have the form that the operation requires, as far as this model cannot see it."""
+    """Whether the arguments of the call are well-formed, as far as the model cannot check this itself."""
 
 
 @dataclass(frozen=True)
@@ -205,14 +205,14 @@ class Peeked:
 
 @dataclass(frozen=True)
 class Awoken:
-    due: int  # in how many ms something is due; 0 for never
+    due: int  # the ms until something is due; 0 for never
     more: bool = False
 
 
 @dataclass(frozen=True)
 class Counts:
     more: bool
-    due: int  # in how many ms something is due; 0 for never
+    due: int  # the ms until something is due; 0 for never
     bytes: int
     last: int
     states: dict[tuple[Side, State], int]
@@ -281,7 +281,7 @@ class MessageLease:
 
 @dataclass
 class Session:
-    """What is known about a session besides its messages."""
+    """A session: its lock, its waiter, its state and its delay, but not its messages."""
 
     token: str = ""  # the token of the lock
     waiter: str = ""  # the channel on which its holder waits

@@ -15,10 +15,10 @@ Breakage = Callable[[Arguments], Arguments]
 WITHOUT_LANE = (
     *("count", "get_state", "list_sessions", "list_sessions_since", "look", "look_for_session", "peek", "ripe"),
 )
-"""Operations that refuse a call in a lane."""
+"""Operations whose calls must have no lane."""
 
 VERSION, LANE, NUMBER, NOW, OWN = range(1, 6)
-"""The places of the arguments that every call has after the run id and the incarnation."""
+"""The indexes of the common arguments after the run id and the incarnation."""
 
 
 def _put(place: int, value: Argument) -> Breakage:

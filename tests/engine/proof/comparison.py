@@ -22,12 +22,12 @@ T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-"""Operations that have no place in a lane; the first of them still takes the time."""
+"""Operations without a lane; the first of them still takes the time."""
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
-"""The refusals that a malformed call may get instead: a script may notice another mistake first."""
+"""Other refusals that a malformed call may get, because a script may notice another mistake first."""
 
 LATEST = NEVER - 10**8
-"""The latest time that is used: a lock taken then still ends before NEVER, as at any real time."""
+"""The latest time that tests use. A lock that starts at this time still ends before NEVER, as at any real time."""
 
 Transition = tuple[Side, State, Event, Condition]
 
@@ -59,7 +59,7 @@ class How(NamedTuple):
     unsure: bool = False
     """The transport does not know the run id."""
     breakage: int = 0
-    """The index of the way of being malformed, if that is the defect."""
+    """The index in the list of breakages, if the call is malformed."""
 
 
 class Step(NamedTuple):

@@ -14,7 +14,7 @@ SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)
 LONG = (900_001, 86_400_000, -1, -1_000, -60_000, -3_600_000)
 FAR = 10**7
 SEQUENCES = (0, 0, 4_093, 65_534, 2**24 - 2, 2**40 + 4_094)
-"""Numbers given before: some put the next messages into another hash, or have more digits."""
+"""Message numbers used before: after some of them, the next messages are in another hash or have more digits."""
 
 some = st.sampled_from
 rarely = {weight: some([False] * weight + [True]) for weight in (2, 4, 8, 20)}
@@ -68,7 +68,7 @@ rooms = some([1 << 20, 1 << 20, 1 << 20, 1, 40])
 # -- sessions and topics -----------------------------------------------------------------------------------------------
 
 SESSIONS = ("", "a", "b", "ab")
-"""Few names, so that messages share sessions; one name begins like another, and one is empty."""
+"""Few names, so that messages share sessions. One name is the beginning of another, and one is empty."""
 
 in_sessions = st.builds(
     lambda name, text: encode(Content(text, session_id=name)), some(SESSIONS), some([b"", b"x", b"large" * 3])

@@ -21,10 +21,10 @@ from tests.engine.proof.topic_rules import topic_machine
 
 EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
-"""The number of partitions that a test runs through on each host, and the number of rules tried on each of them."""
+"""The number of partitions that a test uses on each host, and the number of rules that run on each partition."""
 
 BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held=3)}
-"""The bounds of the scripts, and narrow bounds that calls reach all the time."""
+"""The real bounds of the scripts, and narrow bounds that calls reach often."""
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
@@ -36,7 +36,7 @@ OPERATIONS = (
 MACHINES = {"queue": machine, "sessions": session_machine, "topic": topic_machine}
 """What each machine drives: a queue, a queue with sessions, and a topic with its subscriptions."""
 SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3}
-"""The number of partitions that each machine runs through, relative to the first: a topic is four partitions."""
+"""The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes

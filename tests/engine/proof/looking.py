@@ -76,7 +76,7 @@ class Extent:
     calls: int = 0
     looks: int = 0
     shares: int = 0
-    """The calls that had more to do than a share."""
+    """The number of calls that had more than one share of due work."""
 
     @property
     def steps(self) -> int:
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
     extent: ClassVar[Extent]
     sessions: ClassVar[bool]
     many: ClassVar[int]
-    """More messages than a call takes care of on its way."""
+    """More due messages than a call handles."""
     pair: Pair
 
     @initialize(given=settings)

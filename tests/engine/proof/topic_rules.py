@@ -22,7 +22,7 @@ from tests.engine.proof.session_rules import DEFECTS, SessionMachine
 from tests.engine.proof.town import Town
 
 TOPIC, PLAIN_ONE, SESSIONS = 0, 1, 3
-"""Places in the family; the subscriptions are the second to the fourth."""
+"""Indexes in the family of partitions; the second to the fourth partition belong to subscriptions."""
 
 
 class TopicMachine(SessionMachine):

@@ -84,8 +84,8 @@ def _warnings(servers: Sequence[ServerReport]) -> list[str]:
 async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionReport:
     """Connect as a client would, run a script on every master, and return a report.
 
-    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`, or
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of it. Each says what to change.
+    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
     target = parse_target(url)
     probe = Script("probe", (files("sbredis") / "lua" / "probe.lua").read_text(encoding="utf-8"), takes_run_id=True)

@@ -46,7 +46,7 @@ class _Pending:
     message: Any
     future: asyncio.Future[int]
     message_id: str | None
-    """The id that was assigned for this send, if any."""
+    """The id that the message got for this send, if it got one."""
 
 
 class SendStream(AsyncIterator[SendResult]):

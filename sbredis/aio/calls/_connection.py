@@ -199,7 +199,7 @@ class Connection(Runtime):
         self.check_loop()
         self.closed = True
         if self._finalizer is not None:
-            self._finalizer.detach()  # it references this connection, whose last error may reference the user
+            self._finalizer.detach()  # so that it does not keep this connection and its last error in memory
         if self.orphaned:
             if self._opened:
                 self._opened = False

@@ -139,7 +139,7 @@ async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
     assert LOCK - (after - before) <= told <= LOCK
 
 
-async def test_expiry_and_schedules_follow_the_clock_even_when_it_goes_back(bench: Bench) -> None:
+async def test_expiry_and_due_times_follow_the_clock_even_if_the_clock_is_set_back(bench: Bench) -> None:
     """If the clock is set back, times of expiry and due times are reached later."""
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(-5000)

@@ -55,7 +55,7 @@ async def test_a_receiver_gets_the_messages_that_fit_its_room_but_at_least_one(b
     assert [message.name for message in received.messages] == ["2"]
 
 
-async def test_a_payload_comes_back_byte_for_byte(bench: Bench) -> None:
+async def test_a_received_payload_has_exactly_the_bytes_that_were_sent(bench: Bench) -> None:
     """A body may be any bytes, even none."""
     payloads = [bytes(range(256)), b"", b"a\r\nb;c\x00", "ü".encode() * 5000]
     await bench.send(*payloads)

@@ -230,7 +230,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 
 
 @real_servers
-async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
+async def test_publishing_uses_only_the_topic_and_five_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
     """The call touches no other keys, even if it wakes receivers or a message has a shorter life in a subscription."""
@@ -247,7 +247,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
 
 
 @real_servers
-async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
+async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
     """Besides its own keys, a subscription uses only the store of the topic, even when it is destroyed."""

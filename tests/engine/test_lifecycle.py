@@ -85,7 +85,7 @@ def test_every_event_is_in_the_table() -> None:
     assert {event for *_, event in TRANSITIONS} == set(Event)
 
 
-def test_every_condition_decides_some_transition() -> None:
+def test_every_condition_decides_at_least_one_transition() -> None:
     assert {condition for *_, condition, _ in WAYS} == set(Condition)
 
 
@@ -100,7 +100,7 @@ def test_the_last_condition_of_a_row_always_holds(
     assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
 
 
-def test_time_never_expires_a_locked_a_deferred_or_a_scheduled_message() -> None:
+def test_locked_deferred_and_scheduled_messages_never_expire_by_time() -> None:
     assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
     expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
     states = {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED, State.DEFERRED}
@@ -219,7 +219,7 @@ RELEASES = [
 
 
 @pytest.mark.parametrize(("holding", "decisive"), RELEASES)
-def test_the_first_condition_that_holds_decides(holding: set[Condition], decisive: Condition) -> None:
+def test_the_first_true_condition_of_a_row_decides_the_outcome(holding: set[Condition], decisive: Condition) -> None:
     condition, outcome = decide(MAIN, State.LOCKED, Event.ABANDON, holding)
     assert (condition, outcome) == (decisive, TRANSITIONS[MAIN, State.LOCKED, Event.ABANDON][decisive])
 
@@ -239,7 +239,7 @@ def test_the_delivery_limit_does_not_apply_to_a_message_given_back_unread() -> N
         (MAIN, State.ACTIVE, Event.EXPIRE),  # the message has not expired: no condition of the row holds
     ],
 )
-def test_an_event_outside_the_table_is_impossible(side: Side, state: State, event: Event) -> None:
+def test_an_event_that_is_not_in_the_table_is_refused(side: Side, state: State, event: Event) -> None:
     with pytest.raises(ImpossibleError, match=event.value):
         decide(side, state, event, ())
 

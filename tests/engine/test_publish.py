@@ -106,7 +106,7 @@ async def test_a_subscription_with_a_shorter_time_to_live_expires_only_its_own_c
     assert await topic.payloads(topic.two) == [b"m"]
 
 
-async def test_a_duplicate_reaches_no_subscription(topic: Topic) -> None:
+async def test_a_duplicate_is_published_to_no_subscription(topic: Topic) -> None:
     settings = replace(SETTINGS, duplicate_window=60_000, topic=True)
     topic.topic = Partition("ns", "abc", "t2", "topic2", 1, settings)
     shared = replace(SETTINGS, shared=True)
@@ -451,7 +451,7 @@ async def test_a_cancelled_message_is_gone(topic: Topic) -> None:
     assert await topic.stored() == 1
 
 
-async def test_a_scheduled_message_without_a_subscription_is_gone_when_published(topic: Topic) -> None:
+async def test_a_scheduled_message_for_no_subscription_is_deleted_when_it_is_published(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     assert (await topic.hand_out([Outgoing(b"", origin="1")], [[]])).dropped == 0
@@ -495,7 +495,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
 # -- waking ----------------------------------------------------------------------------------------------------------
 
 
-async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: Topic) -> None:
+async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy(topic: Topic) -> None:
     """Four kinds of waiters are woken: for messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
     channels = {name: waiting_channel("ns", "abc", name) for name in ears}

@@ -403,7 +403,7 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
-async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) -> None:
+async def test_a_refused_call_returns_the_expected_code_and_changes_nothing(busy: Bench, on: str) -> None:
     """The cases cover every code that the header of a script names, for every reason."""
     every = [(script, case) for script in OF_A_PARTITION for case in cases_of(script)]
     of_this_kind = [(script, case) for script, case in every if (case.on or kind_of(script)) == on]

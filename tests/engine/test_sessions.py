@@ -177,7 +177,7 @@ async def test_a_session_gives_out_only_its_own_messages_and_in_order(bench: Ben
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
-async def test_a_level_does_not_break_the_order(bench: Bench) -> None:
+async def test_levels_do_not_change_the_order_of_a_session(bench: Bench) -> None:
     await bench.send_all(*(Outgoing(of_session("s", b"%d" % level), level=level) for level in (7, 3, 0)))
     assert await (await holder(bench)).bodies() == [b"7", b"3", b"0"]
 
@@ -269,7 +269,7 @@ async def test_a_scheduled_message_enters_its_session_when_due(bench: Bench) -> 
     assert await traces(bench) == {}
 
 
-async def test_cancelling_its_only_message_leaves_no_trace_of_a_session(bench: Bench) -> None:
+async def test_cancelling_the_only_message_of_a_session_leaves_no_traces(bench: Bench) -> None:
     (name,) = await put(bench, "s", b"later", due=START + 1000)
     assert await bench.cancel(name) == ()
     assert await traces(bench) == {}
@@ -309,7 +309,7 @@ async def test_a_message_that_is_purged_on_activation_makes_no_session_free(benc
 # -- the lock --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_session_lock_covers_its_messages(bench: Bench) -> None:
+async def test_the_lock_on_a_session_also_locks_its_received_messages(bench: Bench) -> None:
     """The messages are held until the session lock ends. Renewing the lock or one of the messages renews both."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)

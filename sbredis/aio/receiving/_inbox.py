@@ -4,9 +4,8 @@ The inbox has no task of its own: only its callers wait. Every event (a new call
 to a call of :meth:`Inbox.pump`, which makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching` decides on
 these calls. It uses what :mod:`sbredis.aio.core._watching` knows of each partition.
 
-If no caller waits any more when a message comes, the inbox keeps the message if there is room. Otherwise it releases
-the message, without an increase of its delivery count. If an answer is late, the inbox asks the other partitions, and
-uses the late answer when it comes.
+If no caller waits any more when a message comes, the inbox keeps the message, or releases it uncounted if there is no
+room. If an answer is late, the inbox asks the other partitions, and uses the late answer when it comes.
 """
 
 from __future__ import annotations
@@ -399,8 +398,7 @@ class Inbox:
     async def recalled(self, deadline: float) -> AsyncGenerator[None]:
         """Release all messages in the buffer. Fetch and keep no messages as long as this context is open.
 
-        It is used when an earlier message of the session is about to return to the queue, or when all messages of the
-        session are about to leave the queue.
+        It is used before an earlier message of the session returns to the queue, or all its messages leave the queue.
         """
         self._recalls += 1
         try:

@@ -242,7 +242,7 @@ class Watching:
             return False
         return broken is None or after.index(first) < after.index(broken)
 
-    # -- # -- the possible events
+    # -- the possible events
 
     def steps(self) -> list[Callable[[], None]]:
         """Return every step that is possible now. Calls end often, so that random walks reach many states."""
@@ -285,7 +285,7 @@ class Watching:
         if came:
             self.do(Event.TIME, self.now)
 
-    # -- # -- the properties that must hold
+    # -- the properties that must hold
 
     def a_call_is_under_way_from_its_beginning_to_its_end(self) -> None:
         assert self.watch.under_way == self.under_way

@@ -17,7 +17,7 @@ EVERY = 50
 of its memory, which Python does not see because it only counts objects.
 """
 
-LIMIT = 400
+LIMIT = 600
 """The memory limit of each process in megabytes.
 
 A process above the limit fails the run, because a test or sbredis keeps objects that are no longer used.

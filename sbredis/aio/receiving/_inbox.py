@@ -253,9 +253,10 @@ class Inbox:
         if self._trouble is not None:
             return self._trouble.twin()
         target = self.entity.runtime.target
-        error: ServiceBusError = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
         if any(watcher.watch.late for watcher in self._watchers):
-            error = OperationTimeoutError(f"{target} has not answered in time.", outcome=Outcome.UNKNOWN)
+            error: ServiceBusError = OperationTimeoutError(f"{target} has not answered in time.", outcome=Outcome.UNKNOWN)
+        else:
+            error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
         error.entity = self.entity.name
         return error
 

@@ -72,17 +72,17 @@ class Results:
         return None if steps is None else steps[ALL]
 
     def ratio(self, way: str, shape: str, who: str, reference: str) -> float | None:
-        """Return the speed of a competitor, divided by that of another; ``None`` if one of them was not measured."""
+        """Return the ratio of two competitors' speeds; ``None`` if one of them was not measured."""
         one, other = self.of(way, shape, who), self.of(way, shape, reference)
         return None if one is None or other is None else one.per_second / other.per_second
 
     def server_ratio(self, way: str, shape: str, who: str, reference: str) -> float | None:
-        """Return the server's processor time for a message, divided by that of another competitor."""
+        """Return the ratio of the server's processor times for a message, for two competitors."""
         one, other = self.of(way, shape, who), self.of(way, shape, reference)
         return None if one is None or other is None else one.server / other.server
 
     def idle_ratio(self, who: str, reference: str) -> float | None:
-        """Return the median time of a trip without other work, divided by that of another competitor."""
+        """Return the ratio of two competitors' median times for a trip without other work."""
         one, other = self.idle.get(who), self.idle.get(reference)
         return None if one is None or other is None else one.median / other.median
 
@@ -114,7 +114,7 @@ def _rows(results: Results, way: str, shape: str, who: str) -> Iterator[str]:
 
 
 def _compared(results: Results, way: str, shape: str, who: str, reference: str) -> str:
-    """Return the speed and the client's processor time as text, divided by those of another competitor.
+    """Return the ratios of two competitors' speeds and of their clients' processor times, as text.
 
     A busy machine distorts the processor time less than the speed.
     """

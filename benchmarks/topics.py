@@ -316,7 +316,7 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
 
 
 def wide_filters(width: int, kinds: int) -> dict[str, list[Filter]]:
-    """Return filters for the widest topic. Each takes one message out of a number of them."""
+    """Return filters for the widest topic. Each filter matches one in every ``kinds`` messages."""
     return {
         "simple": [SqlFilter(f"kind = {place % kinds}") for place in range(width)],
         "complex": [SqlFilter(f"{COMPLEX.format(1)} AND number % {kinds} = {place % kinds}") for place in range(width)],

@@ -119,7 +119,7 @@ class Idle:
 
 
 def in_batches(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make) -> Step:
-    """Send a list, receive as many messages at once, and complete all of them."""
+    """Return a step that sends a list, receives the same number of messages, and completes all of them."""
 
     async def run(messages: int) -> None:
         for count in batches(messages):
@@ -144,7 +144,7 @@ def each_by_itself(sender: ServiceBusSender, receiver: ServiceBusReceiver, make:
 
 
 def sent_by_callers(send: Callable[[], Awaitable[object]]) -> Step:
-    """Send with endless callers, each of which makes one call after the other."""
+    """Return a step in which concurrent callers send the messages. Each caller makes one call after the other."""
 
     async def run(messages: int) -> None:
         numbers = iter(range(messages))
@@ -161,7 +161,7 @@ def sent_by_callers(send: Callable[[], Awaitable[object]]) -> Step:
 def handled_in_groups(
     receive: Callable[[int], Awaitable[list[T]]], handle: Callable[[T], Coroutine[Any, Any, None]]
 ) -> Step:
-    """Receive up to a hundred at once, and handle them side by side."""
+    """Return a step that receives up to a hundred messages at a time, and handles these concurrently."""
 
     async def run(messages: int) -> None:
         while messages:

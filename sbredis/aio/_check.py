@@ -30,7 +30,7 @@ class ServerReport:
     The value is exact to half a round trip.
     """
     can_lose_acknowledged: bool = False
-    """Whether a crash of this server loses acknowledged messages: it has no append-only file and no replica."""
+    """Whether a crash of this server loses acknowledged messages, because it has no append-only file and no replica."""
 
 
 @dataclass(frozen=True, slots=True)

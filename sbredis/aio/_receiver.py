@@ -203,7 +203,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Note that these messages now belong to a caller."""
+        """Let the receiver's renewer, if there is one, renew the locks of messages that a caller gets."""
         if self._renewer is not None and not self._renewer.closed and self._held is None:
             for message in messages:
                 self._renewer.register(self, message)

@@ -248,7 +248,7 @@ class Partition:
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
     ) -> Request[Looked]:
-        """Report whether a message can be received, without giving it out. If there is none, wait as after a receive.
+        """Report whether a message can be received, without giving it out. If none can, register the caller to wait.
 
         With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends; if there is a message, the next
         waiter is woken instead. A look does not use a lane. ``call_id`` only tells the time for a test clock.
@@ -427,7 +427,7 @@ class Partition:
         scalars: dict[str, Argument],
         rest: Sequence[Argument] = (),
     ) -> Request[T]:
-        """Make a call of a script. ``scalars`` are its arguments in order, by the names in its header."""
+        """Make a call of a script. ``scalars`` maps the names in its header to arguments, in the header's order."""
         lane, number, now = call_id
         if lane and not _LANE.fullmatch(lane):
             raise ValueError(f"{quoted(lane)} is not a lane: 1 to 64 printable ASCII characters without a space")

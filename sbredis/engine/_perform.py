@@ -41,7 +41,7 @@ async def perform(
     durability: Literal["master", "replicated"] | None = None,
     refusals: Mapping[str, Refusal] = REFUSALS,
 ) -> T:
-    """Send a request and read its result. Raises the errors of the transport, and for a refusal the error of its code.
+    """Send a request and read its result. Raises the errors of the transport. A refusal raises the error for its code.
 
     ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
     refuses a call with DUE if it has more due work than one call does. This function repeats such a call as long as

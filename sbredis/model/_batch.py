@@ -57,7 +57,7 @@ class BatchContents:
         self.size = size
 
     def use_ids(self) -> int:
-        """Note that the batch is being sent. If it was sent before, assign new ids. Return the number of this send."""
+        """Mark the batch as being sent. If it was sent before, assign new ids. Return the number of this send."""
         if self._used:
             for place, message_id in enumerate(self._assigned):
                 if message_id is not None:
@@ -77,7 +77,7 @@ class BatchContents:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
     def keep_ids(self, send_number: int) -> None:
-        """Note that a send of the batch has failed. The next send of the batch, or of its messages, uses these ids."""
+        """Record that a send of the batch failed. The next send of the batch, or of its messages, uses these ids."""
         if send_number == self._send_number:
             self._used = False
             for message, message_id in zip(self.messages, self._assigned, strict=True):

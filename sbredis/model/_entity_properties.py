@@ -222,7 +222,7 @@ class OnlyTopic(Described):
 
 
 class OnlyTopicOptions(TypedDict, total=False):
-    """The properties with which only topics may be created; :class:`OnlyTopic` explains each."""
+    """The properties that only topics have, as arguments for creating them; :class:`OnlyTopic` explains each."""
 
     support_ordering: bool | None
     filtering_messages_before_publishing: bool | None
@@ -244,6 +244,9 @@ class OnlySubscription(Described):
 
 
 class OnlySubscriptionOptions(TypedDict, total=False):
-    """The properties with which only subscriptions may be created; :class:`OnlySubscription` explains each."""
+    """The properties that only subscriptions have, as arguments for creating them.
+
+    :class:`OnlySubscription` explains each.
+    """
 
     dead_lettering_on_filter_evaluation_exceptions: bool | None

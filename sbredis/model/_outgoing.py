@@ -58,14 +58,14 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
 
 
 def use_id(message: ServiceBusMessage) -> str | None:
-    """Note that the message is being sent under its id. Return the id if sbredis assigned it."""
+    """Mark the message as being sent under its id. Return the id if sbredis assigned it."""
     content = message._content
     content.id_used = True
     return content.assigned if content.message_id is content.assigned else None
 
 
 def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
-    """Note that the send under this assigned id has failed: the next send of the message uses the id again."""
+    """Record that the send under this assigned id has failed: the next send of the message uses the id again."""
     content = message._content
     if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
         content.id_used = False

@@ -24,8 +24,8 @@ class QueueRuntimeProperties:
     """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
     """The number of messages that are neither scheduled nor dead letters. They can be received, or are locked,
-    deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as done. So a
-    message whose scheduled time has come is active, and an expired message does not count.
+    deferred, or wait for a delay to end. An event whose time has come counts as done, even if the server has not
+    processed it yet. So a message whose scheduled time has come is active, and an expired message does not count.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
@@ -44,8 +44,8 @@ class QueueRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted, and the client lacked the right or the time to
-    process them. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
+    lacked the right or the time to process the others. An addition of sbredis.
     """
 
 
@@ -78,8 +78,8 @@ class TopicRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted, and the client lacked the right or the time to
-    process them. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
+    lacked the right or the time to process the others. An addition of sbredis.
     """
 
 
@@ -97,7 +97,8 @@ class SubscriptionRuntimeProperties:
     """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
     """The number of messages that are not dead letters. They can be received, or are locked, deferred, or wait for a
-    delay to end. Everything that is due at the time of the count is treated as done.
+    delay to end. An event whose time has come counts as done, even if the server has not processed it yet. So an
+    expired message does not count.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
@@ -112,8 +113,8 @@ class SubscriptionRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted, and the client lacked the right or the time to
-    process them. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
+    lacked the right or the time to process the others. An addition of sbredis.
     """
 
 

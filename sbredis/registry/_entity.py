@@ -1,9 +1,9 @@
 """The registry's record of an entity, and its text. Pure.
 
-A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. The scripts read the fields
-before the description, to compare and count. The description is JSON, which only Python reads. A minor release may add
-fields to it; a release that does not know them keeps them unchanged when it replaces a record. Any other change needs
-another layout, which is the first word.
+A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. The scripts compare and
+count by the fields in front of the description. The description is JSON, which only Python reads. A minor release may
+add fields to it; a release that does not know them keeps them unchanged when it replaces a record. Any other change
+needs another layout, which is the first word.
 """
 
 from __future__ import annotations

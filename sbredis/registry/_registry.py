@@ -45,7 +45,7 @@ class NamespaceFacts(NamedTuple):
 
 
 class SeenEntity(NamedTuple):
-    """An entity, and the counts of its topic, if it is a topic or a subscription."""
+    """An entity that was read. For a topic or a subscription, this includes the counts of the topic."""
 
     record: EntityRecord
     behind: bool = False
@@ -182,12 +182,12 @@ class Registry:
         return Request(load("unregister_entity"), self.keys, arguments, read)
 
     def mark_told(self, topic: EntityRecord) -> Request[bool]:
-        """Note that all partitions of a topic have been told the version in this record."""
+        """Record in the registry that all partitions of a topic have been told the version in this record."""
         arguments = (self.partitions, name_key(topic.path), topic.incarnation, topic.version)
         return Request(load("mark_told"), self.keys, arguments, bool)
 
     def look(self, path: str) -> Request[SeenEntity | None]:
-        """Read an entity, if it exists, and the counts of its topic."""
+        """Read an entity, if it exists. For a topic or a subscription, also read the counts of the topic."""
 
         def read(reply: list[Any] | None) -> SeenEntity | None:
             if reply is None:

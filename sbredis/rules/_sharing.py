@@ -82,7 +82,7 @@ class _Part:
         self.keys: set[object] | None = None
 
     def used(self, by: Wanted) -> None:
-        """Note that a filter uses this part; ``by`` are the equalities that the index demands for the filter.
+        """Record that a filter uses this part; ``by`` are the equalities that the index demands for the filter.
 
         A part is not shared if no message can need it for two filters, because the filters want different values of the
         same properties. It is also not shared if it occurs only inside shared parts.
@@ -127,7 +127,7 @@ class Sharing:
         """Whether anything is shared, so that a memory is needed to judge a message."""
 
     def read(self, topmost: list[Predicate], constant: _Resolve, wanted: Wanted) -> None:
-        """Note a filter: the conditions that its topmost ANDs join, and the equalities that the index demands for it.
+        """Record a filter: the conditions that its topmost ANDs join, and the equalities that the index demands for it.
 
         The list and its predicates must live until the filter has been compiled.
         """

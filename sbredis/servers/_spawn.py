@@ -1,4 +1,4 @@
-"""Starting processes: Python processes of this folder, and servers that end with their parent."""
+"""Starting processes: Python processes that run a module of this folder, and servers that end with their parent."""
 
 from __future__ import annotations
 

@@ -32,8 +32,9 @@ class Backoff:
     """The largest number of repetitions, without redirections. With ``None`` only the deadline limits them."""
 
     def delay(self, failures: int, redirections: int) -> float:
-        """Return the seconds to wait after ``failures`` failed attempts. The last ``redirections`` of them were
-        redirections.
+        """Return the seconds to wait after this number of failed attempts.
+
+        ``redirections`` says how many of the attempts at the end, in a row, were redirections.
         """
         if 0 < redirections <= self.free_redirections:
             return 0.0

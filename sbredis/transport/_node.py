@@ -31,7 +31,7 @@ class Node:
 
     @property
     def suspected(self) -> bool:
-        """Whether the server owes an answer for long, or could not be reached. Then other servers are asked first."""
+        """Whether the server is late with an answer, or could not be reached. Then other servers are asked first."""
         return self.calls.failing or any(wire.silent for wire in self.wires)
 
     @property
@@ -53,7 +53,7 @@ class Node:
         return await wire.submit(call, deadline, asking=asking)
 
     def retire(self) -> bool:
-        """Note that another server has taken over: close idle connections, and wait less long for the others.
+        """Record that another server has taken over: close idle connections, and wait less long for the others.
 
         Returns whether a connection is left, or is being opened.
         """
@@ -65,7 +65,7 @@ class Node:
         return bool(self.wires) or self.calls.opening or self.durable.holder.opening
 
     def reinstate(self) -> None:
-        """Note that the server is a master, perhaps after it was replaced."""
+        """Record that the server is a master, perhaps after it was replaced."""
         for wire in self.wires:
             wire.deposed = False
 

@@ -42,8 +42,8 @@ class WireLimits:
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
     suspect_after: float = 0.5
-    """After this many seconds without an answer, other servers are asked about this one. If it was replaced, it is
-    given up.
+    """After this many seconds without an answer, the client asks other servers whether this one was replaced. If it
+    was, the client gives it up.
     """
     give_up_after: float = 5.0
     """After this many seconds without an answer, the server is given up."""
@@ -74,7 +74,7 @@ class Wire:
         self.deposed = False
         """Whether the slot map says that another server has taken over. Then a shorter silence ends the connection."""
         self.silent = False
-        """Whether the server has owed an answer for so long that others are asked about it."""
+        """Whether the server is so late with an answer that the client asks other servers whether it was replaced."""
         self._stream = stream
         self._limits = limits
         self._on_suspect = on_suspect
@@ -168,7 +168,7 @@ class Wire:
             self.fail("the connection was closed")
 
     def depose(self) -> None:
-        """Note that another server has taken over, and check at once how long this one has been silent."""
+        """Record that another server has taken over, and check at once how long this one has been silent."""
         self.deposed = True
         if self._in_flight:
             self._watch(self._loop.time())

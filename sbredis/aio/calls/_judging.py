@@ -15,9 +15,9 @@ from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 __all__ = ["Judge"]
 
 _SMALL_BOOK = 32
-"""The number of changed subscriptions that a small book may always hold."""
+"""All rules are compiled again only if more subscriptions than this have changed or were deleted."""
 _SMALL_PART = 4
-"""The small book may hold one more for each four subscriptions of the topic."""
+"""For every four subscriptions of the topic, that limit is one higher."""
 
 
 class Judge:

@@ -111,7 +111,7 @@ class Lane(ABC, Generic[J, R]):
         return seconds
 
     def unreachable(self) -> None:
-        """Note that the partition could not be reached, or did not answer."""
+        """Called when the partition could not be reached, or did not answer."""
 
     def move(self, jobs: list[J]) -> list[J]:
         """Move jobs from a partition that cannot be reached to other partitions. Return the jobs that must stay.
@@ -168,7 +168,7 @@ class Lane(ABC, Generic[J, R]):
             jobs.clear()
 
     def retire(self) -> None:
-        """Note that no caller will use the lane again. The lane ends after the calls under way."""
+        """Record that no caller will use the lane again. The lane ends after the calls under way."""
         self.retired = True
         for pipeline in self._pipelines:
             pipeline.end()
@@ -463,10 +463,10 @@ class _Pipeline(Generic[J, R]):
     def _start_lane(self) -> None:
         """Start a new lane at this partition.
 
-        A partition records a lane with the first call that it answers with a result. It runs calls with later numbers
-        only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in that
-        lane could never run. And if the answer to the second call were lost, the lane would look like a lane that the
-        partition has forgotten.
+        A partition records a lane when it first answers a call of that lane with a result. It runs calls with later
+        numbers only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in
+        that lane could never run. And if the answer to the second call were lost, the lane would look like a lane that
+        the partition has forgotten.
         """
         self._generation += 1
         self._number = 0

@@ -109,13 +109,13 @@ class PartitionLink:
     # -- whether it can be reached -------------------------------------------------------------------------------------
 
     def reached(self) -> None:
-        """Note that the partition answered."""
+        """Record that the partition answered."""
         if self.down_until:
             self.down_until = 0.0
             self._pauses.reset()
 
     def missed(self) -> None:
-        """Note that the partition could not be reached. For a while, movable messages go to other partitions."""
+        """Record that the partition could not be reached. For a while, movable messages go to other partitions."""
         pause = self._pauses.next()
         self.down_until = self._loop.time() + pause
         _log.info("%s cannot be reached; for %.0f s, messages that may go to any partition go to others", self, pause)

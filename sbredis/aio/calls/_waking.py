@@ -36,12 +36,12 @@ class _Listener:
     missed: Callable[[], None]
 
     def message(self, payload: bytes) -> None:
-        """Note that the partition has woken the waiter."""
+        """Record that the partition has woken the waiter."""
         del payload
         self.woken()
 
     def gap(self) -> None:
-        """Note that the client did not listen for a while, so a wake-up may have been lost."""
+        """Record that the client did not listen for a while, so a wake-up may have been lost."""
         self.missed()
 
 
@@ -162,14 +162,16 @@ class LiveWatch:
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer may still come: a call is under way or allowed, and no known reason prevents its answer."""
+        """Whether an answer may still come: a call is under way or allowed, the last calls did not fail, and there is a
+        connection.
+        """
         watch = self.watch
         return (watch.under_way or watch.may_ask) and not watch.failing and self._link.connected
 
     # -- how calls end -------------------------------------------------------------------------------------------------
 
     def nothing(self, due: int, *, registered: bool) -> None:
-        """End a call that showed that the partition has nothing. In ``due`` ms work is due; 0 means never."""
+        """End a call that found nothing. ``due`` is the time in ms until work is due; 0 means never."""
         self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
         if self.watch.unheard and self.waiter:
             self.watch.heard()

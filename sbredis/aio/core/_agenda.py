@@ -140,7 +140,7 @@ class Agenda:
     # -- due times -----------------------------------------------------------------------------------------------------
 
     def announced(self, place: Place, at: float) -> bool:
-        """Note a due time that a place announced. Return whether the place is known."""
+        """Record a due time that a place announced. Return whether the place is known."""
         if place.number not in self._entities.get(place.entity, ()):
             return False
         self._expect(place, at)

@@ -137,11 +137,11 @@ class Delivery:
         """Whether the last attempt did not reach the partition, or brought no answer."""
 
     def answered(self) -> None:
-        """Note that a result came."""
+        """Record that a result came."""
         self.lane_is_known, self.leaves_lane = True, False
 
     def failed(self, error: ServiceBusError, *, time_is_left: bool) -> NextStep:
-        """Note that an attempt ended with this error. Return the next step."""
+        """Record that an attempt ended with this error. Return the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
             error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)

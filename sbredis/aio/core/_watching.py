@@ -100,7 +100,7 @@ class Event(Enum):
     TIME = "the time has come to look again"
     DISCONNECTED = "it cannot wake us because no connection is left"
     WANTED_NOW = "a caller wants to know what it has now"
-    NEW_CALLER = "a new caller comes, which does not know of the refusal"
+    NEW_CALLER = "a new caller comes; it does not know of the refusal"
     FAIL = "a call failed; trying again may help"
     REFUSE = "a call failed; trying again does not help"
     LEAVE = "the watch ends"
@@ -252,7 +252,7 @@ class Watch:
         self._answered(Event.MORE, registered=registered)
 
     def nothing(self, now: float, due: float, *, registered: bool) -> None:
-        """End a call that showed that the partition has nothing. In ``due`` seconds work is due; 0 means never."""
+        """End a call that found nothing. ``due`` is the number of seconds until work is due; 0 means never."""
         answer = Event.NOTHING_YET if 0 < due < REGISTERED else Event.NOTHING
         self._answered(answer if registered else Event.UNREGISTERED, registered=registered)
         if self.state is State.TRUSTED:
@@ -270,7 +270,7 @@ class Watch:
             self._pause(now, refused=refused)
 
     def cannot_listen(self, now: float, *, refused: bool) -> None:
-        """Note that the attempt to listen failed."""
+        """Record that the attempt to listen failed."""
         if self.state in _SILENT:
             self._pause(now, refused=refused)
 
@@ -296,27 +296,27 @@ class Watch:
     # -- events from outside -------------------------------------------------------------------------------------------
 
     def woken(self) -> None:
-        """Note that the partition has woken us, because it has something."""
+        """Record that the partition has woken us, because it has something."""
         self._rouse(Event.WOKEN)
 
     def missed(self) -> None:
-        """Note that the partition may have woken us without our hearing it."""
+        """Record that the partition may have woken us while we could not hear it."""
         self._rouse(Event.MISSED)
 
     def heard(self) -> None:
-        """Note that we can hear the channel from now on. We did not hear earlier wake-ups."""
+        """Record that we can hear the channel from now on. We did not hear earlier wake-ups."""
         self._wake_up(Event.HEARD)
 
     def disconnected(self) -> None:
-        """Note that the partition cannot wake us, because there is no connection to it any more."""
+        """Record that the partition cannot wake us, because there is no connection to it any more."""
         self._wake_up(Event.DISCONNECTED)
 
     def wanted_now(self) -> None:
-        """Note that a caller wants to know what the partition has now."""
+        """Record that a caller wants to know what the partition has now."""
         self._wake_up(Event.WANTED_NOW)
 
     def new_caller(self) -> None:
-        """Note that a new caller came, which does not know of an earlier refusal."""
+        """Record that there is a new caller. It does not know of an earlier refusal, so we may ask again."""
         self._wake_up(Event.NEW_CALLER)
 
     def leave(self) -> None:

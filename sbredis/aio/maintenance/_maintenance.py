@@ -46,7 +46,7 @@ _CLAIM = 10.0
 _LISTING = 10.0
 """The seconds between two readings of the census. They are multiplied by the number of calls that a reading needs."""
 _LISTING_SOON = 1.0
-"""The seconds between two readings after an announcement by an unknown entity. They are multiplied likewise."""
+"""The seconds between two readings after an announcement by an unknown entity. They are multiplied in the same way."""
 _CALLING = 30.0
 _PAUSE = 1.0
 _AT_ONCE = 16

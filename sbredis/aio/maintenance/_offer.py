@@ -1,4 +1,4 @@
-"""The part of a client in maintenance: it may offer to maintain the namespace, and it announces new work."""
+"""A client's share in maintenance: the client may offer to maintain the namespace, and it announces new work."""
 
 from __future__ import annotations
 

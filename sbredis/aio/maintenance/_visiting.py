@@ -56,7 +56,7 @@ class _Listener:
         self.heard(self.number, payload)
 
     def gap(self) -> None:
-        """Note that the client did not listen for a while."""
+        """Record that the client did not listen for a while."""
         self.missed(self.number)
 
 

@@ -212,7 +212,7 @@ class _SessionSearch:
             self._won.set_result(session)
 
     def failed(self, watcher: _SessionWatcher, error: ServiceBusError) -> None:
-        """Note that a call failed. If another attempt cannot succeed, end the search with the error."""
+        """Record that a call failed. If another attempt cannot succeed, end the search with the error."""
         if may_recover(error):
             _log.info("%s: %s", watcher.partition_client, error)
         elif not self._won.done():

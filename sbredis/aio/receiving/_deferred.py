@@ -1,9 +1,10 @@
 """Receive deferred messages by their sequence numbers: all messages that the caller asked for, or none.
 
 One call returns only a limited number of bytes, so that it does not hold up the server. Therefore many calls may be
-needed. The first call to a partition names all of its messages. If one of them is missing, the script notices this
-before it locks any. Each later call names only a few more messages than the last call returned. If anything fails, all
-locked messages are released without an increase of their delivery counts.
+needed. The first call to a partition requests all of its messages, up to 1,000. If one of them is missing, the script
+notices this before it locks any. If large messages fill a reply, the next call requests at most twice the number of
+messages in that reply, or at most 16 if the reply has fewer than 8. If anything fails, all locked messages are released
+without an increase of their delivery counts.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class HeldSession:
             watcher(self)
 
     def lose(self) -> None:
-        """Note that a call has reported the loss of the lock."""
+        """Record that a call has reported the loss of the lock."""
         self.lease.until = min(self.lease.until, self._runtime.clock.now())
         self._wake_waiting()
 

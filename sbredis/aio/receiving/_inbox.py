@@ -220,7 +220,7 @@ class Inbox:
             await self._news_for(caller, min(until, now + _CHECKING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """Note that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
+        """Record that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
         for caller in self._callers:
             unanswered = caller.unanswered
             if unanswered is None or watcher not in unanswered:
@@ -249,12 +249,14 @@ class Inbox:
         return all(caller.unanswered is not None for caller in self._callers)
 
     def _unreachable(self) -> ServiceBusError:
-        """Return the error for a receive without messages to which no partition has answered."""
+        """Return the error for a receive that got no messages because no partition has answered."""
         if self._trouble is not None:
             return self._trouble.twin()
         target = self.entity.runtime.target
         if any(watcher.watch.late for watcher in self._watchers):
-            error: ServiceBusError = OperationTimeoutError(f"{target} has not answered in time.", outcome=Outcome.UNKNOWN)
+            error: ServiceBusError = OperationTimeoutError(
+                f"{target} has not answered in time.", outcome=Outcome.UNKNOWN
+            )
         else:
             error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
         error.entity = self.entity.name
@@ -317,7 +319,7 @@ class Inbox:
         self.pump()
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
-        """Note that a call failed. If another attempt cannot succeed, give the error to all callers."""
+        """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
         self._trouble = error
         self.answered(watcher)
         if self.session is not None and isinstance(error, SessionLockLostError):
@@ -390,7 +392,7 @@ class Inbox:
                 future.add_done_callback(self._returned)
 
     def _returned(self, future: asyncio.Future[None]) -> None:
-        """Note the end of a release. When all releases have ended, fetch messages of the session again."""
+        """Record the end of a release. When all releases have ended, fetch messages of the session again."""
         self._returning.discard(future)
         if not self._returning:
             self.pump()

@@ -96,7 +96,7 @@ class Peekings:
         """The last received message of each partition since the last peek: a mapping from the base to the name."""
 
     def received(self, hold: Hold) -> None:
-        """Note a message that was received, so that the next peek continues after it."""
+        """Record that a message was received, so that the next peek continues after it."""
         base, name = hold.source.base, hold.name
         before = self._last.get(base, "")
         if (len(before), before) < (len(name), name):

@@ -216,7 +216,7 @@ class Renewals:
             self._timer = loop.call_at(when, self._renew)
 
     def _clock_moved(self) -> None:
-        """Plan all renewals again, because locks end earlier by the moved clock. Due renewals start immediately."""
+        """Plan all renewals again, because the clock was moved and locks end earlier. Due renewals start at once."""
         planned, self._due = self._due, []
         for _, _, group in planned:
             first = group.first_end()

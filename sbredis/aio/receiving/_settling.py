@@ -343,7 +343,7 @@ class Settler:
 
 
 def report_of(settler: Settler) -> RenewalReport:
-    """Return the report for failed renewals of locks on messages of this receiver."""
+    """Return the object that reports failed renewals of this receiver's message locks."""
     report = settler._report
     if report is None:
         report = settler._report = RenewalReport(settler._telemetry, settler.entity_path, settler._connection.share())

@@ -38,7 +38,7 @@ class WatchOwner(Protocol):
         ...
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """Note that the partition has no more messages, or cannot answer."""
+        """Record that the partition has no more messages, or cannot answer."""
         ...
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -46,7 +46,7 @@ class WatchOwner(Protocol):
         ...
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
-        """Note that a call, or the attempt to listen, has failed."""
+        """Record that a call, or the attempt to listen, has failed."""
         ...
 
     def pump(self) -> None:
@@ -222,7 +222,7 @@ class PartitionWatcher:
         self._live.on_time(now)
 
     def wanted(self) -> None:
-        """Note that a new caller waits for messages."""
+        """Record that a new caller waits for messages."""
         self.watch.new_caller()
         if self.watch.unheard and not self._live.opening:
             self.watch.wanted_now()  # no caller has waited until now

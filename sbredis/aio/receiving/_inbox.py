@@ -252,13 +252,11 @@ class Inbox:
         """Return the error for a receive that got no messages because no partition has answered."""
         if self._trouble is not None:
             return self._trouble.twin()
-        target = self.entity.runtime.target
+        peer = self.entity.runtime.target
         if any(watcher.watch.late for watcher in self._watchers):
-            error: ServiceBusError = OperationTimeoutError(
-                f"{target} has not answered in time.", outcome=Outcome.UNKNOWN
-            )
+            error: ServiceBusError = OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
         else:
-            error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
+            error = ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
         error.entity = self.entity.name
         return error
 

@@ -28,7 +28,7 @@ from sbredis.transport._memory import memory_names
 from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
-"""In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take so long."""
+"""In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take that long."""
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

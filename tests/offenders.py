@@ -1,5 +1,5 @@
-"""A decorator that makes one test of a rule for many things of the repository. The test names each thing that breaks
-the rule.
+"""A decorator that turns a rule about many things of the repository into one test. The test names each thing that
+breaks the rule.
 
 A rule about every module, Lua file, class or keyword is one fact, so it is one test item, and not one item for each
 thing. Cases that were written to show a behaviour stay separate items, by ``parametrize``.
@@ -21,7 +21,7 @@ from _pytest.mark import ParameterSet
 __all__ = ["Offenders", "for_each"]
 
 LONGEST = 100
-"""The maximum length of a thing's name that is made of its values."""
+"""The maximum length of a name that is made from the values of a thing. A longer name is cut off."""
 
 
 def for_each(

@@ -105,7 +105,7 @@ class Gate:
         if fate == "is lost":
             raise ServiceBusCommunicationError("Lost on the way: simulated by the test.", outcome=Outcome.UNKNOWN)
         if fate == "is not answered":
-            # The server executes the call even if the caller's time is short.
+            # The server executes the call even if the caller has little time left.
             await self._through(script, keys, arguments, **{**options, "timeout": 60})
             raise ServiceBusCommunicationError("The answer was lost: simulated by the test.", outcome=Outcome.UNKNOWN)
         return await self._through(script, keys, arguments, **options)

@@ -517,7 +517,7 @@ async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str
 
 @both
 async def test_a_session_accepted_after_cancellation_is_released(url: str, partitioned: bool) -> None:
-    """The call that accepts was under way, so its session has no receiver any more."""
+    """The call that accepts the session was already under way, so the session is locked but has no receiver."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         with Gate(queue.client, "accept_session") as gate:

@@ -315,7 +315,7 @@ async def test_retry_options_limit_the_number_of_attempts(binary: str | None) ->
 
 @pytest.mark.parametrize("total", [0, 2])
 async def test_the_retry_limit_counts_all_partitions_together(binary: str | None, total: int) -> None:
-    """The limit holds for a message that may go to any of sixteen partitions. It is not tried at each of them."""
+    """A message that may go to any of sixteen partitions has one limit for all of them, and not one for each."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, retry_total=total, retry_backoff_factor=0.001, retry_mode="fixed")
         async with client:

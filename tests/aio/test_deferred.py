@@ -30,7 +30,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
 
 
 async def check_not_found(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
-    """Check that no message is received because some messages are missing."""
+    """Check that the call raises an error that names the missing messages, and receives none of the others."""
     with pytest.raises(MessageNotFoundError, match="None was received") as raised:
         await receiver.receive_deferred_messages(numbers)
     assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
@@ -77,7 +77,7 @@ async def test_deferred_messages_are_returned_in_the_requested_order(
 async def test_no_deferred_message_is_received_if_one_is_missing(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """A number may be unknown, or belong to a message that is not deferred or is locked, or to a missing partition."""
+    """A number may be unknown, or belong to a missing partition. Its message may be locked, or may not be deferred."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 6)
         (active,) = await queue.send("active")

@@ -82,7 +82,7 @@ def test_a_changed_judge_decides_like_a_newly_compiled_one(history: list[Any]) -
         before, then = judge, judged(judge)
         judge = judge.after(routes)
         assert judged(judge) == judged(Judge(routes))
-        assert judged(before) == then  # the judge before the change still decides as before
+        assert judged(before) == then  # the old judge still decides as it did before the change
 
 
 @given(states, st.integers(0, 60), st.integers(0, 3))

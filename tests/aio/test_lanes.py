@@ -98,7 +98,7 @@ class Ahead:
 
 @contextmanager
 def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    """Let movable messages try one partition until the test ends this time."""
+    """Let a movable message try one partition until the test calls ``pass_stretch``."""
     ahead = Ahead()
     with monkeypatch.context() as patched:
         patched.setattr("sbredis.aio.calls._send_lane._STRETCH", STRETCH)

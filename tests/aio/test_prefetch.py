@@ -1,4 +1,6 @@
-"""Prefetching: the buffer is refilled, its locks run, and unclaimed messages are returned to the queue in time."""
+"""Prefetching: the buffer is refilled, the locks of its messages run, and unclaimed messages are returned to the queue
+in time.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def test_a_list_goes_to_one_partition(url: str) -> None:
 
 @in_memory
 async def test_a_list_with_different_keys_is_refused(url: str) -> None:
-    """A partitioned queue could not store such a list all together or not at all."""
+    """A partitioned queue cannot store such a list as a whole: all of its messages or none."""
     mixed = [ServiceBusMessage("a", session_id="s1"), ServiceBusMessage("b", session_id="s2")]
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         batch = await sender.create_message_batch()
@@ -131,7 +131,7 @@ def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str],
 
 
 async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: LocalCluster) -> None:
-    """They also overtake messages with a key that wait for this partition."""
+    """They also overtake messages with a key, which wait for this partition."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS):
             await sender.send_messages(ServiceBusMessage("before"))

@@ -198,8 +198,8 @@ async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partiti
 @both
 @pytest.mark.usefixtures("gathers_for_long")
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
-    """The cancelled caller has a second call under way. The answer to this call arrives when the next caller already
-    waits.
+    """The cancelled caller has a second call under way. The answer to this call arrives only after the next caller has
+    begun to wait.
     """
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         await queue.send_to("a", *"123")
@@ -530,7 +530,7 @@ async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: st
 
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
-    """The cancellation comes when the answer has just filled the buffer too."""
+    """The cancellation comes just after the answer has filled the buffer as well."""
     async with session_queue_at(url) as queue:
         await queue.send_to("a", *(str(number) for number in range(15)))
         async with queue.session("a", prefetch_count=5) as receiver:

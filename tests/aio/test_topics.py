@@ -134,7 +134,7 @@ async def test_a_message_on_which_a_filter_fails_is_dead_lettered_or_dropped(url
 
 @both
 async def test_a_session_subscription_dead_letters_messages_without_a_session(url: str, partitioned: bool) -> None:
-    """Other subscriptions get the same messages as normal messages."""
+    """Other subscriptions get the message without a session as usual."""
     async with topic_at(url, {"plain": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.create({"sessions": None}, requires_session=True)
         for text in "123":

@@ -93,8 +93,8 @@ async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partition
 async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew(
     url: str, partitioned: bool, how: str
 ) -> None:
-    """One of two receivers was woken when the message was scheduled, and then stops. The other still gets the message
-    in time.
+    """One of two receivers is woken when the message is scheduled, and then it stops waiting. The other receiver still
+    gets the message in time.
     """
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = queue.receiver(), queue.receiver()

@@ -246,7 +246,7 @@ class Bench:
     # -- administration
 
     async def cancel(self, *names: str) -> tuple[str, ...]:
-        """Cancel scheduled messages; return those that were not scheduled, or none if all were cancelled."""
+        """Cancel scheduled messages. Return those that were not scheduled; if there is one, no message is cancelled."""
         return (await self.tell(self.partition.cancel(self.call_id(), names))).missing
 
     async def peek(
@@ -271,7 +271,7 @@ class Bench:
         return await self.tell(self.partition.due(self.call_id()))
 
     async def change(self, **settings: Any) -> None:
-        """Give the entity other settings, under the next version."""
+        """Give the entity other settings, with the next version number."""
         before = self.partition
         self.partition = Partition(
             NAMESPACE,

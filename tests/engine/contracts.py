@@ -30,7 +30,7 @@ OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0
 """The operations of a partition. All other scripts belong to the registry of a namespace, except the probe."""
 
 COMMON_REFUSALS = refusals(fragment("begin"))
-"""The codes for which `call` stands in the list of refusals of an operation."""
+"""The codes that the word `call` means in the list of refusals of an operation."""
 
 OF_EVERY_CALL = tuple(name for name in OF_A_PARTITION if "call" in contract_of(name).refusals)
 """The operations that begin with the fragment includes/calls/begin.lua."""

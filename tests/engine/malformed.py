@@ -80,7 +80,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "list_sessions": {
         1: ("s", "0"),
         2: ("x", "-1", "1.5", NEVER + 1, 5),
-    },  # with a time, here 5, the argument before must be a number
+    },  # 5 is a valid time, but with a time the argument before must be a number
     "set_state": {2: ("", "2", "yes", "0")},  # with "0", which removes the state, the bytes must be empty
     "configure": {
         0: ("", "2", "yes"),

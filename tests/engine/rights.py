@@ -20,11 +20,15 @@ _COMMANDS_OF_A_CONNECTION = (
 
 _CALLED = re.compile(r"(?:redis\.call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
 _PASSED_ON = "command"
-"""The name of the parameter for the command in `write_many` and `read_many`; calls of these two are checked instead."""
+"""`write_many` and `read_many` take the command as a parameter with this name. The calls of these two are checked
+instead.
+"""
 
 
 def calls_of(source: str) -> Iterator[str]:
-    """Yield the first argument of each command call in a script; a command that can be read is in quotes."""
+    """Yield the first argument of each call in a script that runs a Redis command. A command that the text shows is in
+    quotes.
+    """
     yield from (match["what"] for match in _CALLED.finditer(source))
 
 

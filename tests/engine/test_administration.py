@@ -157,7 +157,9 @@ async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -
 
 
 async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
-    """The purge compares the enqueued time, not the time of sending or return. A due time is an enqueued time."""
+    """The purge compares the enqueued time, not the time of sending or return. The enqueued time of a scheduled message
+    is its due time.
+    """
     await bench.send(b"first")
     await bench.send(b"scheduled", due=START + 1000)
     bench.later(2000)

@@ -56,7 +56,7 @@ async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_enqueue
 
 @set_to(dead_letter_expired=True)
 async def test_a_scheduled_message_that_expired_before_the_next_call_is_not_given_out(bench: Bench) -> None:
-    """The message is enqueued at its due time, and expires when its time to live has passed after that."""
+    """The message is enqueued at its due time. Its time to live begins then, and the message expires at its end."""
     await bench.send(b"m", due=START + 1000, time_to_live=1000)
     bench.later(6000)
     assert (await bench.count())[4:] == (0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
@@ -191,7 +191,7 @@ async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
         (0, 20_000, 20_000 + LOCK),  # the last time of the old clock is unknown: no time counts as passed
         (15_000, 20_000, 20_000 + 15_000),  # the old clock had reached 15 seconds
         (0, LOCK, 2 * LOCK),
-        (0, 2 * LOCK - 1, 2 * LOCK),  # no lock is longer by more than one duration
+        (0, 2 * LOCK - 1, 2 * LOCK),  # no lock becomes longer by more than one lock duration
         (0, 2 * LOCK, 2 * LOCK),
         (15_000, -3_600_000, -3_600_000 + 15_000),  # the new server's clock is behind
     ],
@@ -225,7 +225,7 @@ async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks(bench: B
     assert (await bench.complete(message)).lost == ()
 
 
-# -- shares of due work ------------------------------------------------------------------------------------------------
+# -- the share of due work that one call does --------------------------------------------------------------------------
 
 
 async def fading(bench: Bench) -> None:
@@ -258,7 +258,7 @@ async def lapsing(bench: Bench) -> None:
 async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
     bench: Bench, arrange: Callable[[Bench], Awaitable[None]]
 ) -> None:
-    """A call does 100 messages of due work; `due` then does the rest, and reports that nothing is left."""
+    """A call does the due work of 100 messages. Then `due` does the rest, and reports that nothing is left."""
     await arrange(bench)
     before = await bench.stored(State.ACTIVE)
     bench.later(1000)
@@ -288,7 +288,9 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
 
 
 async def test_the_operation_due_does_a_bounded_share_of_due_work(bench: Bench) -> None:
-    """The share of `due` is 500 messages. A caller repeats `due` until the answer says that nothing is left."""
+    """A call of `due` does the due work of at most 500 messages. A caller repeats `due` until the answer says that
+    nothing is left.
+    """
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)

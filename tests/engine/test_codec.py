@@ -82,7 +82,7 @@ def test_decoded_changes_equal_the_encoded_ones(changes: Changes) -> None:
 
 
 def typed(value: Any) -> Any:
-    """Return a value with the types of all its parts, and the text of decimals, which equality ignores."""
+    """Return a value with the types of all its parts. Decimals become text, because equality ignores their form."""
     if isinstance(value, dict):
         return dict, [(typed(key), typed(item)) for key, item in value.items()]
     if isinstance(value, list):

@@ -128,7 +128,7 @@ async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> N
 
 
 async def test_a_call_gives_out_the_deferred_messages_that_fit_its_room(bench: Bench) -> None:
-    """A call gives out its first messages. The others stay deferred, and the answer has their number."""
+    """A call gives out its first messages. The others stay deferred, and the answer says how many they are."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # 100 bytes each, with the record's header
     received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
     assert (payloads(received), received.left, received.missing) == ([b"c" * 85, b"a" * 85], 1, ())

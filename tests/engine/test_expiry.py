@@ -29,7 +29,9 @@ async def expired(bench: Bench) -> list[bytes]:
 
 @either_way
 async def test_an_expired_message_is_never_received(bench: Bench) -> None:
-    """Expiry is exact to the millisecond. An expired message is dead-lettered or deleted, as the entity is set."""
+    """Expiry is exact to the millisecond. The settings of the entity decide whether an expired message is dead-lettered
+    or deleted.
+    """
     await bench.send(b"m", time_to_live=1000)
     bench.later(999)
     await bench.abandon(await bench.one(), counted=False)
@@ -199,7 +201,7 @@ async def test_each_receive_removes_a_bounded_number_of_expired_messages(bench: 
 
 @set_to(max_delivery_count=10)
 async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
-    """Deferred messages expire neither while they wait nor when they are given back, but when a call asks for them."""
+    """A deferred message does not expire while it waits or when it is given back, but when a call asks for it."""
     await bench.send(b"m", time_to_live=1000)
     await bench.defer(await bench.one())
     ((message,), _) = await bench.receive_deferred("1")

@@ -1,7 +1,7 @@
 """The scripts use only the keys that they are given and the commands that their text names.
 
 The tests of the fundamentals show that the scripts use only the 30 keys of their partition:
-the bench calls as a user who may touch no other key (see conftest.py).
+the bench makes its calls as a user who may touch no other key (see conftest.py).
 This file tests the rest: that this user is really confined, that a user confined to a namespace can do everything,
 which keys publishing touches, and which calls work when the memory of the server is full.
 """

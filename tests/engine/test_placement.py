@@ -92,7 +92,9 @@ def test_the_registry_has_the_free_slot_that_is_nearest_to_the_middle() -> None:
 
 
 def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield the even splits of the slots: a name, and the first slot of each master, and then the number of slots."""
+    """Yield the even splits of the slots. A split is a name, and a list of the first slot of each master and of the
+    number of slots at the end.
+    """
     whole, rest = divmod(SLOTS, masters)
     numbers = range(masters + 1)
     yield "boundaries rounded, as redis-cli does", [int(number * SLOTS / masters + 0.5) for number in numbers]

@@ -459,7 +459,9 @@ async def test_a_scheduled_message_for_no_subscription_is_deleted_when_it_is_pub
 
 
 async def test_a_client_that_lost_the_role_publishes_nothing(topic: Topic) -> None:
-    """Each later holder of the role has a higher fence. A sender's call has no fence, and no fence refuses it."""
+    """Each later holder of the role has a higher fence. A sender's call has no fence, so it is never refused for an
+    older fence.
+    """
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)

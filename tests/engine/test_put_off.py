@@ -2,7 +2,7 @@
 
 The bench repeats a call while it is put off. These tests check each attempt separately.
 If something becomes due in every millisecond, each attempt finds due work.
-So a call must not be put off when no due work is left.
+So a call must not be put off once it has done all due work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _with(bench: Bench, **changes: Any) -> Partition:
-    """Return the partition with changed settings, in their next version."""
+    """Return the partition with changed settings and the next version number."""
     before = bench.partition
     settings = replace(before.settings, **changes)
     return Partition(NAMESPACE, SALT, ENTITY, before.incarnation, before.version + 1, settings)

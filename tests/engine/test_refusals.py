@@ -392,7 +392,7 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
 
 
 async def refused(bench: Bench, script: str, case: Case) -> None:
-    """Check that a call is refused with the code of the case, as the error for that code."""
+    """Check that a call is refused with the code of the case, and that the caller gets the error for this code."""
     kind, _ = REFUSALS[case.code]("1 2")
     with pytest.raises(kind) as caught:
         await perform(bench.transport, case.call.request(script, bench.partition.keys))
@@ -474,7 +474,9 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
 
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
-    """Any number of arguments may be missing. Without the incarnation, the refusal is that the entity is not here."""
+    """Any number of arguments may be missing. If the incarnation is missing too, the refusal says that the entity is
+    not here.
+    """
     for script, arguments in too_few():
         assert await sent_in_vain(bench, script, *arguments) in {"BADCALL", "GONE"}, (script, arguments)
 

@@ -26,7 +26,7 @@ async def purge(bench: Bench, session: str | None, before: int = NEVER, *, share
 
 
 async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(bench: Bench) -> None:
-    """Held and scheduled messages stay, and all messages of other sessions, even of sessions with similar names."""
+    """Held and scheduled messages stay. All messages of other sessions stay too, even if the names are similar."""
     await put(bench, "s", b"deferred", b"held", b"active", b"brief", time_to_live=10**6)
     await put(bench, "s", b"scheduled", due=START + 10**6)
     others = [*(await put(bench, "ss", b"1")), *(await put(bench, "", b"2")), *(await put(bench, "t", b"3", b"4"))]

@@ -67,7 +67,7 @@ async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> Non
 
 
 async def test_an_accept_without_a_name_gets_the_session_that_is_free_for_longest(bench: Bench) -> None:
-    """A session is free from the time it had a message to receive. A session that is given back comes last."""
+    """A session is free from the time when it has a message to receive. A session that is given back comes last."""
     for name in ("b", "a", "c"):
         await put(bench, name, b"1")
         bench.later(10)
@@ -814,7 +814,9 @@ async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, li
 
 @pytest.mark.parametrize("how", ["woken", "released", "accepted"])
 async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
-    """A holder leaves when it gets a message or gives its session back, and a waiter for a session when it gets one."""
+    """A holder leaves when it gets a message or gives its session back. A waiter for a session leaves when it gets a
+    session.
+    """
     knowing, other = await listening("knowing"), await listening("other")
     mine = await holder(bench, "s")
     if how == "accepted":

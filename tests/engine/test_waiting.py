@@ -39,7 +39,9 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
 async def test_a_receiver_that_gets_fewer_messages_than_it_wants_waits_for_the_rest(
     bench: Bench, listening: Receivers
 ) -> None:
-    """The receiver wants more messages than it got. It waits without a further call that would find none."""
+    """The receiver wants more messages than it got. The same call makes it a waiter, so it needs no further call that
+    would find no messages.
+    """
     receiver = await listening("a")
     await bench.send(b"m", b"n")
     assert await receiver.receive(5) == [b"m", b"n"]

@@ -1,4 +1,4 @@
-"""Tests of the decorator that makes one test of a rule for many things (tests/offenders.py)."""
+"""Tests of the decorator that turns a rule about many things into one test (tests/offenders.py)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies
 
 EVERY = 50
-"""The number of tests after which garbage is collected. An in-memory server ends as a reference cycle. Lua holds most
-of its memory, which Python does not see because it only counts objects.
+"""The number of tests after which garbage is collected. An in-memory server that is no longer used is part of a
+reference cycle. Lua holds most of its memory. Python only counts objects, so it does not see this memory.
 """
 
 LIMIT = 600

@@ -50,7 +50,9 @@ class Reach:
         self._known: dict[int, tuple[object, bool]] = {}
 
     def starts(self, thing: object) -> bool:
-        """Return whether a function, a class or a module starts processes, or names our code that does."""
+        """Return whether a function, a class or a module starts processes itself, or names code of this repository that
+        does.
+        """
         if id(thing) not in self._known:
             self._known[id(thing)] = (thing, _reaches_starter(thing))
         return self._known[id(thing)][1]
@@ -96,7 +98,9 @@ def _named_by(thing: object) -> Iterator[object]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names in a function and its inner functions, and the modules that start processes under other names."""
+    """Yield the names in a function and its inner functions. Also yield the module that starts processes if the code
+    uses it without its name.
+    """
     yield from code.co_names
     if "fork" in code.co_names:
         yield "multiprocessing"

@@ -168,7 +168,7 @@ def test_expressions_that_only_look_alike_are_not_shared(one: str, other: str, u
 
 
 def test_a_whole_filter_is_not_shared_with_a_part_of_another() -> None:
-    """As a whole filter, unknown means false, but not as a part of a larger expression."""
+    """The result unknown means false for a whole filter, but not for a part of a larger expression."""
     text = "n > 1 AND a > 1"
     assert answers(book(text, text, f"NOT ({text})", f"NOT ({text})"), {"n": 2}) == []
 

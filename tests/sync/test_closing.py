@@ -1,4 +1,4 @@
-"""What closing does, which calls fail afterwards, and how a client ends that its program has forgotten."""
+"""Closing: its effects, the calls that fail afterwards, and the end of a client that its program has forgotten."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ AND_MORE = {
 
 
 def said(of: Any) -> str:
-    """Return the docstring of a class, method or property; on Python 3.13 a plain value has that of its type."""
+    """Return the docstring of a class, method or property. A plain value has none of its own: on Python 3.13 it shows
+    that of its type.
+    """
     if not callable(of) and not isinstance(of, property | classmethod | staticmethod):
         return ""
     return re.sub(r"\basync (for|with)\b", r"\1", inspect.cleandoc(getattr(of, "__doc__", None) or ""))

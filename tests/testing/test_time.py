@@ -119,7 +119,7 @@ async def test_a_scheduled_message_is_delivered_when_it_is_due(bus: Bus) -> None
 async def test_a_message_scheduled_by_the_clock_of_the_code_is_delivered_when_due(bus: Bus) -> None:
     """The code computes the due time a little later than the start of the bus.
 
-    If the clock did not run, the same step would not reach this time.
+    If the clock of the bus stood still between its steps, a step of the same length would not reach this time.
     """
     await bus.create_queue("orders")
     began = bus.clock.now

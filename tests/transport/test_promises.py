@@ -22,7 +22,7 @@ REPLICATED = "?durability=replicated"
 
 
 async def test_a_call_whose_script_had_to_be_loaded_again_is_confirmed_too(replicated_cluster: LocalCluster) -> None:
-    """The script writes only after it was loaded again, so after the WAIT that was sent with the call."""
+    """The script runs only after it was loaded again. So it writes after the WAIT that was sent with the call."""
     master = replicated_cluster.master_of(SLOT)
     (replica,) = replicated_cluster.replicas_of(master)
     async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:

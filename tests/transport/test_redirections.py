@@ -56,8 +56,8 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
         waiting = asyncio.create_task(transport.call(WRITE_TWO, (gone, stayed), ("whole",), timeout=60))
         await eventually(lambda: tryagains(home) > refusals)
         assert not waiting.done()
-        # The remaining key moves as well. Then the target has all keys, although no node knows yet that it owns the
-        # slot.
+        # The remaining key moves as well. Then the target has all keys, although no node knows yet that the target owns
+        # the slot.
         home.ask("MIGRATE", away.host, away.port, stayed.decode(), 0, 5000)
         assert await waiting == b"OK"
         for node in (away, home):

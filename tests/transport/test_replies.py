@@ -60,8 +60,8 @@ REPLIES = [
     ("ERR Script attempted to access a non local key in a cluster node" + SCRIPT, Kind.BROKE, UNKNOWN, False),
 ]
 
-# Each kind of failure with the known outcome: the class of the caller's error, whether it is transient, and whether the
-# transport repeats a call that must not be repeated and one that may be.
+# Each row: the kind of failure, its known outcome, the class of the caller's error, whether this error is transient,
+# whether the transport repeats a call that must not be repeated, and whether it repeats one that may be.
 ENDS = [
     (Kind.MOVED, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.ASK, NEVER, ServiceBusServerBusyError, True, True, True),

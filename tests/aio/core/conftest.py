@@ -5,6 +5,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def patient() -> None:
-    """Leave the time limits unchanged. These tests pass in all times, so they do not depend on the speed of the
-    machine.
+    """Leave the time limits unchanged. These tests pass every time to the code as an argument, so they do not depend on
+    the speed of the machine.
     """

@@ -198,7 +198,7 @@ def test_every_job_has_its_own_outcome(jobs: list[Job], room: int) -> None:
     assert not any(by_name[name].odd for name in partition.taken)
     full = [by_name[name].size for name, error in failed.items() if error is ServiceBusQuotaExceededError]
     for size in full:
-        assert size > partition.room  # a job that was refused as full really does not fit
+        assert size > partition.room  # a job that was refused for lack of room really does not fit
     assert {name for name, error in failed.items() if error is MalformedCallError} <= {j.name for j in jobs if j.odd}
 
 

@@ -275,8 +275,8 @@ def walk(choices: list[int], world: World) -> World:
 
 
 def check(world: World) -> None:
-    """Check that the search finds an available session. Otherwise it must report none, or wait where a partition will
-    wake it.
+    """Check that the search finds an available session. If none is available, the search must report this, or wait
+    where a partition will wake it.
     """
     if not world.over:
         world.settle()

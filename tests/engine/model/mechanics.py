@@ -51,7 +51,7 @@ _TAKING = {
 
 IDLE = 900_000
 WOKEN = 100  # the time in which a woken waiter must make a call, in hundredths of a second
-SESSIONS, HOLDERS = "s", "h"  # the sides of waiters for a session, and of waiters in a session
+SESSIONS, HOLDERS = "s", "h"  # the side of a waiter for a session, and the side of a holder that waits in its session
 SEATS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
 
 
@@ -91,8 +91,9 @@ class Mechanics:
     store: Store = field(default_factory=Store)
     dead_seq: int = 0
     horizon: int = 0
-    # Three lower bounds, which may be too early but never too late: the first expiry of active messages that are not
-    # indexed, the first end of a lease, and the next event by the plain clock. Waiters were told these times.
+    # Three times: the first expiry of an active message that is not indexed, the first end of a lease, and the next
+    # other event, which follows the plain clock. Each is a lower bound: it may be too early, but never too late.
+    # Waiters were told these times.
     head: int = NEVER
     next_lock: int = NEVER
     next_due: int = NEVER
@@ -354,7 +355,7 @@ class Mechanics:
         self.next_due = min(self._due().values(), default=NEVER)
         ready = self._ready(Side.MAIN)
         if event is None and unindexed:
-            # The first of the messages that a level had before is a lower bound for the later ones.
+            # Of the messages that a level had before, the first gives a lower bound: the later ones expire no sooner.
             left = [next((m for m in ready if m.level == level and m in before), None) for level in range(LEVELS)]
             self.head = min((message.expires for message in left if message), default=NEVER)
         fresh = [message.expires for message in begun if message in ready and not message.indexed]
@@ -451,7 +452,9 @@ class Mechanics:
         self.left = self.waiters.pop(f"{waiter} {side}", None) is not None or self.left
 
     def _hand_on(self, now: int) -> None:
-        """Let another waiter learn the next due time, because only the waiter that left may have known it."""
+        """Let another waiter learn the next due time, because the waiter that left may have been the only one that knew
+        it.
+        """
         if not self.own:
             self._put_forward(min(self.head, self.next_due, self.next_lock - self.offset))
             return
@@ -639,7 +642,7 @@ class Mechanics:
         }
 
     def _due(self) -> dict[str, int]:
-        """Return the events of the plain clock and their times, by their names in ``due``."""
+        """Return the times of the events that follow the plain clock, by the name of the event in ``due``."""
         due = {"b" + name: session.blocked for name, session in self.sessions.items() if session.blocked is not None}
         for message in (message for side in Side for message in self.messages[side].values()):
             if message.due is not None:

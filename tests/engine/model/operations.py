@@ -83,7 +83,9 @@ class Model(Mechanics):
 
     @property
     def _takes_nothing(self) -> bool:
-        """Return whether the partition refuses ``send``, because it gets its messages in another way."""
+        """Return whether the partition refuses ``send``: a topic takes its messages by ``publish``, and a subscription
+        gets them from its topic.
+        """
         return self.settings.shared or self.settings.topic
 
     @staticmethod
@@ -526,7 +528,9 @@ class Model(Mechanics):
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
-        """Make the partition, or do all due work and then set the settings of the call's version."""
+        """Make the partition. If it exists already, do all due work, and then set the settings and the version of the
+        call.
+        """
         if not call.sound:
             self._refuse("BADCALL", "settings")
         if not self.exists and create:

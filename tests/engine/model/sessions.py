@@ -201,5 +201,5 @@ class SessionModel(Model):
 
 
 def _in_order(name: str) -> bytes:
-    """Return a key for ordering by name as the keys do: the name, and a byte that no name contains."""
+    """Return a sort key for names, as the partition orders them: the name and a byte that no name contains."""
     return name.encode() + b"\xff"

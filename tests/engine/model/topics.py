@@ -77,7 +77,9 @@ class TopicModel(SessionModel):
     def _published(
         self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int
     ) -> tuple[Message | None, Event]:
-        """Return the message to publish, or to keep until it is due; None if the scheduled message is gone."""
+        """Return the message and its event: to publish it now, or to keep it until it is due. The message is None if it
+        was scheduled and is gone.
+        """
         if out.origin is not None:
             waiting = self.messages[Side.MAIN].get(int(out.origin))
             return waiting, Event.PUBLISH

@@ -40,7 +40,7 @@ _ANY: dict[str, Callable[[Town, How], Any]] = {
     "renew": lambda both, how: both.renew(how, both.token(), _STRANGE),
     "send": lambda both, how: both.send(how, [Outgoing(b"refused")]),
 }
-"""A call of each operation that must be refused."""
+"""For each operation, a call that must be refused."""
 
 _DEFECTS = {
     "configure": ("incarnation", "layout", "stale", "malformed"),

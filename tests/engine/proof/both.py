@@ -31,7 +31,8 @@ class Both(Comparison):
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
-            # The request refuses a message that is too large before sending. The script must also refuse it.
+            # A request refuses a message that is too large, and sends nothing. Here it has a higher limit, because the
+            # script must refuse the message too.
             partition.settings = replace(partition.settings, largest_message=LARGE)
             return partition.send(call_id, messages)
 
@@ -210,7 +211,7 @@ class Both(Comparison):
         return self.do(Step("due", lambda p, call_id: p.due(call_id), self.model.due), how)
 
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
-        """Give the partition these settings, under the version that the caller names."""
+        """Give the partition these settings, with the version that the caller names."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
             partition.settings = settings

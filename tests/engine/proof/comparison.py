@@ -22,7 +22,7 @@ T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-"""Operations without a lane; the first of them still takes the time."""
+"""Operations without a lane. `configure` still gets the time of the call."""
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """Other refusals that a malformed call may get, because a script may notice another mistake first."""
 

@@ -14,7 +14,9 @@ SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)
 LONG = (900_001, 86_400_000, -1, -1_000, -60_000, -3_600_000)
 FAR = 10**7
 SEQUENCES = (0, 0, 4_093, 65_534, 2**24 - 2, 2**40 + 4_094)
-"""Message numbers used before: after some of them, the next messages are in another hash or have more digits."""
+"""Message numbers after which a partition continues. After some of them, the next messages are in another hash, or
+their numbers have more digits.
+"""
 
 some = st.sampled_from
 rarely = {weight: some([False] * weight + [True]) for weight in (2, 4, 8, 20)}

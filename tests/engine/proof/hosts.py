@@ -49,7 +49,7 @@ class Client(Protocol):
 
 
 class Host:
-    """A server with the scripts. ``read`` reads the files of the scripts, so a host can have changed scripts."""
+    """A server with the scripts. ``read`` reads their files; with another function the host runs changed scripts."""
 
     def __init__(self, client: Client, read: Read = read_source, *, memory: FakeServer | None = None) -> None:
         self.kind: Kind = "server" if memory is None else "memory"
@@ -127,7 +127,7 @@ def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = N
 
 
 def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
-    """Read the files with other bounds of a call; a few messages are enough to reach narrow bounds."""
+    """Read the files with other bounds for a call. A few messages are enough to reach narrow bounds."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
         r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",

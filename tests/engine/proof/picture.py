@@ -151,7 +151,7 @@ class Standing(NamedTuple):
         return f"{self.side.value}{self.number}"
 
     def event(self, letter: str) -> str:
-        """Return the name that `due` gives to an event of this message by the clock."""
+        """Return the name in `due` of an event of this message; the letter says which event it is."""
         return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
@@ -466,7 +466,9 @@ def _waiter(score: int) -> Waiter:
 
 
 def due_by_keys(picture: Picture, offset: int) -> int:
-    """Return the next due time according to the keys: the first lock, the first entry of `due`, and the bound."""
+    """Return the next due time according to the keys: the earliest of the locks, the entries of `due`, and the bound
+    `head`.
+    """
     times = [until - offset for until in picture.sets["locks"].values()]
     first = min([*times, *picture.sets["due"].values(), whole(picture.state["head"])])
     return first if first < NEVER else 0

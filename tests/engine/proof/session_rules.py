@@ -39,7 +39,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "set_state": lambda both, how: both.set_state(how, _NOBODY, b"x"),
     "send": lambda both, how: both.send(how, [Outgoing(b"none")]),
 }
-"""A call of each operation on sessions that must be refused or have no effect."""
+"""For each operation on sessions, a call that must be refused or have no effect."""
 
 DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "")
 _WRONG = [(operation, defect) for operation in ANY for defect in DEFECTS]

@@ -114,7 +114,9 @@ class Run:
         self.tally["sent"] += count
 
     def step(self, *, calm: bool = False) -> None:
-        """Let some time pass and a receiver make a call. With ``calm``, the receiver only works through sessions."""
+        """Let some time pass, and then let a receiver make a call. With ``calm``, the receiver only works through
+        sessions.
+        """
         self.now += self.chance.randrange(1, 12)
         self._notice_lapses()
         receiver = self.chance.choice(self.receivers)

@@ -1,4 +1,6 @@
-"""A short run: receivers compete for sessions, and give back or let lapse at random, and the order always holds."""
+"""A short run: receivers compete for sessions, and give messages back or let locks lapse at random. The order always
+holds.
+"""
 
 from __future__ import annotations
 

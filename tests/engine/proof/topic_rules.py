@@ -105,7 +105,9 @@ class TopicMachine(SessionMachine):
     @precondition(lambda self: self.scheduled())
     @rule(data=st.data(), how=hows, early=rarely[8], fence=some([None, 2]), strange=rarely[8])
     def publish_scheduled(self, data: st.DataObject, how: How, early: bool, fence: int | None, strange: bool) -> None:
-        """Publish a scheduled message, together with another one, at its due time or, against the rules, before."""
+        """Publish a scheduled message, together with another one, at its due time, or earlier, although a client must
+        not do this.
+        """
         due = [one.due or 0 for one in self.scheduled()]
         if not early:
             self.topic.now = max(self.topic.now, min(due))

@@ -184,7 +184,7 @@ class TwoClients(RuleBasedStateMachine):
             assert result.lost == first.lost, f"first {first}, then {result}"
 
     def _learned(self, client: Client, pending: Pending, result: Any) -> None:
-        """Update the client's beliefs from an answer. A lock counts from the sending of the call that was answered."""
+        """Update the client's beliefs from an answer. A lock counts from the time when the answered call was sent."""
         if pending.kind == "lock":
             for message in result.messages:
                 lock, until = Lock(pending.token, message.name), self.now + result.lock

@@ -8,6 +8,10 @@ ifeq ($(filter /%,$(HOME)),)
 export HOME := $(CURDIR)/.cache/home
 endif
 
+# The tests start in half the time if Python keeps what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due prove-engine prove-time prove-sessions release environment clean
 

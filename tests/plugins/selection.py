@@ -4,7 +4,7 @@ The plugin needs no marks. It leaves out a test whose target is a server or a cl
 names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that these call.
 If a selected test still starts a process, it fails with the reason.
 
-``--quick`` also leaves out the tests marked ``exhaustive``, and limits Hypothesis to few examples.
+``--quick`` also leaves out the tests marked ``slow``, and limits Hypothesis to few examples.
 
 ``addopts`` in pyproject.toml loads the plugin.
 """
@@ -127,7 +127,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
     )
-    parser.addoption("--quick", action="store_true", help="as --in-process, without the exhaustive ones")
+    parser.addoption("--quick", action="store_true", help="as --in-process, without the tests marked slow")
 
 
 @pytest.hookimpl(trylast=True)
@@ -140,7 +140,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [
         item
         for item in items
-        if needs_processes(item, reach) or (quick and item.get_closest_marker("exhaustive") is not None)
+        if needs_processes(item, reach) or (quick and item.get_closest_marker("slow") is not None)
     ]
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
@@ -169,7 +169,7 @@ class Guard:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and the guard; pytest calls this when it starts."""
-    config.addinivalue_line("markers", "exhaustive: tries every case one by one; make quick leaves it out")
+    config.addinivalue_line("markers", "slow: takes more than a tenth of a second, or waits half a second; make quick leaves it out")
     if config.getoption("quick"):
         settings.register_profile("quick", max_examples=EXAMPLES)
         settings.load_profile("quick")

@@ -27,7 +27,7 @@ from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
 pytestmark = [
-    pytest.mark.exhaustive,
+    pytest.mark.slow,
     pytest.mark.anyio,
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]

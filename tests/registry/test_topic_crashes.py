@@ -40,7 +40,7 @@ from tests.registry.topics import (
 from tests.registry.turns import Cut, Turns
 
 pytestmark = [
-    pytest.mark.exhaustive,
+    pytest.mark.slow,
     pytest.mark.anyio,
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]

@@ -26,7 +26,7 @@ from tests.rules.drawing import (
 )
 from tests.rules.reference import Failure, judged, like, pattern_of
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.slow
 
 THOROUGH = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

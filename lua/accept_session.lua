@@ -9,7 +9,7 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     `=` and the name of the session, or nothing for the next free session
+-- ARGV[7]    session     the name of the session, with `=` in front, or nothing for the next free session
 -- ARGV[8]    take        1, or 0 for a look
 -- ARGV[9]    token       of the lock, chosen at random by the caller
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing

@@ -5,13 +5,13 @@
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of sessions
--- ARGV[8]    after       `=` and the session after which the list continues, or nothing at the beginning. With `since`,
---   the number of sessions that were listed before and whose state was set at exactly that time
+-- ARGV[8]    after       the session after which the list continues, with `=` in front, or nothing at the beginning.
+--   With `since`, the number of sessions that were listed before and whose state was set at exactly that time
 -- ARGV[9]    since       the time in ms, or nothing to list the sessions by name
 --
--- Result: { 1 if work is due that may change the list, the names, the times, the place }. With `since`, the times are
---   those when the state of each session was set, and the place is empty. Without `since`, there are no times, and the
---   place is the `after` of the next call; it is empty at the end.
+-- Result: { 1 if work is due whose effects may change the list; the names; the times; the place }. With `since`, the
+--   times are those when the state of each session was set, and the place is empty. Without `since`, there are no
+--   times, and the place is the `after` of the next call; it is empty at the end.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)

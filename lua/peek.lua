@@ -10,7 +10,7 @@
 -- ARGV[9]    wanted      the largest number of messages
 -- ARGV[10]   room        the largest number of bytes; the first message may exceed it
 -- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled
--- ARGV[12]   session     `=` and the session whose messages to show, or nothing for all
+-- ARGV[12]   session     the session whose messages to show, with `=` in front, or nothing for all
 --
 -- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the

@@ -8,7 +8,8 @@
 -- ARGV[8]    before      time in ms
 -- ARGV[9]    share       the number of messages to look at
 -- ARGV[10]   from        the place that the last call returned, or 0 for the first call
--- ARGV[11]   session     `=` and the session whose messages to delete, or nothing for all; no lock on it is needed
+-- ARGV[11]   session     the session whose messages to delete, with `=` in front, or nothing for all; no lock is
+--   needed
 --
 -- Result: { more, the number of messages that were deleted, the place where the next call continues, as text, or
 --   nothing at the end }

@@ -19,8 +19,8 @@
 -- ARGV[12]   waiter      the channel on which the receiver waits if it gets fewer messages than it wants, or nothing
 -- ARGV[13]   waiting_for the number of messages that the receiver waits for, including those in this reply. With 0 the
 --   receiver does not wait, and an earlier wait ends
--- ARGV[14]   session     `=` and the session whose next messages are wanted, or nothing. With a session, the token is
---   that of its lock
+-- ARGV[14]   session     the session whose next messages are wanted, with `=` in front, or nothing. With a session,
+--   the token is that of its lock
 --
 -- Result: { more, due, lock duration, names, records, extras, waits }. `due` is the time in ms until something is due
 --   if nothing is left, or 0; a look that found a message gives -1. `extras` has, for some messages: index, failures,

@@ -15,7 +15,8 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9]    session     `=` and the session of the messages, or nothing. With a session, the token is that of its lock
+-- ARGV[9]    session     the session of the messages, with `=` in front, or nothing. With a session, the token is that
+--   of its lock
 -- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
 -- ARGV[11...] names      of the messages, of either side
 --

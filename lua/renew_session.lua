@@ -3,7 +3,7 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     `=` and the name of the session
+-- ARGV[7]    session     the name of the session, with `=` in front
 -- ARGV[8]    token       of the lock on the session
 --
 -- Result: { more, the time in ms until the lock ends }

@@ -402,7 +402,7 @@ def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Bac
     if total is not None and (type(total) is not int or total < 0):
         raise ValueError(f"retry_total must be a whole number from 0 on or None, not {quoted(total)}")
     if mode not in ("exponential", "fixed"):
-        raise ValueError(f"retry_mode is 'exponential' or 'fixed', not {quoted(mode)}")
+        raise ValueError(f"retry_mode must be 'exponential' or 'fixed', not {quoted(mode)}")
     first = seconds_of(factor, "retry_backoff_factor")
     return Backoff(
         first=first,

@@ -72,6 +72,6 @@ def creation_of(
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
+        raise TypeError(f"create_if_missing must be True, False or a mapping of properties, not {quoted(wanted)}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
     return made(clock=connection.clock.kind, **options)

@@ -34,6 +34,6 @@ def credited(target: Target, credential: Credential | None) -> tuple[Target, Any
             return replace(target, username=username, password=password), None
         case _:
             raise TypeError(
-                "credential is a tuple of user and password, or a credential provider of redis-py, not "
+                "credential must be a tuple of user and password, or a credential provider of redis-py, not "
                 f"{type(given).__name__}; tokens of Azure mean nothing to Redis"
             )

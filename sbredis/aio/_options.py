@@ -96,7 +96,7 @@ def receiver_options(
     asked = {**RECEIVER, **given}
     renewer = asked["auto_lock_renewer"]
     if renewer is not None and not isinstance(renewer, AutoLockRenewer):
-        raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(renewer)}")
+        raise TypeError(f"auto_lock_renewer must be a sbredis.aio.AutoLockRenewer, not a {public_name(renewer)}")
     options = ReceiverOptions(
         session_id=session_id,
         sub_queue=sub_queue,

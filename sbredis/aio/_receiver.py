@@ -189,7 +189,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
-            self._held.check()  # not needed for buffered messages that were deleted when they were received
+            self._held.check()  # buffered messages that are already deleted need no lock
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:

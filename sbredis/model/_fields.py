@@ -332,7 +332,7 @@ class Text(Field[str | None, str]):
 
     def check(self, value: str | None) -> None:
         if value is not None and len(value) > self.longest:
-            raise ValueError(f"{self.name} has {len(value)} characters; at most {self.longest} are kept")
+            raise ValueError(f"{self.name} has {len(value)} characters; at most {self.longest} are allowed")
         super().check(value)
 
 

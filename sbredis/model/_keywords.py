@@ -27,7 +27,7 @@ def names_keywords(options: type, defaults: Mapping[str, object] | None = None) 
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None if defaults is None else defaults[name],
-                annotation=getattr(kind, "__forward_arg__", kind),  # the annotation's text, as for other parameters
+                annotation=getattr(kind, "__forward_arg__", kind),  # as text, as in the signatures of other functions
             )
             for name, kind in options.__annotations__.items()
         ]

@@ -381,7 +381,7 @@ def as_message(value: object) -> ServiceBusMessage:
     if isinstance(value, Mapping):
         return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # _from_mapping checks the keys
     raise TypeError(
-        f"a message is a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
+        f"a message must be a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
         f"; make one with ServiceBusMessage({'body' if isinstance(value, (str, bytes)) else 'json.dumps(…)'})"
     )
 

@@ -59,7 +59,7 @@ def _read(name: str, value: Any) -> Any:
             return [AccessRights(right) for right in value]
         except (ValueError, TypeError):
             raise ValueError(
-                f"rights of an AuthorizationRule are {', '.join(AccessRights)}, not {quoted(value)}"
+                f"rights of an AuthorizationRule must be some of {', '.join(AccessRights)}, not {quoted(value)}"
             ) from None
     if name in _TIMES:
         if isinstance(value, str):

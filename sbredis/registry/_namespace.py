@@ -148,7 +148,7 @@ class Namespace:
         _check_kind(name, kind, settings)
         if partitioned and colocate_with is not None:
             raise ValueError(
-                f"{quoted(name)} is to be partitioned, so it is in every entity's partition: leave out colocate_with"
+                f"{quoted(name)} cannot be both partitioned and colocated with another entity: leave out colocate_with"
             )
         until = anyio.current_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
@@ -423,11 +423,11 @@ class Namespace:
         return self._steps.partition(record, number)
 
     async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:
-        """Return the entity beside which another is to be created."""
+        """Return the entity that ``colocate_with`` names."""
         try:
             return await self._steps.existing(entity_name(neighbour), until)
         except MessagingEntityNotFoundError as error:
-            error.message = f"'{name}' was to be created beside '{neighbour}' (colocate_with). {error.message}"
+            error.message = f"'{name}' was to be colocated with '{neighbour}' (colocate_with). {error.message}"
             raise
 
     async def _require_free(self, path: str, kind: Kind, until: float) -> None:
@@ -457,7 +457,8 @@ class Namespace:
             return partition_for_name(name, self.partitions)
         if beside.partitioned:
             raise ValueError(
-                f"{quoted(name)} cannot be put beside '{beside.path}', which is partitioned and so in all partitions"
+                f"{quoted(name)} cannot be colocated with '{beside.path}', which is partitioned and therefore in all "
+                "partitions"
             )
         return beside.partitions[0]
 

@@ -177,7 +177,7 @@ def _read_decimal(text: str) -> Decimal:
     except InvalidOperation:
         raise ValueError("not a decimal") from None
     if not value.is_finite() or not storable(value):
-        raise ValueError("not a decimal that can be compared")
+        raise ValueError("not a finite decimal of 128 bits")
     return value
 
 

@@ -141,7 +141,7 @@ def as_constant(value: object, what: str) -> Constant:
         raise ValueError(f"{what} is {value}, which is outside the years 1 to 9999 in UTC")
     if isinstance(value, Decimal):
         if not value.is_finite() or not storable(value):
-            raise ValueError(f"{what} is {value}, which is not a decimal of up to 34 digits that can be compared")
+            raise ValueError(f"{what} is {value}, which is not a finite decimal of 128 bits (up to 34 digits)")
         return value
     if kind_of(value) is Kind.OTHER:
         raise TypeError(
@@ -151,7 +151,7 @@ def as_constant(value: object, what: str) -> Constant:
     if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
         raise ValueError(f"{what} is {value}, which does not fit into 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{what} is {value}, which is not a number that can be compared")
+        raise ValueError(f"{what} is {value}, which is not a finite number")
     return cast("Constant", value)
 
 

@@ -140,7 +140,7 @@ def unusable(path: Path, error: OSError) -> ServiceBusError:
         return full(path, (error.strerror or str(error)).lower())
     return ServerUnsuitableError(
         f"The folder {path} cannot be used for an embedded server: {error.strerror or error}. It must be on a local"
-        " disk, and this user must own it and may write to it."
+        " disk, and this user must own it and have the right to write to it."
     )
 
 

@@ -68,6 +68,6 @@ class Handlers:
         renewer = passed.get("auto_lock_renewer")
         if renewer is not None:
             if not isinstance(renewer, AutoLockRenewer):
-                raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
+                raise TypeError(f"auto_lock_renewer must be a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
             passed["auto_lock_renewer"] = renewer._renewer_in(self._portal)
         return passed

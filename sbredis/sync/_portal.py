@@ -317,9 +317,9 @@ class Portal:
     def _running_worker(self) -> _Worker:
         if self._in_other_process:
             raise RuntimeError(
-                f"The client was used in process {self._process} and cannot be used in process {os.getpid()}, which "
-                "was forked from there: make another one in each process, after the fork (in gunicorn: in the hook "
-                "post_fork), or do not use it before the fork."
+                f"The client was used in process {self._process}, and cannot be used in process {os.getpid()}, "
+                "which was forked from it. Make another client in each process, after the fork (in gunicorn: in the "
+                "hook post_fork), or do not use this client before the fork."
             )
         with self._lock:
             if self._worker is None:

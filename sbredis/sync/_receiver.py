@@ -59,7 +59,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         except Exception:
             raise  # the asynchronous receiver has closed itself
         except BaseException:
-            self.close()  # Python does not call __exit__ after this, and the receiver may have accepted a session
+            self.close()  # the receiver may have accepted a session, and Python calls no __exit__ if __enter__ raises
             raise
         return self
 

@@ -285,7 +285,7 @@ class Bus:
                     if name is None
                     else client.get_subscription_receiver(topic, name, sub_queue=side)
                 )
-                gone += await receiver.purge_messages()  # not opened: an entity with sessions would refuse
+                gone += await receiver.purge_messages()  # works unopened; opening would fail if sessions are required
         return gone
 
     # -- the end -------------------------------------------------------------------------------------------------------

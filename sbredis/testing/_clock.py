@@ -106,7 +106,9 @@ class TestClock:
         Returns the new time. May be called in any thread. Raises :class:`ValueError` for a negative duration.
         """
         if by is not None and not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"by is a timedelta, not {type(by).__name__}: name the unit, as in advance(seconds=30)")
+            raise TypeError(
+                f"by must be a timedelta, not {type(by).__name__}: name the unit, as in advance(seconds=30)"
+            )
         named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         step = named + (by or timedelta())
         if step < timedelta():
@@ -144,7 +146,7 @@ class TestClock:
 
 def _checked(moment: datetime, name: str) -> datetime:
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
+        raise TypeError(f"{name} must be a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
     if not _EPOCH <= moment < _END:

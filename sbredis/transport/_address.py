@@ -114,7 +114,7 @@ class Target:
 def parse_target(text: str) -> Target:
     """Parse a connection string. Raises :class:`InvalidConnectionStringError`, which names the wrong part."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise InvalidConnectionStringError(f"A connection string is text, not {type(text).__name__}.")
+        raise InvalidConnectionStringError(f"A connection string must be text, not {type(text).__name__}.")
     return _Parser(text).target()
 
 

@@ -118,7 +118,7 @@ class Transport:
         elif durability in ("master", "replicated"):
             replicated = durability == "replicated"
         else:
-            raise ValueError(f"durability of a call is 'master' or 'replicated', not {quoted(durability)}")
+            raise ValueError(f"durability of a call must be 'master' or 'replicated', not {quoted(durability)}")
         # The common case: the connection is open and takes the call. For speed, no other coroutine is in between.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]

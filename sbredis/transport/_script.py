@@ -43,7 +43,7 @@ def _encoded(argument: Argument) -> bytes:
         return b"%d" % int(argument)
     if isinstance(argument, (bytes, bytearray, memoryview)):
         return bytes(argument)
-    raise TypeError(f"an argument of a command is bytes, text or a whole number, not {type(argument).__name__}")
+    raise TypeError(f"an argument of a command must be bytes, text or a whole number, not {type(argument).__name__}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

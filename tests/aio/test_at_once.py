@@ -61,8 +61,8 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
 
 
 @both
-async def test_a_non_waiting_receive_finds_messages_before_any_notice_arrives(url: str, partitioned: bool) -> None:
-    """The call asks the partitions, so it does not depend on the notice that wakes a receiver."""
+async def test_a_non_waiting_receive_finds_messages_without_a_wake(url: str, partitioned: bool) -> None:
+    """The call asks the partitions, so it does not depend on the wake."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.register_waiter(receiver)
         for number in range(20):

@@ -183,9 +183,9 @@ def test_a_malformed_url_error_names_the_wrong_part(wrong: str, said: str) -> No
         ({"partition_count": 0}, ValueError, "partition_count"),
         ({"partition_count": 1025}, ValueError, "partition_count"),
         ({"partition_count": "4"}, TypeError, "partition_count"),
-        ({"credential": "hunter2"}, TypeError, "credential is a tuple"),
-        ({"credential": ("hunter2",)}, TypeError, "credential is a tuple of user and password"),
-        ({"credential": ("ann", 2)}, TypeError, "credential is a tuple of user and password"),
+        ({"credential": "hunter2"}, TypeError, "credential must be a tuple"),
+        ({"credential": ("hunter2",)}, TypeError, "credential must be a tuple of user and password"),
+        ({"credential": ("ann", 2)}, TypeError, "credential must be a tuple of user and password"),
     ],
 )
 def test_options_are_validated_by_the_constructor(options: dict[str, Any], error: Any, said: str) -> None:

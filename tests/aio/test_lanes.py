@@ -298,7 +298,7 @@ async def test_the_outcome_is_unknown_if_a_lane_is_forgotten_during_its_call(
 
 
 @pytest.mark.parametrize("first", ["is refused", "is lost"])
-async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
+async def test_a_call_in_a_lane_whose_first_call_did_not_run_is_repeated(
     url: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition has never recorded the lane, so the lane was not forgotten, and the second call is repeated."""

@@ -34,7 +34,9 @@ async def reaches(gate: Gate, key: bytes) -> None:
 
 @both
 @pytest.mark.parametrize("what", ["received", "deferred", "renewed"])
-async def test_the_client_counts_a_message_lock_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+async def test_the_client_counts_the_time_of_a_message_lock_from_the_start_of_the_call(
+    url: str, partitioned: bool, what: str
+) -> None:
     """The partition sets the lock when the script runs. An answer that arrives seven seconds later does not extend the
     lock.
     """
@@ -83,7 +85,9 @@ async def test_the_client_counts_a_message_lock_from_before_the_call(url: str, p
 
 
 @both
-async def test_the_client_counts_the_lock_of_a_waiting_call_from_when_it_is_sent(url: str, partitioned: bool) -> None:
+async def test_the_client_counts_the_time_of_a_lock_from_the_moment_when_a_waiting_call_is_sent(
+    url: str, partitioned: bool
+) -> None:
     """The clock moves while a call waits for its turn. The client must not treat the lock as ended before it began."""
     clock = HandClock()
     async with (
@@ -110,7 +114,9 @@ async def test_the_client_counts_the_lock_of_a_waiting_call_from_when_it_is_sent
 
 @both
 @pytest.mark.parametrize("what", ["accepted", "renewed"])
-async def test_the_client_counts_a_session_lock_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+async def test_the_client_counts_the_time_of_a_session_lock_from_the_start_of_the_call(
+    url: str, partitioned: bool, what: str
+) -> None:
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send_to("a", "1")

@@ -91,7 +91,7 @@ async def test_invalid_arguments_are_refused_before_any_call(url: str) -> None:
                 await receiver.delete_messages(1, before_enqueued_time_utc=naive)
             with pytest.raises(ValueError, match="before_enqueued_time_utc has no time zone"):
                 await receiver.purge_messages(before_enqueued_time_utc=naive)
-            with pytest.raises(TypeError, match="before_enqueued_time_utc is a datetime"):
+            with pytest.raises(TypeError, match="before_enqueued_time_utc must be a datetime"):
                 await receiver.purge_messages(before_enqueued_time_utc=1.0)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="timeout"):
                 await receiver.purge_messages(timeout=0)

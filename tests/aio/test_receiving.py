@@ -190,7 +190,7 @@ async def test_large_messages_arrive_in_several_replies(url: str) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: bool) -> None:
+async def test_a_receiver_takes_messages_from_all_partitions_in_turn(url: str, partitioned: bool) -> None:
     """A partition that always has messages does not keep the receiver from the other partitions."""
     async with queue_at(url, partitioned=partitioned) as queue:
         for place in range(len(queue.partitions)):

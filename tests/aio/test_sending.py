@@ -676,5 +676,5 @@ async def test_a_sender_has_properties_for_its_name_and_state(url: str) -> None:
         )
         await sender.close()
         assert repr(sender) == "<ServiceBusSender 'Q' closed>"
-        with pytest.raises(TypeError, match="client_identifier is text"):
+        with pytest.raises(TypeError, match="client_identifier must be text"):
             queue.client.get_queue_sender("q", client_identifier=5)  # type: ignore[arg-type]

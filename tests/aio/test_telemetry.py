@@ -419,7 +419,7 @@ def test_received_messages_have_the_properties_that_telemetry_reads() -> None:
     assert looked_at <= set(dir(ServiceBusReceivedMessage))
 
 
-def test_a_message_count_can_be_given_without_messages(telemetry: Telemetry, listener: Listener) -> None:
+def test_an_operation_can_record_a_message_count_without_messages(telemetry: Telemetry, listener: Listener) -> None:
     with telemetry.operation("cancel_scheduled", "orders", count=3):
         pass
     span = listener.spans["cancel_scheduled orders"]

@@ -168,8 +168,10 @@ async def test_all_waiting_receivers_get_their_messages(url: str, partitioned: b
 
 
 @both
-async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, partitioned: bool) -> None:
-    """The receiver passes the notice on immediately, and not only at its next call."""
+async def test_a_receiver_that_stopped_waiting_passes_its_wake_on_to_another_receiver(
+    url: str, partitioned: bool
+) -> None:
+    """The receiver passes the wake on immediately, and not only at its next call."""
     async with queue_at(url, partitioned=partitioned) as queue:
         quitter, patient = queue.receiver(), queue.receiver()
         gone = await waits(queue, quitter)
@@ -184,7 +186,9 @@ async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, pa
 
 
 @both
-async def test_a_receiver_that_two_partitions_woke_passes_one_notice_on(url: str, partitioned: bool) -> None:
+async def test_a_receiver_woken_by_two_partitions_passes_one_wake_on_to_another_receiver(
+    url: str, partitioned: bool
+) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         first = await waits(queue, queue.receiver())
         second = await waits(queue, queue.receiver())

@@ -86,7 +86,7 @@ async def test_every_message_is_sent_and_completed_once(way: str, shape: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_at_most_a_hundred_messages_wait_in_step_and_all_messages_with_a_backlog(way: str) -> None:
+async def test_in_step_at_most_a_hundred_messages_wait_and_with_a_backlog_all_of_them_wait(way: str) -> None:
     for shape, expected in ((IN_STEP, range(1, 101)), (BACKLOG, range(250, 251))):
         queue = CountingQueue()
         for step in WAYS[way](queue, shape).values():

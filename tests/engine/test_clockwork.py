@@ -274,7 +274,7 @@ async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
     assert final.active == await bench.stored(State.ACTIVE) == shown.active + 1
 
 
-async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> None:
+async def test_a_lock_is_lost_when_it_ends_even_if_no_call_has_removed_it_yet(bench: Bench) -> None:
     """A lock is lost when its time has passed, even if no call has cleaned it up yet."""
     await bench.send(*(b"m" for _ in range(150)))
     await bench.receive(120)
@@ -287,7 +287,7 @@ async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> No
     assert (counts.active, counts.locked) == (150, 0)
 
 
-async def test_the_operation_due_does_a_bounded_share_of_due_work(bench: Bench) -> None:
+async def test_one_visit_does_a_bounded_share_of_due_work(bench: Bench) -> None:
     """A call of `due` does the due work of at most 500 messages. A caller repeats `due` until the answer says that
     nothing is left.
     """

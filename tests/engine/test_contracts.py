@@ -408,7 +408,7 @@ READS = {
 }
 
 
-def test_script_flags_match_their_use_of_memory() -> None:
+def test_the_flags_of_a_script_match_its_use_of_memory() -> None:
     flags = {name: contract_of(name).flags for name in operations()}
     assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING | registry_with("allow-oom")
     assert {name for name in flags if flags[name] == ("no-writes",)} == READING | registry_with("no-writes")
@@ -421,7 +421,7 @@ def registry_with(*flags: str) -> set[str]:
 
 
 @for_each("name", operations())
-def test_exactly_the_read_only_scripts_contain_no_writing_command(name: str) -> None:
+def test_a_script_is_marked_read_only_if_and_only_if_it_contains_no_writing_command(name: str) -> None:
     assert (set(commands_of([name])) <= READS) is (name in READING | registry_with("no-writes"))
 
 

@@ -344,7 +344,7 @@ async def no_memory_left(server: LocalServer) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
-async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
+async def test_a_server_with_full_memory_runs_only_calls_that_read_or_free_memory(
     scarce: Bench, bounded: LocalServer, arrange: Arrange
 ) -> None:
     """A call is refused before its first write, so it changes nothing. The same call succeeds when memory is free."""

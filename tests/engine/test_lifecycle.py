@@ -154,7 +154,7 @@ def test_only_a_receive_locks_messages_and_only_locked_messages_can_be_settled()
     assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED, State.HELD}
 
 
-def test_a_held_message_moves_like_a_locked_one_but_is_never_delayed() -> None:
+def test_a_locked_session_message_changes_state_like_any_locked_message_but_is_never_delayed() -> None:
     """A delay blocks the whole session instead: no message of it may be overtaken."""
     for (side, state, event), outcomes in TRANSITIONS.items():
         if (side, state) == (MAIN, State.LOCKED):

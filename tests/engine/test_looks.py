@@ -275,7 +275,9 @@ async def test_a_receiver_can_stop_waiting_with_a_receive(bench: Bench, listenin
         await receiver.woken(len(payloads))
 
 
-async def test_a_receiver_that_never_waited_may_stop_waiting(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_that_ends_a_wait_changes_nothing_if_the_receiver_never_waited(
+    bench: Bench, listening: Receivers
+) -> None:
     """Such a look changes nothing, with or without a channel."""
     receiver = await listening("a")
     await bench.look()

@@ -163,7 +163,7 @@ def test_a_delayed_message_keeps_its_number_until_its_delay_ends_or_it_expires()
     assert names(model.receive(at(5), "t3", 5)) == ["1", "2"]
 
 
-def test_a_scheduled_message_is_enqueued_with_a_new_number_and_then_begins_to_live() -> None:
+def test_a_scheduled_message_gets_a_new_number_when_enqueued_and_its_time_to_live_begins_then() -> None:
     model = a_queue()
     model.send(at(0), [Outgoing(b"a", time_to_live=1_000, due=T0 + 60_000), Outgoing(b"b")])
     assert names(model.receive(at(59), "t1", 5)) == ["2"]
@@ -194,7 +194,7 @@ def test_a_deferred_message_is_received_by_number_only_and_expires_when_asked_fo
     assert not model.messages[MAIN]
 
 
-def test_a_call_locks_the_deferred_messages_that_fit_but_deletes_all_or_none() -> None:
+def test_a_locking_call_gives_out_the_deferred_messages_that_fit_and_a_deleting_call_all_or_none() -> None:
     model = a_queue()
     send(model, b"12345", b"67890", b"abc")
     model.defer(at(0), locks(model.receive(at(0), "t1", 3), "t1"))
@@ -228,7 +228,7 @@ def test_a_duplicate_uses_up_a_number_and_an_id_is_forgotten_after_its_window() 
     assert model.send(at(20), [Outgoing(b"f", message_id=b"x")]).dropped == 0
 
 
-def test_bytes_count_records_and_changed_properties() -> None:
+def test_the_stored_bytes_include_records_and_changed_properties() -> None:
     model = a_queue()
     send(model, b"12345")
     assert model.bytes == 15 + 5
@@ -270,7 +270,7 @@ def test_a_repeated_call_acts_only_once_and_returns_the_same_answer() -> None:
     assert settled == model.complete(at(12, lane="a", number=3), locks(received, "t1")) == Settled(lost=("1",))
 
 
-def test_a_repeated_receive_and_delete_is_answered_empty() -> None:
+def test_a_repeated_receive_and_delete_returns_no_messages() -> None:
     model = a_queue()
     send(model, b"a", b"b")
     assert names(model.receive(at(0, lane="a", number=1), "t1", 1, mode="delete")) == ["1"]
@@ -325,7 +325,7 @@ def test_setting_the_clock_back_neither_shortens_nor_lengthens_a_lock() -> None:
     assert only(model).state is State.ACTIVE
 
 
-def test_a_new_epoch_leaps_over_numbers_and_extends_locks_by_one_duration_at_most() -> None:
+def test_a_new_epoch_skips_message_numbers_and_extends_locks_by_one_duration_at_most() -> None:
     model = a_queue()
     send(model, b"a", b"b")
     model.receive(at(0), "t1", 1)

@@ -55,7 +55,7 @@ def test_an_invalid_name_is_refused_with_the_allowed_form(named: Checked, name: 
 
 
 @given(st.text(), st.sampled_from("{}"), st.text())
-def test_no_brace_passes_in_any_name(before: str, brace: str, after: str) -> None:
+def test_a_brace_is_refused_in_every_name(before: str, brace: str, after: str) -> None:
     for named, _ in NAMERS:
         with pytest.raises(ValueError, match="is not 1 to"):
             named(before + brace + after)

@@ -55,7 +55,7 @@ def test_each_partition_has_its_slot_in_its_own_slice() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 16, 100, 1023, 1024])
-def test_a_salt_is_the_smallest_of_those_nearest_to_the_middle_of_their_slice(count: int) -> None:
+def test_a_partition_has_the_smallest_salt_of_those_nearest_to_the_middle_of_its_slice(count: int) -> None:
     every = ["".join(characters) for characters in product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=3)]
     smallest: dict[int, str] = {}
     for salt in reversed(every):
@@ -128,7 +128,7 @@ def test_sixteen_partitions_spread_over_any_few_masters(masters: int, most_to_fe
 
 
 @pytest.mark.parametrize("masters", range(1, 17))
-def test_no_master_has_more_than_one_partition_more_than_another(masters: int) -> None:
+def test_the_numbers_of_partitions_of_two_masters_differ_by_at_most_one(masters: int) -> None:
     """The shares are even for every number of partitions up to 1024, the most that a namespace may have."""
     uneven = [
         (count, how, found)

@@ -65,7 +65,7 @@ def test_each_fragment_comes_once_before_the_code_that_uses_it() -> None:
     )
 
 
-def test_an_operation_may_use_no_fragment_and_may_have_the_name_of_one() -> None:
+def test_an_operation_needs_no_fragment_and_may_have_the_same_name_as_a_fragment() -> None:
     assert expand("o", {"o": "#!lua\nreturn 1\n"}.get) == "#!lua\n-- o.lua\nreturn 1\n"
     same = {"o": "#!lua\n-- @use o\nreturn o()", "includes/o": "local function o() return 1 end"}
     assert expand("o", same.get) == ("#!lua\n-- includes/o\nlocal function o() return 1 end\n-- o.lua\nreturn o()\n")
@@ -228,7 +228,7 @@ def test_each_needed_fragment_comes_once_after_the_fragments_that_it_uses(
 
 
 @given(graphs(cycles=True))
-def test_an_operation_is_refused_exactly_if_its_fragments_form_a_cycle(
+def test_an_operation_is_refused_if_and_only_if_its_fragments_form_a_cycle(
     graph: tuple[list[str], dict[str, list[str]]],
 ) -> None:
     needed = reached(*graph)
@@ -569,7 +569,7 @@ def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> N
 
 
 @every_operation
-def test_exactly_the_operations_that_open_a_call_list_the_refusal_call(name: str) -> None:
+def test_an_operation_lists_call_as_a_refusal_if_and_only_if_it_opens_a_call(name: str) -> None:
     begins = "-- includes/begin\n" in expand(name, read) and name not in PASSING_ON
     assert ("call" in contract(text_of(name)).refusals) == begins
 

@@ -359,7 +359,7 @@ async def test_the_lock_of_another_session_is_refused(bench: Bench) -> None:
     assert await mine.complete(one) == ()
 
 
-async def test_a_held_message_is_counted_as_held_and_shown_as_locked(bench: Bench) -> None:
+async def test_a_received_session_message_is_counted_as_held_and_shown_as_locked(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     await mine.receive(2)
@@ -388,7 +388,7 @@ async def test_a_session_holder_holds_at_most_a_thousand_messages(bench: Bench) 
     assert await mine.release() == 1000
 
 
-async def test_a_session_lock_with_very_many_messages_lapses_in_shares(bench: Bench) -> None:
+async def test_the_messages_of_a_lapsed_session_lock_are_released_over_several_calls(bench: Bench) -> None:
     """No receiver can accept the session until all of its messages are released."""
     await bench.send(*[of_session("s")] * 250)
     await (await holder(bench)).receive(250)
@@ -399,7 +399,7 @@ async def test_a_session_lock_with_very_many_messages_lapses_in_shares(bench: Be
     assert (counts.active, counts.held) == (250, 0)
 
 
-async def test_very_many_session_locks_without_messages_lapse_in_shares(bench: Bench) -> None:
+async def test_very_many_session_locks_without_messages_lapse_over_several_calls(bench: Bench) -> None:
     """Each call does only its share of the work, and reports that more is left."""
     for number in range(150):
         await accept(bench, f"s{number}")

@@ -62,7 +62,7 @@ def test_shapes_on_a_listed_target(url, partitioned): ...
 
 @everywhere
 @memory
-def test_a_list_outweighs_the_mark(url): ...
+def test_a_list_of_targets_takes_precedence_over_the_mark(url): ...
 """
 
 CHOSEN = {
@@ -73,7 +73,7 @@ CHOSEN = {
     "test_shapes_everywhere": ["memory-plain", "server-partitioned", "cluster-partitioned"],
     "test_shapes_without_a_target": ["plain", "partitioned"],
     "test_shapes_on_a_listed_target": ["plain-memory", "partitioned-memory"],
-    "test_a_list_outweighs_the_mark": ["memory"],
+    "test_a_list_of_targets_takes_precedence_over_the_mark": ["memory"],
 }
 
 

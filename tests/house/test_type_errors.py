@@ -87,10 +87,10 @@ def test_the_error_for_a_wrong_renewer_shows_its_public_name() -> None:
     client, other = aio.ServiceBusClient("memory://a"), sbredis.ServiceBusClient("memory://a")
     ours: Any = aio.AutoLockRenewer()
     theirs: Any = sbredis.AutoLockRenewer()
-    said = "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a sbredis.AutoLockRenewer"
+    said = "auto_lock_renewer must be a sbredis.aio.AutoLockRenewer, not a sbredis.AutoLockRenewer"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         client.get_queue_receiver("q", auto_lock_renewer=theirs)
-    said = "auto_lock_renewer is a sbredis.AutoLockRenewer, not a sbredis.aio.AutoLockRenewer"
+    said = "auto_lock_renewer must be a sbredis.AutoLockRenewer, not a sbredis.aio.AutoLockRenewer"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         other.get_queue_receiver("q", auto_lock_renewer=ours)
     with pytest.raises(TypeError, match=r"not a int$"):

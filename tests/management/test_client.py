@@ -72,7 +72,7 @@ async def test_clients_and_lists_have_a_useful_repr() -> None:
 def test_wrong_client_options_are_refused_by_the_constructor() -> None:
     with pytest.raises(InvalidConnectionStringError, match="connection string of Azure"):
         Admin.from_connection_string("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey=s")
-    with pytest.raises(TypeError, match=r"credential is a tuple of user and password, or a .*, not object"):
+    with pytest.raises(TypeError, match=r"credential must be a tuple of user and password, or a .*, not object"):
         Admin("memory://x", object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout must be greater than 0"):
         Admin("memory://x", timeout=0)

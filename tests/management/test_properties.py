@@ -216,7 +216,7 @@ def test_the_name_can_be_assigned_and_unknown_attributes_are_refused() -> None:
     assert dict(queue) == dict(QueueProperties("q"))
 
 
-def test_a_property_counts_as_given_after_a_rule_was_appended_but_not_after_a_read() -> None:
+def test_appending_to_the_authorization_rules_sets_the_property_but_reading_it_does_not() -> None:
     queue = QueueProperties("q")
     assert queue.authorization_rules == []
     assert queue.given == {}
@@ -252,8 +252,8 @@ def test_an_authorization_rule_may_be_a_mapping_and_its_repr_hides_the_keys() ->
         ("authorization_rules", RULE, TypeError, "authorization_rules must be a list, not AuthorizationRule"),
         ("authorization_rules", [5], TypeError, "authorization_rules must be AuthorizationRules, not int"),
         ("authorization_rules", [{"rihgts": []}], TypeError, "an AuthorizationRule has no rihgts"),
-        ("authorization_rules", [{"rights": ["Fly"]}], ValueError, "are Manage, Send, Listen, not"),
-        ("authorization_rules", [{"rights": 5}], ValueError, "are Manage, Send, Listen, not 5"),
+        ("authorization_rules", [{"rights": ["Fly"]}], ValueError, "must be some of Manage, Send, Listen, not"),
+        ("authorization_rules", [{"rights": 5}], ValueError, "must be some of Manage, Send, Listen, not 5"),
         ("authorization_rules", [{"key_name": 5}], TypeError, "key_name of an AuthorizationRule must be str"),
         ("authorization_rules", [{"created_at_utc": 5}], TypeError, "must be a datetime, not int"),
     ],

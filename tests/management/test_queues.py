@@ -165,7 +165,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_size_in_megabytes": 0}, ValueError, "max_size_in_megabytes must be from 1 to"),
     ({"max_message_size_in_kilobytes": 0}, ValueError, "max_message_size_in_kilobytes must be from 1 to 102400"),
     ({"max_message_size_in_kilobytes": 102_401}, ValueError, "from 1 to 102400, not 102401"),
-    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
+    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are allowed"),
     ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
     ({"auto_delete_on_idle": "PT4M59S"}, ValueError, "auto_delete_on_idle must be 0:05:00 or longer"),
     (
@@ -239,9 +239,9 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
 async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
-        text = r"'q' was to be created beside 'nothing' \(colocate_with\)\. There is no entity 'nothing'"
+        text = r"'q' was to be colocated with 'nothing' \(colocate_with\)\. There is no entity 'nothing'"
         await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, text)
-        await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be put beside 'everywhere'")
+        await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be colocated with 'everywhere'")
         await refused(
             admin, make("q", colocate_with="x", enable_partitioning=True), ValueError, "leave out colocate_with"
         )
@@ -344,8 +344,8 @@ async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) ->
             "orders", requires_duplicate_detection=False, enable_partitioning=True, lock_duration="PT9S"
         ),
         ValueError,
-        "'Orders' already exists, and differs in what cannot be changed: requires_duplicate_detection is True, not "
-        "False; enable_partitioning is False, not True. Use it as it is",
+        "'Orders' already exists with other properties, which cannot be changed: requires_duplicate_detection is True, "
+        "not False; enable_partitioning is False, not True. Use it as it is",
     )
     await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
 

@@ -113,7 +113,7 @@ def test_changing_the_filter_of_a_default_rule_does_not_change_other_default_rul
     assert RuleProperties.filter.default == TrueRuleFilter()
 
 
-def test_an_update_keeps_what_was_not_given_and_resets_what_is_none() -> None:
+def test_an_update_keeps_properties_that_were_not_given_and_resets_those_set_to_none() -> None:
     before = Rule("r", SqlFilter("colour = 'red'"), SqlAction("SET a = 1"))
     assert rule_revised(RuleProperties("r").given, before) == before
     other = rule_revised(RuleProperties("r", filter=FalseRuleFilter()).given, before)

@@ -83,7 +83,7 @@ async def test_a_subscription_is_not_created_with_wrong_rules(admin: Admin) -> N
     for make in (admin.create_subscription, admin.ensure_subscription):
         await refused(admin, make("news", "s", rules=[wrong]), RuleSyntaxError, "line 1, column 4")
         await refused(admin, make("news", "s", rules=[{"name": "r"}]), TypeError, "list of RuleProperties, not of dict")  # type: ignore[list-item]
-        await refused(admin, make("news", "s", rules=iter(twice)), TypeError, "rules are a list of RuleProp")  # type: ignore[arg-type]
+        await refused(admin, make("news", "s", rules=iter(twice)), TypeError, "rules must be a list of RuleProp")  # type: ignore[arg-type]
         await refused(admin, make("news", "s", rules=RuleProperties("r")), TypeError, "not RuleProperties")  # type: ignore[arg-type]
         await refused(admin, make("news", "s", rules=twice), ValueError, "two rules have the name 'R'")
         await refused(admin, make("news", "s", rules=[RuleProperties("a b")]), ValueError, "rule name 'a b'")
@@ -222,7 +222,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lock_duration": "PT4.999S"}, ValueError, "lock_duration must be 0:00:05 or longer"),
     ({"max_delivery_count": 0}, ValueError, "max_delivery_count must be from 1 to 99999, not 0"),
     ({"default_message_time_to_live": "PT0.9S"}, ValueError, "default_message_time_to_live must be 0:00:01 or longer"),
-    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
+    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are allowed"),
     ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
     ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of unused subscriptions is not available"),
     ({"forward_to": "other"}, ValueError, "forward_to='other': forwarding is not available in this release"),
@@ -288,7 +288,9 @@ async def test_requires_session_cannot_be_changed(admin: Admin) -> None:
     found.max_delivery_count = 3
     text = "^The value for the RequiresSession property of an existing Subscription cannot be changed: it is True$"
     await refused(admin, admin.update_subscription("news", found), ValueError, text)
-    text = "The subscription '[Nn]ews/subscriptions/s' already exists, .*: requires_session is True, not False"
+    text = (
+        "The subscription '[Nn]ews/subscriptions/s' already exists with other .*: requires_session is True, not False"
+    )
     await refused(admin, admin.ensure_subscription("news", "s", requires_session=False), ValueError, text)
 
 

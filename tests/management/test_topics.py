@@ -143,7 +143,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_size_in_megabytes": 0}, ValueError, "max_size_in_megabytes must be from 1 to"),
     ({"max_message_size_in_kilobytes": 102_401}, ValueError, "from 1 to 102400, not 102401"),
     ({"size_in_bytes": -1}, ValueError, "size_in_bytes must be from 0 to"),
-    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
+    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are allowed"),
     ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
     ({"auto_delete_on_idle": "PT4M"}, ValueError, "auto_delete_on_idle must be 0:05:00 or longer"),
     ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of unused topics is not available in this"),
@@ -212,7 +212,7 @@ async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value
     topic.user_metadata = "ours"
     text = f"^The value for the {words} property of an existing Topic cannot be changed: it is (False|None)$"
     await refused(admin, admin.update_topic(topic), ValueError, text)
-    differs = f"'t' already exists, and differs in what cannot be changed: {name} is"
+    differs = f"'t' already exists with other properties, which cannot be changed: {name} is"
     await refused(admin, admin.ensure_topic("t", **{name: value}), ValueError, differs)
 
 

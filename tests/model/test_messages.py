@@ -193,7 +193,7 @@ def test_a_body_that_cannot_be_encoded_in_utf8_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["body", "body_type", "raw_amqp_message"])
-def test_the_parts_of_a_message_cannot_be_replaced(name: str) -> None:
+def test_read_only_attributes_of_a_message_cannot_be_set(name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(ServiceBusMessage("x"), name, b"y")
 

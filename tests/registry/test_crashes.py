@@ -245,7 +245,7 @@ async def test_a_slow_deletion_deletes_the_entity_with_the_name_at_that_time(tra
     assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
 
 
-async def test_a_foreign_partition_stops_a_creation(transport: Transport) -> None:
+async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(transport: Transport) -> None:
     """If lost data makes an id repeat, the messages of the first entity with that id must not be changed."""
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)

@@ -226,7 +226,7 @@ def test_arbitrary_bytes_are_refused_as_a_record(text: bytes) -> None:
         decode(text)
 
 
-def test_a_subscription_is_known_by_the_path_through_its_topic() -> None:
+def test_the_path_of_a_subscription_contains_the_path_of_its_topic() -> None:
     subscription = EntityDescription(
         name="Audit", kind="subscription", parent="Billing/Orders", store="1", partitions=(0,)
     )

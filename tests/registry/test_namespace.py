@@ -153,7 +153,7 @@ async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(
 ) -> None:
     await namespace.create_entity("everywhere", SETTINGS, partitioned=True)
     before = await snapshot(transport)
-    with pytest.raises(ValueError, match="'q' cannot be put beside 'everywhere', which is partitioned"):
+    with pytest.raises(ValueError, match="'q' cannot be colocated with 'everywhere', which is partitioned"):
         await namespace.create_entity("q", SETTINGS, colocate_with="everywhere")
     with pytest.raises(ValueError, match="leave out colocate_with"):
         await namespace.create_entity("q", SETTINGS, partitioned=True, colocate_with="everywhere")
@@ -532,7 +532,7 @@ async def test_deleting_a_partition_takes_as_many_steps_as_it_needs(transport: T
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_foreign_partition_is_not_deleted(transport: Transport, namespace: Namespace) -> None:
+async def test_a_deletion_spares_a_partition_of_another_incarnation(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     state = namespace.partition(record, record.partitions[0]).keys[0]
     await transport.command("HSET", state, "incarnation", "another", key=state)

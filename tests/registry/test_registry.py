@@ -212,7 +212,7 @@ async def test_ids_continue_if_the_server_process_is_unknown(transport: Transpor
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_record_is_replaced_by_a_caller_that_read_it(transport: Transport) -> None:
+async def test_a_caller_that_has_read_a_record_can_replace_it(transport: Transport) -> None:
     record = await registered(transport)
     wanted = replace(record, state="active", properties={"a": 1})
     revised = await ask(transport, REGISTRY.revise(wanted, SECOND))
@@ -355,7 +355,7 @@ def test_the_size_of_a_page_is_limited(limit: Any) -> None:
 
 
 @given(st.text("aAzZ09", min_size=1, max_size=6), st.text("aAzZ09", min_size=1, max_size=6))
-def test_names_mean_the_same_entity_exactly_if_they_differ_only_in_case(one: str, other: str) -> None:
+def test_names_mean_the_same_entity_if_and_only_if_they_are_equal_in_lower_case(one: str, other: str) -> None:
     asked = [REGISTRY.read(name).arguments for name in (one, other)]
     assert (asked[0] == asked[1]) == (one.lower() == other.lower())
 

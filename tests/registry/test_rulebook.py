@@ -149,7 +149,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
     assert set(header.refusals) <= set(rule_refusals("ns", "q", "r"))
 
 
-def test_script_flags_match_their_use_of_memory() -> None:
+def test_the_flags_of_a_script_match_its_use_of_memory() -> None:
     """With full memory, scripts that delete data still run. Only scripts without writes are marked as reading."""
     flags: dict[tuple[str, ...], set[str]] = {
         (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},

@@ -216,7 +216,7 @@ def test_text_converts_as_documented_or_the_action_fails(value: Any, before: Any
         assert (type(copy.user["a"]), copy.user["a"]) == (type(wanted), wanted)
 
 
-def test_text_cannot_grow_without_bounds() -> None:
+def test_an_action_that_makes_a_text_too_long_fails() -> None:
     copy = done("SET a = 'xxxxxxxxxxxxxxxx'" + " SET a = a + a" * 31, {})
     assert reason(copy) == "the text would be longer than 32,768 characters (line 1, column 192)."
 

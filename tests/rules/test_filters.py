@@ -47,9 +47,7 @@ ID = UUID("12345678-1234-5678-1234-567812345678")
         (None, 1, "unknown"),
     ],
 )
-def test_values_of_one_kind_compare_and_values_of_different_kinds_are_unknown(
-    left: Any, right: Any, result: str
-) -> None:
+def test_comparing_values_of_different_kinds_results_in_unknown(left: Any, right: Any, result: str) -> None:
     contrary = {"true": "false", "false": "true", "unknown": "unknown"}[result]
     for one, other in ((left, right), (right, left)):
         assert truth("a = b", {"a": one, "b": other}) == result
@@ -87,7 +85,7 @@ MEANING = {"T": "true", "F": "false", "U": "unknown"}
 @pytest.mark.parametrize(
     ("pair", "result"), [("TT", "T"), ("TF", "F"), ("TU", "U"), ("FF", "F"), ("FU", "F"), ("UU", "U")]
 )
-def test_and_follows_three_valued_logic(pair: str, result: str) -> None:
+def test_the_operator_and_follows_three_valued_logic(pair: str, result: str) -> None:
     for one, other in ((pair[0], pair[1]), (pair[1], pair[0])):
         assert truth(f"{LOGIC[one]} AND {LOGIC[other]}") == MEANING[result]
 
@@ -95,7 +93,7 @@ def test_and_follows_three_valued_logic(pair: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("pair", "result"), [("TT", "T"), ("TF", "T"), ("TU", "T"), ("FF", "F"), ("FU", "U"), ("UU", "U")]
 )
-def test_or_follows_three_valued_logic(pair: str, result: str) -> None:
+def test_the_operator_or_follows_three_valued_logic(pair: str, result: str) -> None:
     for one, other in ((pair[0], pair[1]), (pair[1], pair[0])):
         assert truth(f"{LOGIC[one]} OR {LOGIC[other]}") == MEANING[result]
 
@@ -293,6 +291,6 @@ def test_an_expression_that_is_not_evaluated_cannot_fail(text: str, result: str)
         ("ax", "a!x", True),
     ],
 )
-def test_like_matches_patterns(text: str, pattern: str, result: bool) -> None:
+def test_the_operator_like_matches_patterns(text: str, pattern: str, result: bool) -> None:
     assert answer("a LIKE @pattern ESCAPE '!'", {"a": text}, pattern=pattern) == ("yes" if result else "no")
     assert answer("a NOT LIKE @pattern ESCAPE '!'", {"a": text}, pattern=pattern) == ("no" if result else "yes")

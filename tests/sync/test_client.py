@@ -139,7 +139,9 @@ def test_a_delayed_message_is_not_received_before_its_delay_ends(
     assert receiver.receive_messages(max_wait_time=NOTHING) == []
 
 
-def test_messages_are_deleted(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_messages_are_deleted_by_count_and_by_enqueued_time(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
     for _ in range(5):
         sender.send_messages(ServiceBusMessage("a"))
     assert receiver.delete_messages(2) == 2

@@ -75,7 +75,7 @@ with ServiceBusClient(sys.argv[1]) as client:
                 try:
                     use()
                 except RuntimeError as error:
-                    assert "make another one in each process" in str(error), error
+                    assert "Make another client in each process" in str(error), error
                 else:
                     os._exit(3)
             with ServiceBusClient(sys.argv[1]) as own:

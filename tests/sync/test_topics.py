@@ -170,7 +170,7 @@ def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, s
         message = receiver.next()
         assert hold_of(message).watchers
         receiver.complete_message(message)
-    with pytest.raises(TypeError, match=r"is a sbredis\.AutoLockRenewer, not"):
+    with pytest.raises(TypeError, match=r"must be a sbredis\.AutoLockRenewer, not"):
         client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 

@@ -205,7 +205,7 @@ async def test_a_deferred_message_that_was_received_by_number_is_locked_and_pend
     assert bodies(await bus.deferred("orders")) == [b"1", b"2"]
 
 
-async def test_a_purge_leaves_locked_messages(bus: Bus, receiver: ServiceBusReceiver) -> None:
+async def test_a_purge_keeps_locked_messages(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "locked", "deferred", "dead", "active")
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.schedule_messages(ServiceBusMessage("scheduled"), bus.clock.now + timedelta(days=1))

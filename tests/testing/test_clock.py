@@ -69,7 +69,7 @@ def test_the_clock_can_be_moved_to_a_time_in_any_time_zone() -> None:
         (lambda clock: clock.advance(days=366 * 300), ValueError, "ends with the year 2285"),
         (lambda clock: clock.move_to(BEGIN - SOON), ValueError, "cannot go back"),
         (lambda clock: clock.move_to(datetime(2031, 1, 1)), ValueError, "time zone"),  # noqa: DTZ001
-        (lambda clock: clock.move_to("tomorrow"), TypeError, "is a datetime, not str"),
+        (lambda clock: clock.move_to("tomorrow"), TypeError, "must be a datetime, not str"),
         (lambda clock: clock.move_to(datetime(2300, 1, 1, tzinfo=UTC)), ValueError, "2285"),
         (lambda _: TestClock(datetime(2031, 1, 1)), ValueError, "begins has no time zone"),  # noqa: DTZ001
         (lambda _: TestClock(datetime(1969, 1, 1, tzinfo=UTC)), ValueError, "begins must be from 1970"),

@@ -116,7 +116,7 @@ async def test_a_scheduled_message_is_delivered_when_it_is_due(bus: Bus) -> None
     assert await bus.scheduled("orders") == []
 
 
-async def test_a_message_scheduled_by_the_clock_of_the_code_is_delivered_when_due(bus: Bus) -> None:
+async def test_a_message_scheduled_relative_to_the_current_time_of_the_clock_is_delivered_when_due(bus: Bus) -> None:
     """The code computes the due time a little later than the start of the bus.
 
     If the clock of the bus stood still between its steps, a step of the same length would not reach this time.

@@ -160,7 +160,7 @@ async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, parti
     assert len(await bus.sent("news")) == 3
 
 
-async def test_the_rules_that_exist_at_the_due_time_decide(bus: Bus) -> None:
+async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_time(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "some", rules=[])
     await schedule(bus, "one", hours=3)

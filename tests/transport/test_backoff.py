@@ -24,7 +24,7 @@ def test_a_delay_lies_in_the_upper_half_below_its_ceiling(failures: int, luck: f
 
 
 @given(COUNT, st.integers(0, 100))
-def test_only_the_delay_after_a_redirection_is_below_half_the_first_delay(failures: int, redirections: int) -> None:
+def test_a_delay_below_half_the_first_delay_occurs_only_after_a_redirection(failures: int, redirections: int) -> None:
     backoff = Backoff(random=lambda: 0.0)
     delay = backoff.delay(failures, min(failures, redirections))
     assert delay >= backoff.first / 2 or 0 < min(failures, redirections) <= backoff.free_redirections
@@ -60,7 +60,7 @@ def test_a_storm_of_redirections_starts_with_the_shortest_delay() -> None:
 
 
 @given(AGO, LUCK)
-def test_requests_for_the_slot_map_keep_a_minimum_distance(since_last: float, luck: float) -> None:
+def test_requests_for_the_slot_map_are_separated_by_a_minimum_time(since_last: float, luck: float) -> None:
     pacing = RefreshPacing(random=lambda: luck)
     pause = pacing.pause(since_last, 0)
     assert since_last + pause >= pacing.apart

@@ -205,7 +205,7 @@ async def test_a_right_that_is_missing_inside_a_script_leaves_the_outcome_unknow
         assert getattr(caught.value, "outcome", None) is Outcome.UNKNOWN
 
 
-async def test_in_a_cluster_there_is_one_warning_a_server_and_the_map_needs_only_cluster_slots(
+async def test_each_server_of_a_cluster_causes_one_warning_and_the_slot_map_needs_only_cluster_slots(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     rights = ("on", ">pw", "~*", "+evalsha", "+incrby", "+cluster|slots", "+script|load")

@@ -96,7 +96,7 @@ async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-async def test_a_call_whose_script_recognises_repetitions_only_takes_longer(
+async def test_a_fault_only_delays_a_call_whose_script_recognises_repetitions(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """No caller sees an error, and no operation is executed twice."""

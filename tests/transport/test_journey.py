@@ -92,7 +92,7 @@ async def test_a_journey_may_begin_with_the_result_of_an_earlier_attempt() -> No
     assert len(servers.asked) == 1
 
 
-async def test_redirections_are_followed_and_only_ask_sends_asking() -> None:
+async def test_redirections_are_followed_and_asking_is_sent_only_after_an_ask_reply() -> None:
     servers = Servers(said("MOVED 0 there:1"), said("ASK 0 there:1"), said("TRYAGAIN x"), b"ok")
     assert await travel(servers) == b"ok"
     assert servers.asked == [(HERE, False), (THERE, False), (THERE, True), (HERE, False)]
@@ -145,7 +145,7 @@ async def test_a_last_attempt_cut_short_by_the_deadline_does_not_hide_the_earlie
     assert caught.value.outcome is Outcome.NEVER_SENT
 
 
-async def test_an_attempt_that_may_have_run_is_reported_whatever_earlier_answers_were() -> None:
+async def test_an_earlier_answer_does_not_hide_a_last_attempt_that_may_have_run() -> None:
     unanswered = Failure(FailureKind.TIMED_OUT, "no answer came", "", Outcome.UNKNOWN, HERE)
     with pytest.raises(OperationTimeoutError, match="no answer came") as caught:
         await travel(Servers(said("CLUSTERDOWN x"), unanswered))

@@ -286,7 +286,7 @@ async def test_a_command_whose_script_is_missing_ends_as_never_sent() -> None:
         assert lost(future) == (FailureKind.NO_SCRIPT, Outcome.NEVER_SENT)
 
 
-async def test_asking_directly_precedes_its_call_even_after_a_script_was_loaded() -> None:
+async def test_the_command_asking_comes_directly_before_its_call_even_after_a_script_was_loaded() -> None:
     async with running() as (wire, stream):
         _ = wire.submit(call(1), in_seconds(60))
         asked = wire.submit(call(2), in_seconds(60), asking=True)

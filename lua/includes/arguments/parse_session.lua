@@ -1,6 +1,6 @@
--- Returns the session that an argument names. The argument is `=` and the name, because an empty argument means no
--- session, but the empty text is also a valid name. Returns nil for no session, and a refusal if the name is not valid
--- or the entity has no sessions.
+-- Returns the session that an argument names. The argument is the name with `=` in front, because an empty argument
+-- means no session, but the empty text is also a valid name. Returns nil for no session, and a refusal if the name is
+-- not valid or the entity has no sessions.
 -- @use refuse
 local function parse_session(p, text, needed)
   if text == '' and not needed then

@@ -1,5 +1,6 @@
--- Returns the messages that a token holds, in the order in which they were given out; none if its lease has ended. For
--- the lock on a session, it returns the messages of the runs `said` that the lock still holds.
+-- Returns the messages that a token holds, in the order in which they were given out; none if its lease has ended. The
+-- lease of a session's lock lists no messages, so the caller names runs of messages in `said`: the result has those of
+-- them that the lock still holds.
 -- @use read_many
 local function messages_of_lease(p, token, said)
   local text = redis.call('HGET', p.leases, token)

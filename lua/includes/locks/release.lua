@@ -1,6 +1,7 @@
--- Ends the lock of a message that was not settled for good. The delivery limit, its home, its expiry and the requested
--- delay decide in this order where it goes. With `counted`, the delivery counts as failed. If `e.session` names a
--- session, the message was a held one in the index of that session.
+-- Ends the lock of a message that was not settled for good. The message's next state depends, in this order, on the
+-- delivery limit, its home (a message that was deferred is deferred again), its expiry and the requested delay. With
+-- `counted`, the delivery counts as failed. If `e.session` names a session, the message was a held one in the index of
+-- that session.
 -- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
 -- @use block_session inside
 local function release(p, member, e, counted, delay)

@@ -5,8 +5,8 @@
 -- or names. Each event has its effect at its own time, not at the time of the call. If it makes another event due, the
 -- same pass handles that event too. `apply_due` writes the result; `count` and `peek` only show it.
 --
--- An event other than a lock has a name in `due`. Messages whose expiry is not indexed (see index_expiry) are found at
--- the beginning of each level of priority.
+-- All events have names in `due`, except the ends of locks and the expiries that are not indexed (see index_expiry).
+-- Messages whose expiry is not indexed are found at the beginning of each level of priority.
 --
 -- Result, a table:
 --   moved      each message that an event has moved, in order: its member, its former state (`was`: the letter of its

@@ -1,5 +1,5 @@
 -- Opens a call that creates or changes a rule of a subscription, with the arguments of create_rule.lua. Returns the
--- request and the existing rule of that name; or nil and the answer, which is a refusal or the answer to a repetition.
+-- request with the existing rule of that name; or nil and the reply, if the call is refused or is a repetition.
 --
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), BADCALL

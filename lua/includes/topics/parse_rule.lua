@@ -1,6 +1,6 @@
--- Parses a rule as the registry stores it, as far as scripts need it: "1 kind stamp created description". The kind of
--- the filter is s for SQL, c for correlation, or t for a filter that is not counted. Each change of the rule gives it a
--- new stamp. Only Python reads the description.
+-- Parses the fields of a stored rule that scripts need. The text is `1 kind stamp created description`. The 1 is the
+-- layout. The kind of the filter is s for SQL, c for correlation, or t for a filter that is not counted. Each change of
+-- the rule gives it a new stamp. Only Python reads the description.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

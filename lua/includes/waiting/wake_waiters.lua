@@ -7,8 +7,8 @@
 -- higher, where its score has the time of its waking. If a woken receiver has not called within a second, the next call
 -- removes it and wakes the next receiver.
 --
--- A receiver that leaves may have been the only one that knew when something will be due. So another receiver is woken
--- to learn that time, unless this call has just told it to a receiver.
+-- A receiver that leaves may have been the only one that knew the next due time. So another receiver is woken to learn
+-- that time, unless the reply to this call tells it to a receiver.
 -- @use band
 -- @use next_due sides turns inside
 local function wake_waiters(p)

@@ -32,7 +32,7 @@ ANSWERING = 10.0
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
     """Return a number of seconds. The number must be positive, or with ``zero`` not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     if zero and not value >= 0:
         raise ValueError(f"{name} must be 0 or more, not {quoted(value)}")
     if not zero and not value > 0:
@@ -54,7 +54,7 @@ def waiting_deadline(wait: float | None) -> float:
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:
     """Return a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     if value < least or (most is not None and value > most):
         raise ValueError(
             f"{name} must be {f'{least} or more' if most is None else f'from {least} to {most}'}, not {quoted(value)}"
@@ -66,10 +66,10 @@ def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
     """Return one or several sequence numbers as a list without repetitions."""
     listed = [value] if isinstance(value, int) else value
     if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"sequence_numbers is a sequence number or a list of them, not {type(value).__name__}")
+        raise TypeError(f"sequence_numbers must be a sequence number or a list of them, not {type(value).__name__}")
     for number in listed:
         if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a sequence number is a whole number, not {type(number).__name__}")
+            raise TypeError(f"a sequence number must be a whole number, not {type(number).__name__}")
     return list(dict.fromkeys(listed))
 
 
@@ -78,14 +78,14 @@ def identifier_of(given: str | None) -> str:
     if given is None:
         return secrets.token_hex(8)
     if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"client_identifier is text, not {type(given).__name__}")
+        raise TypeError(f"client_identifier must be text, not {type(given).__name__}")
     return given
 
 
 def milliseconds_of(moment: datetime, name: str) -> int:
     """Return a time in ms since 1970."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
+        raise TypeError(f"{name} must be a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{name} has no time zone: add one, as in datetime.now(timezone.utc)")
     return min(max(0, round(moment.timestamp() * 1000)), NEVER)

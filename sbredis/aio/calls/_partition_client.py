@@ -109,7 +109,7 @@ class PartitionClient(PartitionLink):
     def _gave_back(self, future: asyncio.Future[None]) -> None:
         self._giving_back.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            _log.debug("%s: a message was not given back, and comes back when its lock ends: %s", self, error)
+            _log.debug("%s: a message could not be released, and stays locked until its lock lapses: %s", self, error)
 
     async def given_back(self) -> None:
         """Wait until all releases of :meth:`give_back` have ended."""

@@ -66,7 +66,7 @@ _PAUSES: Final = 0.1, 10.0
 class State(Enum):
     """The client's knowledge of a watched partition."""
 
-    __hash__ = object.__hash__  # faster than the hash of Enum, because states are looked up very often
+    __hash__ = object.__hash__  # states are looked up very often, and the hash of Enum is slow
 
     UNKNOWN = "it may have something"
     STOCKED = "it had something at the last answer"
@@ -237,7 +237,7 @@ class Watch:
     def ask(self, now: float, wanted: int = 0) -> None:
         """Begin a call for ``wanted`` messages, or a look."""
         if self.state not in _MAY_ASK:
-            raise RuntimeError(f"a partition cannot be asked when {self.state.value}")
+            raise RuntimeError(f"the partition must not be asked in the state {self.state.name} ({self.state.value})")
         self._apply(Event.ASK)
         self.calls += 1
         self.wanted = wanted
@@ -285,7 +285,7 @@ class Watch:
         if self.left:
             return False
         if self.state not in _UNDER_WAY:
-            raise RuntimeError(f"no call is under way that could end: {how}")
+            raise RuntimeError(f"a call ended ({how}), but no call was under way")
         self.wanted, self.late, self.look_at = 0, False, None
         return True
 

@@ -107,10 +107,10 @@ def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
         return (rule_created(RuleProperties(DEFAULT_RULE)),)
     listed = cast("object", given)  # for callers without type checks
     if not isinstance(listed, Sequence):  # an iterator could be read only once
-        raise TypeError(f"rules are a list of RuleProperties, not {type(listed).__name__}")
+        raise TypeError(f"rules must be a list of RuleProperties, not {type(listed).__name__}")
     for each in given:
         if not isinstance(each, RuleProperties):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"rules are a list of RuleProperties, not of {type(each).__name__}")
+            raise TypeError(f"rules must be a list of RuleProperties, not of {type(each).__name__}")
     return tuple(map(rule_created, given))
 
 
@@ -251,7 +251,7 @@ class Definition(Generic[P]):
         differences = entity_differences(self.properties, given, _stored(record))
         if differences:
             raise ValueError(
-                f"The {self.word} '{record.path}' already exists, and differs in what cannot be changed: "
+                f"The {self.word} '{record.path}' already exists with other properties, which cannot be changed: "
                 f"{'; '.join(differences)}. Use it as it is, delete it first, or choose another name."
             )
         return record

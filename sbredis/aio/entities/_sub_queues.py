@@ -15,7 +15,8 @@ SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
 """A mapping from each sub-queue to the text that its path has after the path of the entity."""
 _BY_SUFFIX = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
-    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other suffix ends with this one
+    # last, because the longer suffix also ends with this one
+    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,
 }
 
 

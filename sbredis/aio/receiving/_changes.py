@@ -51,14 +51,14 @@ def changes_of(
 def require_modification(modify: object) -> None:
     """Refuse modifications that are not a mapping of properties."""
     if modify is not None and not isinstance(modify, Mapping):
-        raise TypeError(f"properties_to_modify is a mapping of properties, not {type(modify).__name__}")
+        raise TypeError(f"properties_to_modify must be a mapping of properties, not {type(modify).__name__}")
 
 
 def require_reason(reason: object, description: object) -> None:
     """Refuse a reason or description for a dead letter that is not text, or is too long."""
     for name, text in (("reason", reason), ("error_description", description)):
         if text is not None and not isinstance(text, str):
-            raise TypeError(f"{name} is text, not {type(text).__name__}")
+            raise TypeError(f"{name} must be text, not {type(text).__name__}")
         if text is not None and len(text) > _LONGEST_REASON:
             raise ValueError(f"{name} has {len(text)} characters; at most {_LONGEST_REASON} are allowed")
 
@@ -70,7 +70,7 @@ def delay_of(delay: timedelta | float | None) -> int:
     if isinstance(delay, timedelta):
         delay = delay.total_seconds()
     if isinstance(delay, bool) or not isinstance(delay, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"delay is a timedelta or a number of seconds, not {type(delay).__name__}")
+        raise TypeError(f"delay must be a timedelta or a number of seconds, not {type(delay).__name__}")
     if not 0 <= delay <= 366 * 86400 * 100:
         raise ValueError(f"delay must be from 0 seconds to 100 years, not {quoted(delay)}")
     return round(delay * 1000)

@@ -47,7 +47,7 @@ def lane_for(letter: str, session: str) -> str:
 def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
     """Return the stored form of a session's state."""
     if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-        raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
+        raise TypeError(f"the state of a session must be str, bytes or None, not {type(state).__name__}")
     return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 
 
@@ -191,7 +191,9 @@ class HeldSession:
                 await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
                 _log.debug(
-                    "%s: a session was not given back, and is free when its lock ends: %s", self.entity.name, error
+                    "%s: a session could not be released, and stays locked until its lock lapses: %s",
+                    self.entity.name,
+                    error,
                 )
 
     def give_back(self) -> None:

@@ -64,8 +64,8 @@ class PartitionWatcher:
         """The decisions about this partition."""
         self._owner = owner
         self._look_lane = f"k{identity}"
-        # Looks have a lane of their own, in which calls are not numbered. If receives and looks shared a lane, a
-        # receive after a look would appear to follow a lost receive.
+        # Looks have a lane of their own, in which calls are not numbered. In the lane of the receives, a
+        # look would use up a number, so the next receive would appear to follow a lost receive.
         self._receive_lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
         self._loop = asyncio.get_running_loop()

@@ -207,7 +207,7 @@ class Outbox:
             unmade = UnmadeError(error)
             unmade.entity = entity.name
             raise unmade from error
-        _ = sending.submit(job)  # the result is not needed, because the job has the future
+        _ = sending.submit(job)  # the future is not needed here, because the job keeps it
         return job
 
     def _views_for_rules(

@@ -330,7 +330,7 @@ class _Observed(Operation):
                 if failure is not None:
                     attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
-            if self._logs:  # also while the span is current, for log handlers that read the current span
+            if self._logs:  # before the span ends, because log handlers may read the current span
                 self._write_line(elapsed, error)
         finally:
             span, tracing = self._span, self._tracing

@@ -58,7 +58,9 @@ def named(row: tuple[ServiceBusError, NextStep, NextStep]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 @pytest.mark.parametrize("time_is_left", [False, True])
-def test_each_error_leads_to_its_step(row: tuple[ServiceBusError, NextStep, NextStep], time_is_left: bool) -> None:
+def test_the_error_of_a_call_decides_its_next_step(
+    row: tuple[ServiceBusError, NextStep, NextStep], time_is_left: bool
+) -> None:
     error, with_time, without = row
     delivery = Delivery(lane_is_known=True)
     assert delivery.failed(error.twin(), time_is_left=time_is_left) is (with_time if time_is_left else without)
@@ -120,7 +122,9 @@ def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:
 
 
 @pytest.mark.parametrize("obstacle", [SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError])
-def test_a_failed_mend_does_not_change_the_outcome_of_the_call(obstacle: type[ServiceBusError]) -> None:
+def test_a_failed_attempt_to_remove_an_obstacle_does_not_change_the_outcome_of_the_call(
+    obstacle: type[ServiceBusError],
+) -> None:
     delivery = Delivery(lane_is_known=True)
     delivery.failed(obstacle("in the way", outcome=REFUSED), time_is_left=True)
     worse = ServiceBusConnectionError("no way to the registry", outcome=UNKNOWN)
@@ -204,7 +208,7 @@ def test_every_job_has_its_own_outcome(jobs: list[Job], room: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 500), st.integers(0, 499))
-def test_one_odd_job_is_found_in_few_calls(count: int, odd: int) -> None:
+def test_one_malformed_job_among_many_is_found_in_few_calls(count: int, odd: int) -> None:
     jobs = [Job(name, 1, odd=name == odd % count) for name in range(count)]
     partition = Partition(10_000)
     assert search(jobs, partition) == {odd % count: MalformedCallError}
@@ -236,7 +240,7 @@ def test_a_planted_bug_is_detected(name: str, wrong: object, monkeypatch: pytest
 def _check_all_rows() -> None:
     for row in ROWS:
         for flag in (False, True):
-            test_each_error_leads_to_its_step(row, flag)
+            test_the_error_of_a_call_decides_its_next_step(row, flag)
             test_a_call_that_ends_without_a_result_makes_its_lane_unknown(row, flag)
         test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(row)
     for obstacle in (SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError):

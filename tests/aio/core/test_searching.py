@@ -57,7 +57,9 @@ def accept(place: int) -> Fetch:
         ([K, U, D], [accept(0), look(1), look(2)]),
     ],
 )
-def test_calls_after_a_look_at_all_partitions_follow_their_states(states: list[Drawn], calls: list[Fetch]) -> None:
+def test_the_states_of_the_partitions_decide_the_calls_after_a_look_at_all(
+    states: list[Drawn], calls: list[Fetch]
+) -> None:
     assert Search(drawn(*states), 0, straight=False).calls() == calls
 
 

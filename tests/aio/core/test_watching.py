@@ -142,7 +142,7 @@ def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: State) -> None
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_watch_may_be_registered_in_exactly_these_states(state: State) -> None:
+def test_a_watch_may_be_registered_only_in_the_listed_states(state: State) -> None:
     registered = {State.WAITING, State.TRUSTED, State.ASKED, State.OVERTAKEN}
     assert watch_in(state).may_be_registered == (state in registered)
 
@@ -151,7 +151,9 @@ def test_a_watch_may_be_registered_in_exactly_these_states(state: State) -> None
     ("together", "late", "places"),
     [(5, False, [1, 3, 4]), (4, False, [1, 3]), (2, False, []), (0, False, []), (3, True, [1, 3, 4]), (1, True, [1])],
 )
-def test_the_limit_of_concurrent_asks_does_not_count_late_ones(together: int, late: bool, places: list[int]) -> None:
+def test_late_calls_do_not_count_towards_the_limit_of_concurrent_calls(
+    together: int, late: bool, places: list[int]
+) -> None:
     states = (State.ASKED, State.UNKNOWN, State.WAITING, State.CALLED, State.DOUBTFUL, State.OVERTAKEN, State.FAILED)
     watches = [watch_in(state) for state in states]
     if late:
@@ -336,7 +338,7 @@ class Watching:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
-def test_the_table_agrees_with_the_history(choices: list[int], leaves: bool) -> None:
+def test_the_state_agrees_with_a_plain_history_of_all_events(choices: list[int], leaves: bool) -> None:
     walk(choices, leaves)
 
 

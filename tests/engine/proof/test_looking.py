@@ -13,7 +13,7 @@ from tests.engine.proof.looking import Extent, drive
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sessions", [False, True], ids=["queue", "sessions"])
-def test_looking_in_between_makes_no_difference(
+def test_looks_between_other_calls_change_no_result(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
     """Looks make no difference even if more work is due at the same time than one call does."""

@@ -29,7 +29,7 @@ def test_a_session_keeps_its_order_and_has_one_receiver_at_a_time(kind: Kind, sh
         ("includes/make_ready", "    index_add(p, e.session, 'a', number)\n", ""),
     ],
 )
-def test_the_run_finds_mistakes(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:
+def test_a_planted_bug_is_found(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:
     """If the run did not find these planted bugs, its success would prove nothing."""
     read = with_texts_replaced({file: [(right, wrong)]})
     with host("server", read, server=shared_server) as on, pytest.raises(AssertionError):

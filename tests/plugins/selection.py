@@ -169,7 +169,9 @@ class Guard:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and the guard; pytest calls this when it starts."""
-    config.addinivalue_line("markers", "slow: takes more than a tenth of a second, or waits half a second; make quick leaves it out")
+    config.addinivalue_line(
+        "markers", "slow: takes more than a tenth of a second, or waits half a second; make quick leaves it out"
+    )
     if config.getoption("quick"):
         settings.register_profile("quick", max_examples=EXAMPLES)
         settings.load_profile("quick")

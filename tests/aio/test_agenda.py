@@ -226,7 +226,7 @@ def test_outdated_due_times_are_removed() -> None:
 # -- a simulation ------------------------------------------------------------------------------------------------------
 
 WITHOUT_ROUND = replace(PACE, round=1e9)
-"""A pace without rounds, so that no round finds due work that an announcement should have found."""
+"""A pace without rounds. A round would find due work whose announcement was missed, and so hide the mistake."""
 PLACES = [Place(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
 
 

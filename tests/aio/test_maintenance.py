@@ -411,7 +411,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
 
 @in_memory
 async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judgement ends only when the event loop has sent and received another message meanwhile."""
+    """In this test the judging of the message ends only after the event loop has sent and received another message."""
     begun, goes_on = threading.Event(), threading.Event()
     judge, waited = Judge.judge, list[bool]()
 
@@ -473,10 +473,11 @@ async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
 async def test_the_role_is_renewed_after_a_third_of_its_time(
     url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client counts this third from before the claim, because the server starts counting before its answer arrives.
+    """The client counts this third from a moment before the claim: the server starts counting before its answer
+    arrives.
 
-    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The client
-    really makes this claim, because nothing else wakes it for an hour.
+    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The test also
+    waits for these claims, and nothing else wakes the client for an hour.
     """
     monkeypatch.setattr(maintenance, "_CLAIM", 0.9)
     monkeypatch.setattr(maintenance, "_LISTING", 3600.0)

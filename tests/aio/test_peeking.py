@@ -88,7 +88,7 @@ async def test_a_peek_starts_at_the_given_number_and_the_next_peek_continues_aft
 
 @both
 async def test_a_peek_continues_after_the_messages_that_were_received(url: str, partitioned: bool) -> None:
-    """This holds for messages that the same receiver received. A peek never shows an earlier message again."""
+    """These are messages that the same receiver received. A peek never shows an earlier message again."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()

@@ -1,4 +1,4 @@
-"""Sending to topics: which subscriptions get which copies, also while rules and subscriptions change."""
+"""Sending to topics: which subscriptions get which copies, even while rules and subscriptions change."""
 
 from __future__ import annotations
 

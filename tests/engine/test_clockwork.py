@@ -18,7 +18,9 @@ LOCK = SETTINGS.lock_duration
 
 
 async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) -> None:
-    """The time is exact to the millisecond. The message gets a new number, after all messages sent meanwhile."""
+    """The time is exact to the millisecond. The message gets a new number, higher than those of all messages sent
+    meanwhile.
+    """
     (name,) = await bench.send(b"later", due=START + 1000, level=2)
     await bench.send(b"now", level=2)
     bench.later(999)

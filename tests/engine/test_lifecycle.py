@@ -155,7 +155,7 @@ def test_only_a_receive_locks_messages_and_only_locked_messages_can_be_settled()
 
 
 def test_a_locked_session_message_changes_state_like_any_locked_message_but_is_never_delayed() -> None:
-    """A delay blocks the whole session instead: no message of it may be overtaken."""
+    """A delay blocks the whole session instead: no message of the session may be overtaken."""
     for (side, state, event), outcomes in TRANSITIONS.items():
         if (side, state) == (MAIN, State.LOCKED):
             held = TRANSITIONS[MAIN, State.HELD, event]

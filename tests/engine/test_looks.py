@@ -134,7 +134,7 @@ async def test_a_look_that_finds_nothing_returns_the_next_due_time(
 
 
 async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
-    """Like every call, a look does due work and wakes the waiters for its results, also at the other side."""
+    """Like every call, a look does due work. It wakes the waiters on both sides that now have something to receive."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m", due=START + 20_000)
     await main.look()

@@ -281,7 +281,7 @@ async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) ->
 
 
 async def test_a_record_with_several_copies_is_deleted_with_the_last_copy(topic: Topic) -> None:
-    """Any copy may be the last, and each copy's changes are deleted with it."""
+    """Any copy may be the last. The changes of a copy are deleted with the copy."""
     await topic.hand_out(
         [Outgoing(b"x" * 100)],
         [

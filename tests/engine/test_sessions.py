@@ -880,7 +880,7 @@ async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(
 
 
 async def at_one_process(bench: Bench) -> None:
-    """Let the calls carry a run id from now on, also in memory, where there is no server process."""
+    """Let the calls carry a run id from now on, even in memory, where there is no server process."""
     bench.run_id = "one"
     await bench.due()
 

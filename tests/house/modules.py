@@ -38,8 +38,8 @@ class Module:
         return ast.parse(self.path.read_text("utf-8"), str(self.path))
 
     def imports(self) -> Iterator[str]:
-        """Yield the full name of each import, anywhere in the module: also imports in functions and imports for types
-        alone.
+        """Yield the full name of each import anywhere in the module, including imports in functions and imports only
+        for types.
 
         ``from a.b import c`` yields ``a.b.c``, because ``c`` may be a module.
         """

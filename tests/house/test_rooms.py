@@ -8,8 +8,8 @@ from tests.house.modules import modules
 from tests.offenders import for_each
 
 HOUSE = "sbredis.aio"
-# The floors of the client, from the top down. A room may import only rooms on lower floors, also for types alone. ""
-# holds the public classes and the modules that belong to them.
+# The floors of the client, from the top down. A room may import only rooms on lower floors, even if it needs only their
+# types. "" holds the public classes and the modules that belong to them.
 FLOORS: list[set[str]] = [
     {"management"},
     {""},
@@ -27,7 +27,7 @@ def room(name: str) -> str:
 
 
 def known(name: str) -> set[str]:
-    """Return the modules of the client that a module imports, also for types alone."""
+    """Return the modules of the client that a module imports, even if only for their types."""
     found = {other if other in MODULES else other.rpartition(".")[0] for other in MODULES[name].imports()}
     return {other for other in found if other in MODULES}
 

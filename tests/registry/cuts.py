@@ -50,7 +50,7 @@ class Cuts:
     """Runs an operation and interrupts it after each of its steps, each time in a fresh namespace."""
 
     def __init__(self, transport: Transport, first: Operation, operation: Operation) -> None:
-        """Set the operation, and ``first``, the preparation that the operation needs."""
+        """Set the operation, and the preparation that it needs (``first``)."""
         self._transport = transport
         self._first = first
         self._operation = operation
@@ -65,7 +65,7 @@ class Cuts:
         return namespace
 
     async def all(self) -> AsyncIterator[tuple[Namespace, int]]:
-        """Yield the namespace after each interruption, as another client sees it, and the number of steps taken."""
+        """After each interruption, yield the namespace as another client sees it, and the number of steps taken."""
         namespace = await self.fresh()
         counting = Cut(self._transport, 1000, before=True)
         await self._operation(Namespace(counting, namespace.name, 3, 0))

@@ -1,4 +1,4 @@
-"""Tests that routes are read as one consistent state, also during changes, and that no unchanged data is read again."""
+"""Tests that routes are read as one consistent state even during changes, and that no unchanged data is read again."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class RecordingTransport:
     transport: ScriptCaller
     calls: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     again: int = 0
-    """The number of times that a call that deletes a partition reports a further step."""
+    """How often a call that deletes a partition reports that a further step is needed."""
 
     async def call(
         self,

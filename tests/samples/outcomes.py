@@ -266,7 +266,7 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
     "settling.expired": {"dead_lettering_on_message_expiration": True},
     **{f"sessions.{name}": {"requires_session": True, "enable_partitioning": True} for name in SESSIONS},
 }
-"""The properties of queues that differ from those of all other queues."""
+"""The scenarios whose queue needs properties of its own, with these properties."""
 
 LOCKS_OF_QUEUES = {
     "locks.lost": SHORT,

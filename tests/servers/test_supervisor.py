@@ -1,4 +1,4 @@
-"""No server outlives its owner, in whatever way the owner ends."""
+"""No server outlives its owner, however the owner ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The fixtures of sbredis, also for an environment that was installed before pytest could find them by their entry
-point.
+"""The fixtures of sbredis. An environment that was installed before their entry point existed needs them here.
 
 This folder also gives them short names.
 """

@@ -1,4 +1,4 @@
-"""Functions that return when receivers wait, on a bus whose clock the test will move next."""
+"""A function that returns when receivers wait on a bus. After that a test can move the clock of the bus."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a trans
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PATIENT = WireLimits(give_up_after=3600)
-"""With these limits the client does not give up a silent server, so closing must not wait for that."""
+"""With these limits the client gives up a silent server only after an hour, so closing must not wait for that."""
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ async def test_published_messages_arrive_in_order(url: str) -> None:
 
 
 async def test_each_listener_gets_only_the_messages_of_its_channel(url: str) -> None:
-    """Over a cluster the channels of one transport lie on several servers."""
+    """In a cluster, the channels of one transport lie on several servers."""
     ears = [Ear() for _ in range(12)]
     async with await open_transport(url) as transport:
         await asyncio.gather(*(transport.subscribe(b"c%d" % n, ear) for n, ear in enumerate(ears)))

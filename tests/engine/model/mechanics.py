@@ -101,7 +101,7 @@ class Mechanics:
     epoch: bool = False  # whether the running call begins an epoch
     passing: bool = False  # whether the running call is doing due work
     left: bool = False  # whether a waiter has left since the running call began
-    # whether the running call is a call of this partition, and not a publish of the topic, which knows less about it
+    # whether the running call is a call of this partition, and not a publish of its topic, which knows less about it
     own: bool = False
     told: bool = False  # whether a waiter learned in the running call when something will be due
     more: bool = False  # whether the running call has used up its share
@@ -176,8 +176,8 @@ class Mechanics:
         """Check the call, do due work, then do the operation, then wake waiters.
 
         The refusal ``early`` takes precedence over the check of the arguments.
-        If due work is left that makes the answer ``undecided``, the call is put off.
-        Due work may make room, so ``full`` decides after all due work whether the call is still refused.
+        If due work is left and the answer is ``undecided`` without it, the call is put off.
+        Due work may make room. So a call is refused for lack of room only if ``full`` still says so after all due work.
         """
         known = self._admit(call)
         if known:
@@ -218,7 +218,7 @@ class Mechanics:
         return there
 
     def _put_off(self, call: Call, still: Callable[[], bool] = lambda: False) -> None:
-        """Do more due work and put the call off, unless no due work is left and its refusal ``still`` holds."""
+        """Do more due work, and put the call off unless no due work is left and the call is ``still`` refused."""
         self._begin(call)
         more = self._do_due(call.now, 5 * self.bounds.share)
         self._end(call.now)

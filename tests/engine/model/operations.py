@@ -556,7 +556,7 @@ class Model(Mechanics):
         return self.version
 
     def destroy(self, call: Call) -> bool:
-        """Remove everything. The answer says that no further step is needed, also if the partition does not exist."""
+        """Remove everything. The answer says that no further step is needed, even if the partition does not exist."""
         if not call.sound:
             self._refuse("BADCALL", "share")
         if self.exists:

@@ -1,4 +1,5 @@
-"""The same calls on two partitions, one of which is looked at in between: the effects of time must be the same in both.
+"""The same calls on two partitions: one is looked at between the calls, and the effects of time must be the same in
+both.
 
 python -m tests.engine.proof.looking [--steps N]
 

@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.both.frozen)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """Repeat the last call of a lane, after whatever other calls have been made since."""
+        """Repeat the last call of a lane, with any number of other calls in between."""
         self.both.again(data.draw(some(sorted(self.both.frozen))))
 
     # -- choices -------------------------------------------------------------------------------------------------------

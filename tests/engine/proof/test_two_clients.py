@@ -1,4 +1,4 @@
-"""The guarantees for two clients hold, whatever the network and the clock of the server do to them."""
+"""The guarantees for two clients hold, whatever the network does, and whatever the clock of the server shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agenda of visits and reads. It decides without waiting, and so its tests do not wait either."""
+"""The agenda of visits and reads. It decides without waiting, so its tests do not wait either."""
 
 from __future__ import annotations
 

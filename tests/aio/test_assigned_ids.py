@@ -155,7 +155,7 @@ async def test_sending_one_object_several_times_at_once_creates_several_messages
 
 @both
 async def test_sending_a_batch_again_creates_other_messages(url: str, *, partitioned: bool) -> None:
-    """A batch sends its messages with their values at the time when they were added."""
+    """A batch sends each message with the values that it had when it was added."""
     assigned, own = ServiceBusMessage("x", partition_key="k"), ServiceBusMessage("own", message_id="k")
     async with detecting(url, partitioned=partitioned) as (queue, sender):
         batch = await sender.create_message_batch()

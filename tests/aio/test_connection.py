@@ -271,7 +271,7 @@ async def test_a_client_that_could_not_connect_tries_again_later(binary: str | N
 
 
 async def test_a_call_times_out_if_connecting_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    """When the connection attempt fails later, Python reports no error that was never retrieved."""
+    """The connection attempt fails later. Python does not report its error as one that was never retrieved."""
     async with answering(never_answering) as where:
         client = ServiceBusClient(f"redis://{where}", connect_timeout=3)
         with pytest.raises(OperationTimeoutError, match="was not connected to in time") as caught:

@@ -311,7 +311,9 @@ class Late:
 async def test_a_deferred_message_with_an_ended_lock_is_requested_again(
     url: str, partitioned: bool, deletes: bool
 ) -> None:
-    """The second call gets a lock that lasts long enough. Messages that several calls delete are locked first."""
+    """The second call gets a lock that lasts long enough. If deleting takes several calls, the messages are locked
+    first.
+    """
     clock = HandClock()
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if deletes else ServiceBusReceiveMode.PEEK_LOCK
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:

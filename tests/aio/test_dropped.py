@@ -130,7 +130,7 @@ async def test_a_renewer_keeps_its_client_open(url: str) -> None:
 async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application cannot close this client any more, and so there is no warning."""
+    """The application cannot close this client any more, so there is no warning."""
     reached, let = asyncio.Event(), asyncio.Event()
     real = Namespace.open
 

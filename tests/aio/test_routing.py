@@ -120,7 +120,9 @@ def damaged(short_lived: LocalCluster) -> LocalCluster:
 
 
 def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str], list[str]]:
-    """Return a master without the registry, the keys of its partitions, and the keys of all other partitions."""
+    """Return a master that does not have the registry. Also return keys that select its partitions, and keys that
+    select other partitions.
+    """
     registry = cluster.master_of(key_slot(b"{fjl}"))
     masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
     master = next(master for master in masters if master is not registry)

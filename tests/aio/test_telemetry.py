@@ -73,7 +73,7 @@ def listened_to(telemetry: Telemetry) -> bool:
 
 
 def use_everything(telemetry: Telemetry) -> list[ServiceBusMessage]:
-    """Record one operation of each kind in the way in which a client does. Return the sent messages."""
+    """Record one operation of each kind, as a client does. Return the sent messages."""
     sent = [ServiceBusMessage(b"a"), ServiceBusMessage(b"b")]
     telemetry.create("orders", sent[:1])
     with telemetry.operation("send", "orders", messages=sent):

@@ -1,4 +1,4 @@
-"""Tests that run the README and the guides in the way in which a reader would type them, one page after another.
+"""Tests that run the README and the guides as a reader would type them, one page after another.
 
 Each page runs in its own process, with Python's development mode and with warnings as errors. All pages share one
 server. If two guides use one name for different things, their programs conflict here, as they would for a reader.

@@ -72,8 +72,8 @@ class Memory:
     def pytest_collection_finish(self) -> None:
         """Hide the modules and the thousands of test items from the garbage collector.
 
-        Otherwise every full collection would visit them. Python would also collect only after the number of objects has
-        grown by a quarter.
+        Otherwise every full collection would visit them. Python would also wait with a full collection until the number
+        of objects has grown by a quarter.
         """
         gc.collect()
         gc.freeze()

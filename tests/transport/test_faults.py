@@ -1,7 +1,7 @@
 """Faults in a cluster under 200 callers: every call ends, none is executed twice, none raises a foreign exception.
 
-Each fault happens twice. First the calls must not be repeated, and an error says whether the call ran. Then their
-script recognises repeated calls, and callers see only a pause.
+Each fault happens twice. The first time, the calls must not be repeated, and an error says whether the call ran. The
+second time, their script recognises repeated calls, and callers see only a pause.
 """
 
 from __future__ import annotations

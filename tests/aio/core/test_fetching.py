@@ -75,7 +75,7 @@ def test_no_more_messages_are_requested_than_are_missing(
     unknown = {place for place in may if not watches[place].known}
     assert unknown <= set(places)  # every partition that may have messages is asked or looked at
     asked = {call.place for call in calls if call.wanted}
-    assert len(asked & unknown) <= 1  # a look locks nothing, so at most one unknown partition is asked
+    assert len(asked & unknown) <= 1  # the other unknown partitions get a look, which locks nothing
     if may and not asked:
         assert len(unknown) > 1
 

@@ -156,9 +156,10 @@ class Model(Mechanics):
         waiting_for: int = 1,
         session: str | None = None,
     ) -> Received:
-        """Give out the wanted messages that fit, at least one: the most urgent level first, and in it the oldest first.
+        """Give out the wanted messages that fit, at least one: the most urgent level first, and within a level the
+        oldest message first.
 
-        With a session that is locked under the token: give out its next messages, up to the limit of held messages.
+        If a session is locked under the token, give out its next messages, up to the limit of held messages.
         """
         waits_at = side.value if session is None else HOLDERS
         given: list[Message] = []

@@ -325,7 +325,7 @@ class Mechanics:
     # -- due work ------------------------------------------------------------------------------------------------------
 
     def _do_due(self, now: int, share: int) -> bool:
-        """Do due work, at most one share: the events in the order of their times, each with its own time.
+        """Do due work, at most one share. The events happen in the order of their times, each as if at its own time.
 
         Return whether due work is left.
         """
@@ -489,7 +489,9 @@ class Mechanics:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def _take_turns(self, now: int) -> None:
-        """Update the sessions that can be accepted, and wake the waiters in sessions that have a message for them."""
+        """Update the sessions that can be accepted. Wake each holder that waits in its session if there is a message
+        for it.
+        """
         ready = self._see_free(now)
         for name, session in self.sessions.items():
             waits = session.token and session.waiter

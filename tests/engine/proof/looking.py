@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.pair.calls % 8 == 3)
     @rule(looks=looks, life=lives, when=some([1, 400, 1_000]), apart=some([0, 0, 1, 30]))
     def send_many(self, looks: Any, life: int | None, when: int, apart: int) -> None:
-        """Send more messages that are due at the same time than one call activates."""
+        """Schedule messages for about the same time. They are more than one call can activate."""
         body = encode(Content(b"", session_id="a")) if self.sessions else b""
         begin = self.pair.now + when
         self._send([Outgoing(body, life, due=begin + apart * (place % 5)) for place in range(self.many)], looks)

@@ -18,7 +18,7 @@ SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 12
 SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
-"""The fields and members in `order` and `entries` of every partition that are not messages."""
+"""The sentinel that every partition has: a member of `order` and a field of `entries` that is no message."""
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(

@@ -342,7 +342,7 @@ class SessionMachine(Machine):
     @every(2, 1)
     @rule(data=st.data(), then=some(["complete", "abandon", "defer", "nothing"]))
     def take_all_that_may_be_out(self, data: st.DataObject, then: str) -> None:
-        """Receive the most messages that may be held and wait for more, which come only after one is settled."""
+        """Receive as many messages as may be held, and wait for more. These come only after one is settled."""
         lock = data.draw(some(self.holders()))
         payload = encode(Content(b"more", session_id=lock.name))
         self.deliver([Outgoing(payload)] * (self.bounds.held + 1))

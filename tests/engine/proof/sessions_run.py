@@ -175,7 +175,7 @@ class Run:
         return known if known.holder is receiver else None
 
     def _lost(self, receiver: Receiver, request: Request[Any]) -> bool:
-        """Return whether a call was refused for a lost lock, after a check that this is right."""
+        """Return whether a call was refused for a lost lock. Check that this agrees with the state of the lock."""
         try:
             self._tell(request)
         except Refused as refused:

@@ -16,7 +16,7 @@ from tests.engine.proof.looking import Extent, drive
 def test_looks_between_other_calls_change_no_result(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
-    """Looks make no difference even if more work is due at the same time than one call does."""
+    """Looks make no difference even if one call cannot do all of the work that is due."""
     extent = Extent()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
         drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)

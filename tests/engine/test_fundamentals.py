@@ -201,7 +201,7 @@ async def test_renewing_all_remaining_messages_of_a_lease_keeps_its_token(bench:
 
 
 async def test_a_changed_lock_duration_applies_from_the_next_lock_or_renewal(bench: Bench) -> None:
-    """A message that is locked already stays locked for the time that was promised."""
+    """A message that is already locked stays locked for the time that was promised."""
     await bench.send(b"one", b"two")
     old = await bench.one()
     await bench.change(lock_duration=1000)

@@ -1,4 +1,4 @@
-"""Fundamentals, part six: a call repeated for lack of an answer gets the first answer, and is not done again."""
+"""Fundamentals, part six: a call that is repeated after a lost answer gets the first answer, and is not done again."""
 
 from __future__ import annotations
 

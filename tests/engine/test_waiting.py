@@ -127,7 +127,7 @@ async def test_a_woken_waiter_is_not_woken_again_before_its_next_call(bench: Ben
 
 
 async def test_another_waiter_is_woken_if_a_woken_waiter_makes_no_call(bench: Bench, listening: Receivers) -> None:
-    """A call of any kind after a second wakes the next waiter instead."""
+    """After a second, a call of any kind wakes the next waiter instead."""
     gone, next_one = await listening("a"), await listening("b")
     await gone.receive()
     bench.later(10)

@@ -60,8 +60,9 @@ REPLIES = [
     ("ERR Script attempted to access a non local key in a cluster node" + SCRIPT, Kind.BROKE, UNKNOWN, False),
 ]
 
-# Each row: the kind of failure, its known outcome, the class of the caller's error, whether this error is transient,
-# whether the transport repeats a call that must not be repeated, and whether it repeats one that may be.
+# Each row: the kind of failure, its known outcome, the class of the caller's error, and whether this error is
+# transient. The last two columns say whether the transport repeats a call that must not be repeated, and a call that
+# may be repeated.
 ENDS = [
     (Kind.MOVED, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.ASK, NEVER, ServiceBusServerBusyError, True, True, True),

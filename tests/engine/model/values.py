@@ -305,7 +305,7 @@ class Lane:
 
 
 class Waiter(NamedTuple):
-    side: str  # a side, "s" for waiters for a session, or "h" for waiters in a session
+    side: str  # a side; "s" if it waits for a session, or "h" if it is a holder that waits in its session
     until: int  # the end of waiting in hundredths of a second; after waking, the time of waking
     wanted: int
     woken: bool = False

@@ -715,7 +715,7 @@ async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(ur
 
 
 @in_memory
-async def test_no_free_session_is_reported_even_if_one_partition_is_unreachable(url: str) -> None:
+async def test_the_absence_of_a_free_session_is_reported_even_if_one_partition_is_unreachable(url: str) -> None:
     """The connection error is raised only if no partition can be reached."""
     async with session_queue_at(url, partitioned=True) as queue:
         with UnresponsivePartitions(queue, {0}, hangs=False):

@@ -167,7 +167,7 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     assert agenda.next(6.0, 6.0) == first
 
 
-def test_every_place_is_read_again_once_a_round_in_several_parts() -> None:
+def test_every_place_is_read_again_in_each_round_in_several_parts() -> None:
     places = [Place(0, str(name)) for name in range(7)] + [Place(1, "x")]
     agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, Place]]()
     while now < 250.0:

@@ -73,7 +73,7 @@ async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: st
 
 @both
 @pytest.mark.parametrize("waiting", [[], ["a"]], ids=["nothing", "a message"])
-async def test_a_wait_that_ends_while_a_call_is_under_way_still_waits_for_its_answer(
+async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answer(
     url: str, partitioned: bool, waiting: list[str]
 ) -> None:
     """An empty list means that the queue has no message. It never means that the server was slow."""

@@ -288,7 +288,7 @@ async def test_idle_entities_cause_almost_no_calls(
 
 
 @both
-async def test_a_busy_partition_is_visited_about_once_a_lock_duration(url: str, partitioned: bool) -> None:
+async def test_a_partition_whose_messages_are_settled_in_time_gets_no_visits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=60_000) as queue, maintained(queue) as holder:
         with Calls(holder._connection.transport) as calls:
             async with queue.receiver() as receiver:

@@ -94,7 +94,7 @@ async def test_an_expired_deferred_message_is_deleted_without_dead_lettering(ben
     assert (await bench.count()).bytes == 0
 
 
-async def test_only_the_expired_message_of_a_call_leaves_the_deferred_messages(bench: Bench) -> None:
+async def test_a_call_deletes_its_expired_message_and_leaves_the_others_deferred(bench: Bench) -> None:
     """A call gives out all of its messages or none. The message expires even though the call gives out none."""
     (short,) = await deferred(bench, b"short", time_to_live=1000)
     (long,) = await deferred(bench, b"long")

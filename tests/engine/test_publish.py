@@ -536,7 +536,7 @@ async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy
 # -- failover --------------------------------------------------------------------------------------------------------
 
 
-async def test_dead_letters_of_a_subscription_get_no_number_that_a_failover_may_have_lost(url: str) -> None:
+async def test_after_a_failover_dead_letters_of_a_subscription_get_numbers_that_were_never_used(url: str) -> None:
     """The numbers jump although no call has reached the subscription since the failover."""
     topic_settings = PartitionSettings(clock="test", topic=True)
     scripts = [load(name) for name in operations()]

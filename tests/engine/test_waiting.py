@@ -413,7 +413,7 @@ async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench
     await other.woken(1)
 
 
-async def test_a_send_publishes_no_waking_if_no_receiver_waits(bench: Bench, listening: Receivers) -> None:
+async def test_a_send_publishes_no_wake_if_no_receiver_waits(bench: Bench, listening: Receivers) -> None:
     """A partition does not remember a receiver without a channel."""
     receiver = await listening("a")
     assert await bench.receive() == []

@@ -278,7 +278,7 @@ def test_durations_without_limit_are_returned_as_timedelta_max() -> None:
         assert created(queue.given, PartitionSettings()) == PLAIN
 
 
-def test_enumerations_have_azures_values_and_equal_them() -> None:
+def test_enumerations_have_azures_values_and_are_equal_to_their_texts() -> None:
     assert QueueProperties("q", status="Disabled").status is EntityStatus.DISABLED
     assert {EntityStatus.DISABLED: 1}["Disabled"] == 1  # type: ignore[index]  # equal, although of another type
     assert [status.value for status in EntityAvailabilityStatus] == [

@@ -97,7 +97,7 @@ def test_a_property_stored_in_partitions_has_a_setting_with_an_equivalent_defaul
             assert stored is None or field.kept(stored) == field.default, name
 
 
-def test_a_property_knows_its_kind_of_entity_and_its_place_of_declaration() -> None:
+def test_a_property_refers_to_its_kind_of_entity_and_to_the_class_that_declares_it() -> None:
     of_queue, of_topic = QueueProperties.fields()["status"], TopicProperties.fields()["status"]
     assert (of_queue.owner, of_topic.owner) == (QueueProperties, TopicProperties)
     assert of_queue.declared_in is of_topic.declared_in is AnyEntity

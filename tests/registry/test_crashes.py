@@ -230,7 +230,7 @@ async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Trans
 
 
 @in_memory
-async def test_a_slow_deletion_deletes_the_entity_with_the_name_at_that_time(transport: Transport) -> None:
+async def test_a_slow_deletion_deletes_the_entity_that_has_the_name_at_that_time(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await others.create_entity("Orders", SETTINGS)
     turns = Turns(transport)

@@ -311,7 +311,7 @@ async def test_a_partition_that_an_entity_does_not_have_is_refused(namespace: Na
         namespace.partition(record, elsewhere)
 
 
-async def test_an_unreadable_record_differs_from_a_missing_one(transport: Transport, namespace: Namespace) -> None:
+async def test_an_unreadable_record_is_not_reported_as_missing(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
     await transport.command("HSET", ENTITIES, "q", "2 x", key=ENTITIES)
     before = await snapshot(transport)
@@ -343,7 +343,7 @@ async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, na
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_creating_an_entity_makes_a_lost_namespace_again(transport: Transport, namespace: Namespace) -> None:
+async def test_creating_an_entity_recreates_a_lost_namespace(transport: Transport, namespace: Namespace) -> None:
     """A namespace is lost when its servers restart empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
@@ -445,7 +445,7 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("way", ["restored", "updated"])
-async def test_a_lost_partition_is_made_again_and_the_others_stay(
+async def test_a_lost_partition_is_recreated_and_the_others_are_kept(
     transport: Transport, namespace: Namespace, way: str
 ) -> None:
     """A failover may lose a new partition, although the registry still has the record of its entity."""

@@ -106,7 +106,7 @@ RULE_OPERATIONS: dict[str, Operation] = {
 
 @shapes
 @ways("looked for", "created again", "topic looked for", "listed by routes")
-async def test_an_interrupted_subscription_is_finished_by_the_next_caller(
+async def test_an_interrupted_creation_of_a_subscription_is_finished_by_the_next_caller(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     cuts = Cuts(transport, with_a_topic(partitioned=partitioned), subscribing)
@@ -132,7 +132,7 @@ async def test_an_interrupted_subscription_is_finished_by_the_next_caller(
 
 
 @shapes
-async def test_an_interrupted_subscription_is_deleted_with_its_topic(
+async def test_a_half_created_subscription_is_deleted_with_its_topic(
     transport: Transport, *, partitioned: bool
 ) -> None:
     async for namespace, _ in Cuts(transport, with_a_topic(partitioned=partitioned), subscribing).all():
@@ -190,7 +190,7 @@ async def test_an_interrupted_deletion_of_a_topic_is_finished(
 
 @shapes
 @ways("judging", "create", "update", "delete")
-async def test_the_next_caller_finishes_an_interrupted_change_or_finds_nothing_of_it(
+async def test_an_interrupted_change_is_finished_by_the_next_caller_or_has_left_nothing(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     operation = judging if way == "judging" else RULE_OPERATIONS[way]
@@ -256,7 +256,9 @@ async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport
 
 
 @in_memory
-async def test_a_slow_subscription_joins_the_topic_with_the_name_at_that_time(transport: Transport) -> None:
+async def test_a_slowly_created_subscription_belongs_to_the_topic_that_has_the_name_at_that_time(
+    transport: Transport,
+) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 1)
@@ -270,7 +272,9 @@ async def test_a_slow_subscription_joins_the_topic_with_the_name_at_that_time(tr
 
 
 @in_memory
-async def test_a_slow_rule_change_applies_to_the_subscription_with_the_name_at_that_time(transport: Transport) -> None:
+async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_at_that_time(
+    transport: Transport,
+) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     await subscribing(others)

@@ -192,7 +192,7 @@ async def test_subscriptions_are_listed_by_name_and_topic(namespace: Namespace) 
     assert await namespace.list_subscriptions("T", "zzz~\U0010ffff") == ()
 
 
-async def test_a_page_of_large_subscriptions_is_short(namespace: Namespace) -> None:
+async def test_a_page_has_fewer_subscriptions_if_they_are_large(namespace: Namespace) -> None:
     await make_topic(namespace, partitioned=False)
     for number in range(20):
         await namespace.create_subscription(

@@ -123,7 +123,7 @@ def test_a_failure_quotes_the_property_name_as_its_filter_writes_it() -> None:
     ]
 
 
-def test_a_new_uuid_is_new_for_each_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_use_of_newid_gives_a_different_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Iterator[UUID] = map(UUID, map("{:032x}".format, range(1, 9)))
     monkeypatch.setattr(compiling, "uuid4", lambda: next(made))
     texts = ["newid() = @second", "newid() = @second", "newid() = @second OR newid() = newid()"]

@@ -60,7 +60,7 @@ def scenario(url: str) -> object:
 '''
 
 
-def test_the_derivation_changes_only_the_necessary_differences() -> None:
+def test_the_derivation_makes_only_the_necessary_changes() -> None:
     assert without(derived(ASYNCHRONOUS), {"gathered": None}) == SYNCHRONOUS
 
 

@@ -213,7 +213,7 @@ async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcom
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.001])
-async def test_a_call_without_any_time_is_never_sent(url: str, timeout: float) -> None:
+async def test_a_call_without_time_left_is_never_sent(url: str, timeout: float) -> None:
     async with await open_transport(url, scripts=[COUNT]) as transport:
         with pytest.raises(OperationTimeoutError) as caught:
             await transport.call(COUNT, [b"k"], [1], timeout=timeout)

@@ -126,7 +126,7 @@ async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalSer
         assert await transport.command("PING") == b"PONG"
 
 
-async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None) -> None:
+async def test_a_server_that_is_unsuitable_after_a_restart_is_refused(binary: str | None) -> None:
     """A restarted server may have another configuration, so the client checks each new connection like the first."""
     with LocalServer(binary=binary) as server:
         async with await open_transport(server.url, scripts=[COUNT]) as transport:

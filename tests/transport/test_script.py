@@ -103,7 +103,9 @@ ARGUMENTS = st.lists(ARGUMENT, max_size=4)
 
 
 @given(KEYS, ARGUMENTS)
-def test_a_call_is_evalsha_with_the_number_of_keys(keys: list[bytes], arguments: list[bytes | str | int]) -> None:
+def test_a_call_is_packed_as_evalsha_with_the_number_of_keys(
+    keys: list[bytes], arguments: list[bytes | str | int]
+) -> None:
     script = Script("s", "return 1")
     call = Call(script, keys, arguments)
     assert call.payload(RUN_ID) == packed_by_redis_py("EVALSHA", script.sha, len(keys), *keys, *arguments)

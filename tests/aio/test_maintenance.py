@@ -537,7 +537,7 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One client was stopped until the other had taken over. The partitions refuse calls with the old fence of the
-    first.
+    first client.
     """
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:

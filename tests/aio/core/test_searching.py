@@ -1,4 +1,4 @@
-"""Searching for a session: which partitions a search asks, looks at and listens to, and when it reports none."""
+"""Searching for a session: which partitions a search asks, looks at and listens to, and when it reports no session."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class AimedMachine(Machine):
     @precondition(lambda self: self._expiring_in_a_lock())
     @rule(data=st.data(), how=hows, counted=some([True, True, False]), delay=some([0, 5]))
     def abandon_expired(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
-        """Abandon a message that has expired before its lock ends."""
+        """Abandon a message whose time to live has ended during its lock."""
         message = data.draw(some(self._expiring_in_a_lock()))
         self.both.now = max(self.both.now, message.expires)
         self.both.abandon(how, [Lock(message.token, message.name, b"", delay)], counted=counted)

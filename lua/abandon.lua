@@ -7,8 +7,8 @@
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1 if the deliveries count as failed, or 0 if the client releases the messages unread
--- ARGV[8...] groups      each group is a token, a count, and for each message of the lease its name, its changed
---   properties or nothing, and a delay in ms
+-- ARGV[8...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
+--   name, its changed properties (or nothing) and a delay in ms
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call

@@ -13,7 +13,7 @@
 -- ARGV[8]    take        1, or 0 for a look
 -- ARGV[9]    token       of the lock, chosen at random by the caller
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
--- ARGV[11]   waiting_for 1 to wait; 0 if the caller does not wait, which also ends an earlier wait
+-- ARGV[11]   waiting_for 1 if the caller waits for a session; 0 if it does not wait, and an earlier wait ends
 --
 -- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session }. `due` is the time in ms
 --   until something is due if no session was found, or 0. `outcome` is taken, found (by a look), locked (by another

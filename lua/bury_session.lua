@@ -12,7 +12,8 @@
 --   a message already has. If a field occurs twice, the last value counts
 --
 -- Result: { more, the number of messages that were moved, 1 if there may be more to move }
--- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), DUE (something was due first)
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
+--   DUE (due work had to be done first)
 -- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
 -- @use read_records record_of refuse refuse_while_due whole_number

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Deletes scheduled messages before they are enqueued. If one of them is not scheduled, or is no longer scheduled, the
--- script deletes none of them.
+-- Deletes scheduled messages before they are enqueued. If one of the named messages is not scheduled, or is no longer
+-- scheduled, the script deletes none of them.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] names       of the messages
 --
 -- Result: { more, the names of messages that are not scheduled here }
--- Refusals: call, DUE (some messages are not scheduled, but something was due first)
+-- Refusals: call, DUE (some messages are not scheduled, but due work had to be done first)
 -- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many record_key
 -- @use record_session refuse refuse_while_due scheduled split_words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)

@@ -3,7 +3,7 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      each group is a token, a count, and the names of that number of messages of the lease
+-- ARGV[7...] groups      each group is the token of a lease, a number of messages, and the names of these messages
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
@@ -29,7 +29,7 @@ for g = 1, #list do
   local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
   for i = 1, #names do
     local text = entries[i]
-    if text ~= last then -- equal entries are parsed once: messages of one size that were given out together have them
+    if text ~= last then -- messages of one size that were given out together have equal entries: parse one
       last = text
       size, record, changes = string.match(text, '^(%d+);(%d*);()', 34)
       size, changes = tonumber(size), #text - changes + 1

@@ -12,7 +12,7 @@
 -- Result: { the partition's version }
 -- Refusals: GONE (the partition does not exist and `create` is not 1, or it has another incarnation, or it is being
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
---   DUE (something was due first, under the old settings), BADCALL
+--   DUE (due work had to be done first, under the old settings), BADCALL
 -- @use begin has_overdue never_text refuse refuse_while_due same_slot sentinel settings whole_number
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)

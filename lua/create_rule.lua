@@ -2,12 +2,12 @@
 -- Adds a rule to a subscription. No other rule of the subscription may have its name.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        of the topic's record, chosen at random by the caller. If it is one of the record's last few
---   stamps, or the stamp of the rule, the call is a repetition
+-- ARGV[5] stamp        the new stamp of the topic's record, chosen at random by the caller. If it is one of the
+--   record's last few stamps, or the stamp of the rule, the call is a repetition
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 -- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
 -- ARGV[8] description  of the rule
@@ -16,8 +16,8 @@
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
---   being deleted), EXISTS (it has a rule of this name), QUOTA (the topic would have too many filters of a kind; the
---   kind and its limit), BADCALL
+--   being deleted), EXISTS (the subscription already has a rule of this name), QUOTA (the topic would have too many
+--   filters of one kind; the detail names the kind and its limit), BADCALL
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse server_time tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

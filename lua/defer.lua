@@ -5,8 +5,8 @@
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      each group is a token, a count, and for each message of the lease its name and its changed
---   properties or nothing
+-- ARGV[7...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
+--   name and its changed properties (or nothing)
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call

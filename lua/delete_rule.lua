@@ -2,17 +2,17 @@
 -- Deletes a rule of a subscription.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        of the topic's record, chosen at random by the caller. If it is one of the record's last few
---   stamps, the call is a repetition
+-- ARGV[5] stamp        the new stamp of the topic's record, chosen at random by the caller. If it is one of the
+--   record's last few stamps, the call is a repetition
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the record of the topic
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
---   being deleted), MISSING (it has no rule of this name), BADCALL
+--   being deleted), MISSING (the subscription has no rule of this name), BADCALL
 -- @use is_rule_of open_registry open_subscription parse_rule parse_token raise_topic_version refuse tally_text
 local stamp = parse_token(ARGV[5])
 if not parse_token(ARGV[4]) or not stamp or not is_rule_of(ARGV[6], ARGV[3]) then

@@ -29,7 +29,7 @@ if shared ~= '1' then
   return { 0 }
 end
 if redis.call('EXISTS', KEYS[10]) == 0 then
-  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- the entity that stored the messages was destroyed before
+  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- the topic, which stored the messages, was destroyed before
   redis.call('UNLINK', unpack(KEYS, 1, 9))
   return { 0 }
 end

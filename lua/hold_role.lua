@@ -18,13 +18,13 @@ end
 local now = tonumber(server_time())
 local before, till, fence = string.match(redis.call('HGET', KEYS[1], role) or '', '^(%w+) (%d+) (%d+)$')
 till, fence = tonumber(till or 0), tonumber(fence or 0)
--- Even if the clock went back, no holder keeps a role for longer than the maximum.
+-- If the clock has gone back, the stored end may be further ahead than the longest duration. Then the role is free.
 local free = before == nil or till <= now or till > now + 3600000
 if before ~= holder and (not free or duration == 0) then
   return { 0, fence, before and math.max(0, till - now) or 0 }
 end
 if before ~= holder or fence == 0 then
-  fence = math.max(fence + 1, now) -- the time is also above fences that a failover may have lost
+  fence = math.max(fence + 1, now) -- the time exceeds even fences that a failover may have lost
 end
 redis.call('HSET', KEYS[1], role, string.format('%s %.0f %.0f', holder, duration > 0 and now + duration or 0, fence))
 return { duration > 0 and 1 or 0, fence, duration }

@@ -2,7 +2,7 @@
 -- Reads records of queues and topics in the order of their names, starting after a given name.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --

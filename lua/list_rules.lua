@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Reads the rules of a topic's subscriptions between two places, in the order of places. It reads up to the limit, and
--- no more than fit into a reply.
+-- Reads the rules of a topic's subscriptions between two places, in the order of places. It reads at most `limit`
+-- rules, and stops earlier if the next rule would not fit into the reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the place after which the list starts; there need not be a rule at this place
--- ARGV[4] before      the place before which the list ends; there need not be a rule here either
+-- ARGV[4] before      the place before which the list ends; there need not be a rule at this place
 -- ARGV[5] limit       the largest number of rules
 --
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more rules; for

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Reads records of a topic's subscriptions in the order of their names. It reads up to the limit, and no more than fit
--- into a reply.
+-- Reads records of a topic's subscriptions in the order of their names. It reads at most `limit` records, and stops
+-- earlier if the next record would not fit into the reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the path in lower case after which the list starts; no subscription need have this path
--- ARGV[4] before      the path before which the list ends; no subscription need have this path either
+-- ARGV[4] before      the path before which the list ends; no subscription need have this path
 -- ARGV[5] limit       the largest number of records
 --
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more

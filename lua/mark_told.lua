@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Notes that all partitions of a topic have been told a version of the topic. The script also runs when memory is
+-- Records that all partitions of a topic have been told a version of the topic. The script also runs when memory is
 -- short, because it is a step of a deletion.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] incarnation  of the topic
 -- ARGV[4] version      the version that the partitions have been told
 --
--- Result: 1; or 0 if this version or a later one was noted before, or the topic is gone or has another incarnation
+-- Result: 1; or 0 if this version or a later one was recorded before, or if the topic is gone or has another
+--   incarnation
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
 -- @use open_registry parse_token refuse tally tally_text whole_number
 local version = whole_number(ARGV[4], 1, 999999999999999)

@@ -21,9 +21,10 @@
 --   The column c holds the changes of all copies, one after the other
 --
 -- Result: { more, the first number, the number of dropped messages, the numbers of scheduled messages as runs }
--- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0), QUOTA (the
---   entity is full; its bytes and its quota), DUE (the entity is full, but something was due first), TARGET (a
---   subscription does not exist here, or is being deleted; its place), FENCED (another client has the role now)
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
+--   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
+--   work had to be done first), TARGET (a subscription does not exist here, or is being deleted; the detail is its
+--   place), FENCED (another client has the role now)
 -- @use advance announce_due band begin check_messages due_name finish flush index_add index_expiry known_message_ids
 -- @use never record_key answer_repetition number_runs open_targets parse_copies refuse session_at sides
 -- @use update_session_turns wake_waiters whole_number write_many

@@ -13,7 +13,7 @@
 --
 -- Result: { more, the number of messages that were deleted, the place where the next call continues, as text, or
 --   nothing at the end }
--- Refusals: call, SESSIONS (the entity has no sessions), DUE (something was due first)
+-- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
 -- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
 -- @use read_many answer_repetition count_records_that_fit never never_text parse_session read_records record_of
 -- @use record_session refuse refuse_while_due sides whole_number

@@ -2,7 +2,7 @@
 -- Reads the record of an entity, and the counts of its topic.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] name        in lower case
 -- ARGV[3] topic       the name of its topic if it is a subscription, otherwise its own name
 --

@@ -2,7 +2,7 @@
 -- Reads a rule of a subscription.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] place       of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the rule, or nothing

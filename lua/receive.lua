@@ -26,8 +26,8 @@
 --   if nothing is left, or 0; a look that found a message gives -1. `extras` has, for some messages: index, failures,
 --   reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may
 --   leave out `waits`.
--- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
---   lock on the session)
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
+--   the entity has none but the call names one), LOST (the token does not hold the lock on the session now)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
 -- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
 -- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. If the time to live
--- of a message of the main side has passed, the message counts as not there. The call expires it, even if the call then
--- gives out nothing.
+-- Gives out deferred messages by name. If one of the messages is missing or locked, the call gives out none of them. If
+-- the time to live of a message of the main side has passed, the message counts as missing. The call then lets the
+-- message expire, even if it gives out nothing.
 --
--- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The others
--- stay deferred and are counted in the result, so that the caller asks for them again. In the mode delete, the call
--- gives out all of the messages or none, because the first ones could not be brought back if another one is missing
--- later.
+-- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The
+-- messages that do not fit stay deferred. The result contains their number, so that the caller can ask for them again.
+-- In the mode delete, the call gives out all of the messages or none, because messages that it has already given out
+-- and deleted could not be restored if a later message is missing.
 --
 -- A repetition gives out the messages that the token still holds, never more than the first call. In the mode delete, a
--- repetition gives out none.
+-- repetition gives out no messages.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -23,9 +23,10 @@
 -- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
 --   number of messages at the end of the list that did not fit }. `extras` has, for some messages: index, failures,
 --   reason, expiry, changes.
--- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
---   lock on the session), HELD (the session would have more held messages than allowed), DUE (some messages are not
---   deferred, but something was due first)
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
+--   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
+--   session would have more held messages than allowed), DUE (some messages are not deferred, but due work had to be
+--   done first)
 -- @use advance begin count_held count_that_fit delivery_extras discard entry expire finish index_add read_many
 -- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words

@@ -4,10 +4,10 @@
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] run_id       of the server process, put in by the transport
--- ARGV[2] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[2] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[3] name         in lower case
--- ARGV[4] incarnation  chosen at random by the caller; it tells a repetition from another creation, and is the first
---   stamp of the record
+-- ARGV[4] incarnation  chosen at random by the caller. It distinguishes a repetition of this call from another
+--   creation, and is the first stamp of the record
 -- ARGV[5] topic        1 if the entity is a topic
 -- ARGV[6] description  of the entity
 --

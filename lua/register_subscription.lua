@@ -4,12 +4,12 @@
 --
 -- KEYS[1-7] registry    in the order of register_namespace.lua
 -- ARGV[1] run_id        of the server process, put in by the transport
--- ARGV[2] partitions    the number of partitions of the namespace that the caller knows
+-- ARGV[2] partitions    the namespace's number of partitions, as the caller knows it
 -- ARGV[3] topic         the topic's name in lower case
 -- ARGV[4] expected      the incarnation of the topic that the caller has seen
 -- ARGV[5] name          the path of the subscription in lower case
--- ARGV[6] incarnation   chosen at random by the caller; it tells a repetition from another creation, and is the first
---   stamp of the record
+-- ARGV[6] incarnation   chosen at random by the caller. It distinguishes a repetition of this call from another
+--   creation, and is the first stamp of the record
 -- ARGV[7] description   of the subscription
 -- ARGV[8] subscriptions the largest number of subscriptions of a topic
 -- ARGV[9] sql           the largest number of SQL filters of a topic
@@ -20,7 +20,7 @@
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has a subscription of this name), GONE (there is no such
 --   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
---   or too many filters of a kind; `subscriptions` or the kind, and the limit), BADCALL
+--   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit), BADCALL
 -- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text
 -- @use whole_number write_many
 local MOST_RULES = 1000

@@ -8,7 +8,7 @@
 -- ARGV[8]    token       of the lock on the session
 --
 -- Result: { more, the number of messages that returned }
--- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session)
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- @use advance answer_repetition begin finish parse_session parse_token refuse release_held session_lock_end turns
 -- @use unlock_session
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Renews the locks of messages for the full lock duration. If a group names all messages that its lease still holds,
--- that lease is extended. If it names only some of them, these move to a lease under the new token, and the locks of
--- the others are not extended. Messages of a session are renewed with the lock on the session, which is extended.
+-- that lease is extended. If a group names only some of these messages, the named messages move to a lease under the
+-- new token, and the locks of the other messages are not extended. Messages of a session are renewed with the lock on
+-- the session, which is extended.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new token, chosen at random by the caller
--- ARGV[8...] groups      each group is a token, a count, and the names of that number of messages of the lease
+-- ARGV[8...] groups      each group is the token of a lease, a number of messages, and the names of these messages
 --
 -- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token }
 -- Refusals: call

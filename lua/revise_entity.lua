@@ -3,7 +3,7 @@
 -- is short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[2] name         in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
@@ -15,7 +15,7 @@
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED
---   (another caller was first; the current version), BADCALL
+--   (another caller changed the record first; the detail is the current version), BADCALL
 -- @use add_stamp open_registry parse_entity parse_token refuse server_time whole_number
 local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'

@@ -4,7 +4,7 @@
 -- short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
@@ -20,8 +20,8 @@
 --
 -- Result: { the record of the subscription, the record of the topic or nothing if there is no topic }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or its
---   topic is being deleted and the subscription is not), CHANGED (another caller was first; the current version),
---   BADCALL
+--   topic is being deleted and the subscription is not), CHANGED (another caller changed the record first; the detail
+--   is the current version), BADCALL
 -- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time
 -- @use whole_number
 local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'

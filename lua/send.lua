@@ -10,9 +10,10 @@
 --   payload
 --
 -- Result: { more, the first number, the number of messages that were dropped }
--- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
---   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
---   SESSIONS (a message has no session, but the entity requires one; its index from 0)
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
+--   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
+--   work had to be done first), SESSIONS (a message has no session, but the entity requires one; the detail is its
+--   index, counted from 0)
 -- @use advance answer_repetition band begin check_messages due_name finish index_add index_expiry known_message_ids
 -- @use never record_key refuse scheduled write_many
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)

@@ -10,9 +10,9 @@
 -- ARGV[10]   state       the new state
 --
 -- Result: { more }
--- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), TOOLARGE (the state is larger
---   than a message may be), QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something
---   was due first)
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
+--   TOOLARGE (the state is larger than a message may be), QUOTA (the entity is full; the detail gives its bytes and its
+--   quota), DUE (the entity is full, but due work had to be done first)
 -- @use advance answer_repetition begin finish has_overdue parse_session parse_token refuse refuse_while_due
 -- @use session_lock_end turns
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)

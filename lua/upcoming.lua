@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns for each of several partitions of one slot a lower bound of the time until something is due. It costs one or
 -- two short reads a partition, because the script neither searches nor does the work that is due. If nothing will be
--- due, the field `announced` alone tells this.
+-- due, the script needs only the field `announced`.
 --
 -- KEYS[1...] states     the key `state` of each partition
 -- ARGV[1]    now        the time for partitions with a test clock, or nothing

@@ -1,7 +1,7 @@
 -- Checks the messages of a call, from the argument `at` on. Each message consists of its columns and then its payload;
--- `letters` names the columns that are allowed. Returns a table, or nil and a refusal. The table has the places of the
--- parts in the arguments, and `without`: the index (from 0) of the first message that has no session. `sessions` holds
--- the session of each message if sessions matter.
+-- `letters` names the columns that are allowed. Returns a table, or nil and a refusal. The table says where each part
+-- of a message is in the arguments. Its field `without` is the index, counted from 0, of the first message that has no
+-- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions.
 -- @use has_overdue levels never refuse refuse_while_due session_at whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1
@@ -37,7 +37,7 @@ local function check_messages(p, argv, columns, letters, at)
       return nil, refuse('TOOLARGE', string.format('%d', i - 1))
     end
     total = total + size
-    -- The changes of a message that waited are already stored.
+    -- The changes of a message that was scheduled before are already stored, so their bytes do not count.
     if place.c and not (place.o and argv[first + place.o] ~= '') then
       changes = changes + #argv[first + place.c]
     end

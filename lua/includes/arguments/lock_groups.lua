@@ -1,5 +1,6 @@
--- Parses the messages of a settlement: each group is a token, a count, and for each message `columns` arguments, which
--- begin with its name. Returns nil if the arguments are malformed, or hold more messages than a call may carry.
+-- Parses the messages of a settlement: each group is the token of a lease, a number of messages, and for each of these
+-- messages `columns` arguments, of which the first is its name. Returns nil if the arguments are malformed or contain
+-- too many messages for one call.
 -- @use parse_token whole_number
 local function lock_groups(argv, at, columns)
   local list, total = {}, 0

@@ -1,4 +1,5 @@
--- Returns the message names in the arguments; nil if one is malformed or comes twice, or if there are too many.
+-- Returns the message names in the arguments; or nil if a name is malformed or occurs twice, or if there are too many
+-- names.
 local function message_names(argv, at)
   local list, seen = {}, {}
   for i = at, #argv do

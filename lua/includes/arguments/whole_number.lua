@@ -1,4 +1,4 @@
--- Returns an argument as a whole number; nil if it is not a whole number between the two bounds.
+-- Returns an argument as a whole number; or nil if the argument is not a whole number between the two bounds.
 local function whole_number(text, least, most)
   if not text or not string.find(text, '^%d+$') or #text > 15 then
     return nil

@@ -1,4 +1,4 @@
--- Writes the collected changes. Each list takes one command, or several commands if the list is long.
+-- Writes the collected changes. One command writes a list; a long list needs several commands.
 -- @use delete_records write_many
 local function flush(p)
   if #p.taken > 0 then

@@ -1,12 +1,12 @@
--- Ends a call that would answer "nothing there", "not found" or "full" although work is still due that may change the
--- answer. It does a larger share of that work and refuses; the caller makes the same call again. Nothing else has
--- changed, and the lane does not remember the call.
+-- Ends a call that would answer "nothing there", "not found" or "full" although due work that may change this answer is
+-- not done yet. It does a larger share of the due work and refuses the call. The caller then makes the same call again.
+-- Nothing else has changed, and the lane does not remember the call.
 --
 -- If no due work is left, the function `still` is called with the number of bytes that are stored then. If `still`
--- returns true, the answer of the call is certain, and the call is not refused. Without `still`, a call could be put
--- off for ever if something becomes due in every millisecond.
+-- returns true, the answer of the call is certain, and the call is not refused. Without `still`, the script could
+-- refuse a call again and again if new work becomes due in every millisecond.
 --
--- Refusals: DUE (something was due first; the caller may make the same call again immediately)
+-- Refusals: DUE (due work had to be done first; the caller may make the same call again immediately)
 -- @use advance finish refuse
 local function refuse_while_due(p, still)
   p.more = 0

@@ -1,5 +1,5 @@
 -- Runs a command with a long list of arguments, in pieces, because Lua can pass only some thousands in one call. The
--- list may consist of pairs.
+-- list may consist of pairs: no pair is split, because each piece has an even number of arguments.
 local function write_many(command, key, list)
   local n = #list
   for i = 1, n, 1000 do

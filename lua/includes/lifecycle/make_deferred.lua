@@ -1,4 +1,4 @@
--- Puts a message among the deferred ones. It is then given out by number only.
+-- Makes a message deferred: from then on it can be received by number only.
 -- @use entry_text index_add
 local function make_deferred(p, member, side, number, e)
   if e.session then

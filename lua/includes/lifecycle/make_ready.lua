@@ -1,6 +1,7 @@
 -- Puts a message where it can be received, at its own place, and adds it to the index of its session if it has one. The
--- caller has already removed the message from its former place. The entry of a copy stays, because the copy may expire
--- here earlier than its record says. `indexed` says whether the expiry of the message becomes an event in `due`.
+-- caller has already removed the message from its former place. A copy always keeps its entry, because it may expire in
+-- this subscription earlier than its record says. `indexed` says whether the expiry of the message becomes an event in
+-- `due`.
 -- @use band due_name entry_text index_add
 local function make_ready(p, member, side, number, e, indexed)
   if e.session then

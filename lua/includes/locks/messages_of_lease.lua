@@ -1,6 +1,6 @@
--- Returns the messages that a token holds, in the order in which they were given out; none if its lease has ended. The
--- lease of a session's lock lists no messages, so the caller names runs of messages in `said`: the result has those of
--- them that the lock still holds.
+-- Returns the messages that a token holds, in the order in which they were given out; if its lease has ended, it
+-- returns no messages. The lease of a lock on a session lists no messages. For such a lock the caller passes runs of
+-- messages in `said`, and the result is the messages in these runs that the lock still holds.
 -- @use read_many
 local function messages_of_lease(p, token, said)
   local text = redis.call('HGET', p.leases, token)

@@ -1,7 +1,7 @@
 -- Ends the lock of a message that was not settled for good. The message's next state depends, in this order, on the
 -- delivery limit, its home (a message that was deferred is deferred again), its expiry and the requested delay. With
--- `counted`, the delivery counts as failed. If `e.session` names a session, the message was a held one in the index of
--- that session.
+-- `counted`, the delivery counts as failed. If `e.session` names a session, the index of that session lists the message
+-- as held, and `release` removes it from there.
 -- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
 -- @use block_session inside
 local function release(p, member, e, counted, delay)
@@ -18,7 +18,7 @@ local function release(p, member, e, counted, delay)
   elseif fate == 'expired' then
     expire(p, member, e)
   elseif delay > 0 and not e.session then
-    -- A delay ends no later than the message expires: the message then expires when the delay is over.
+    -- A delay that is longer than the time to live ends when the message expires.
     p.placed[#p.placed + 1] = side.delayed + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member

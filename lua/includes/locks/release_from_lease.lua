@@ -1,6 +1,6 @@
--- Takes settled messages off their lease, and deletes the lease if it holds no more messages. A lock on a session
--- stays. The holder of the session may be waiting because it has too many locked messages, so the session is marked to
--- be looked at again.
+-- Takes settled messages off their lease, and deletes the lease if it holds no more messages. A lease of a lock on a
+-- session does not change. The holder of the session may be waiting because it has too many locked messages, so the
+-- session is marked to be looked at again.
 local function release_from_lease(p, mine, count)
   if count == 0 then
     return

@@ -1,8 +1,8 @@
 -- Returns the messages of a group that its lease still holds: their names, numbers, entries and places in the call.
--- Adds the others to `lost`. A lease that has ended holds nothing, whether or not it was deleted. A message that is
--- named twice counts as lost the second time. To detect this, all groups of a call share the table `seen`, which is
--- empty at first. As long as the numbers rise, no message can have been named before, so the names need not be
--- compared.
+-- Adds the other messages of the group to `lost`. A lease that has ended holds nothing, whether or not it was deleted.
+-- A message that is named twice counts as lost the second time. To detect this, all groups of a call share the table
+-- `seen`, which is empty at first. As long as the numbers rise, no message can have been named before, so the names
+-- need not be compared.
 -- @use read_many
 local function still_held(p, group, seen, lost)
   local lease = redis.call('HGET', p.leases, group.token)
@@ -25,7 +25,7 @@ local function still_held(p, group, seen, lost)
   local found, n, same, last, top = read_many('HMGET', p.entries, members), 0, false, nil, seen.top or 0
   for i = 1, #members do
     local member, text = members[i], found[i]
-    if text ~= last then -- equal entries are compared once: messages of one size that were given out together have them
+    if text ~= last then -- messages of one size that were given out together have equal entries
       last, same = text, text and string.sub(text, 1, 12) == token
     end
     local fresh = same

@@ -1,6 +1,6 @@
 -- Returns the number of these records, counted from the first, that fit into `room` bytes together; at least one. It
--- reads the sizes of the records only if they might not all fit. It knows this from the size of the largest message
--- that the partition has had.
+-- first assumes that each record is as large as the largest message that the partition has had. It reads the sizes of
+-- the records only if records of that size would not all fit.
 -- @use record_key
 local function count_records_that_fit(p, numbers, room)
   local n = #numbers

@@ -1,5 +1,5 @@
--- Notes that a message no longer needs its record. The next `flush` deletes the record, unless other messages refer to
--- it.
+-- Removes a message's reference to its record. The next `flush` deletes the record, unless other messages still refer
+-- to it.
 local function drop_record(p, record, size, changes)
   local n = #p.dropped + 1
   p.dropped[n], p.dropped_sizes[n] = record, size

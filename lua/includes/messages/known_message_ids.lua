@@ -1,6 +1,6 @@
--- Returns a table from each message id of a call to whether the id was seen within the window of duplicate detection;
--- nil if duplicates are not detected. Each call also deletes ids outside the window, if there are any: at least as many
--- as it adds.
+-- Returns a table that says for each message id of a call whether the id was seen within the window of duplicate
+-- detection. Returns nil if the entity does not detect duplicates. Each call also deletes ids that are older than the
+-- window. If there are enough of them, it deletes more ids than it adds.
 -- @use write_many
 local function known_message_ids(p, argv, incoming)
   if not incoming.id or not p.window then

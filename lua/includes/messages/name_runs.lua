@@ -1,4 +1,4 @@
--- Returns message names, of either side, as runs, in the given order.
+-- Returns message names as runs, in the given order. The messages may be of both sides.
 -- @use number_runs side_of
 local function name_runs(members)
   local list, prefix, numbers = {}, nil, {}

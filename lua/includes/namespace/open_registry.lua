@@ -2,7 +2,7 @@
 -- the namespace.
 --
 -- Refusals: NAMESPACE (the namespace does not exist), LAYOUT (of another release), PARTITIONS (the caller assumes
---   another number of partitions; the right one)
+--   another number of partitions; the detail is the right number)
 -- @use refuse
 local function open_registry(key, partitions)
   local kept = redis.call('HMGET', key, 'layout', 'partitions', 'last_id', 'run_id')

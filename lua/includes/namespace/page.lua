@@ -1,5 +1,6 @@
--- Reads texts of a hash in the order of their names, between two names that are excluded. It reads up to the limit, and
--- no more than fit into a reply, but at least one. Returns the names, the texts, and whether there may be more.
+-- Reads the texts of a hash whose names are between `after` and `before`, in the order of their names. It reads at most
+-- `limit` texts. It stops earlier if the next text would not fit into the reply, but it always reads one. Returns the
+-- names, the texts, and whether there may be more.
 local function page(names, texts, after, before, limit)
   local ROOM = 1048576
   local members = redis.call('ZRANGEBYLEX', names, '(' .. after, '(' .. before, 'LIMIT', 0, limit)

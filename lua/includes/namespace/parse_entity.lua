@@ -1,6 +1,6 @@
--- Parses a record of the registry, as far as scripts need it: "1 version id incarnation stamps created updated
--- description". The stamps come from the last writes of the record, the newest first, separated by commas. Only Python
--- reads the description; `at` is where it begins.
+-- Parses the fields of a registry record that scripts need. A record has the form "1 version id incarnation stamps
+-- created updated description". The stamps come from the last writes of the record, the newest first, separated by
+-- commas. Only Python reads the description; `at` is where it begins.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

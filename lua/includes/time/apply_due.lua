@@ -112,7 +112,7 @@ local function apply_due(p, share)
     end
   end
   flush(p)
-  p.sooner = sooner -- the waiters were told of the event that caused these new due times
+  p.sooner = sooner -- the waiters have already learned of the events that caused these new due times
 
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
   local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')

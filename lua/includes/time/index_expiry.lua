@@ -1,4 +1,4 @@
--- Makes sure that a new message's expiry is noticed. Most messages need no index. If each message expires no earlier
+-- Makes sure that a new message will expire in time. Most messages need no index. If each message expires no earlier
 -- than all messages before it, the first message is the next to expire. The field `head`, a lower bound of the time
 -- when it expires, is then enough. A message is indexed only if it expires earlier than a message before it.
 -- @use due_name never

@@ -1,5 +1,5 @@
--- Returns the time in ms until something is due in the partition, at least 1; 0 for never. A waiting receiver sleeps no
--- longer than that.
+-- Returns the time in ms until something is due in the partition, at least 1; or 0 if nothing will be due. A waiting
+-- receiver sleeps no longer than that.
 -- @use never
 local function next_due(p)
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')

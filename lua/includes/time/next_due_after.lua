@@ -1,4 +1,5 @@
--- Returns the time in ms until something is due once all events of `plan_due` have happened, at least 1; 0 for never.
+-- Returns the time in ms until something is due once all events of `plan_due` have happened, at least 1; or 0 if
+-- nothing will be due.
 -- @use never
 local function next_due_after(p, o)
   if o.more == 1 then

@@ -2,8 +2,8 @@
 -- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records. The kinds
 -- of events are: a lock ends, a scheduled message is activated, the block of a session ends, a delay ends, a message
 -- expires. Events of one instant are handled in this order of kinds, and within a kind in the order of tokens, numbers
--- or names. Each event has its effect at its own time, not at the time of the call. If it makes another event due, the
--- same pass handles that event too. `apply_due` writes the result; `count` and `peek` only show it.
+-- or names. Each event has its effect at its own time, not at the time of the call. If an event makes another event
+-- due, the same pass handles that other event too. `apply_due` writes the result; `count` and `peek` only show it.
 --
 -- All events have names in `due`, except the ends of locks and the expiries that are not indexed (see index_expiry).
 -- Messages whose expiry is not indexed are found at the beginning of each level of priority.
@@ -13,14 +13,14 @@
 --              event, or L), its new state (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and
 --              session. A message that was scheduled has a new number and `name`, and its `head` and stored `record`.
 --              `indexed` says whether its expiry is indexed. `index` is the name of its event in `due`, if it had one
---   by         a table from the member of each moved message to the same entry
+--   by         a table from the member of each moved message to the message's item in `moved`
 --   dead       the moved messages that are dead letters now, in the order in which they became dead letters
 --   activated  the moved messages that were scheduled, in order
---   leases     token, and the rest of the lease as text, or nothing if it has ended
+--   leases     the token of each changed lease, and the rest of the lease as text, or nothing if the lease has ended
 --   unlocked   sessions whose locks have ended, and the tokens of these locks
 --   unblocked  sessions whose block has ended
 --   turns      a table from the name of each changed session to what the session does, and since when
---   horizon, head, seq: of the partition afterwards; seq only if something was activated
+--   horizon, head, seq: the values of these fields after the events; seq only if a message was activated
 --   leap       how far the numbers jump ahead after a failover, which may have lost messages that had numbers
 --   more       1 if due work was left over, else 0
 -- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key
@@ -32,13 +32,13 @@ local function plan_due(p, share, turning)
     horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
   }
   if p.topic then
-    return o -- scheduled messages of a topic wait for a client that knows its rules
+    return o -- the scheduled messages of a topic wait for a client that knows the topic's rules
   end
   local room, made, at_made = 2097152, {}, 1
 
   -- -- sessions -------------------------------------------------------------------------------------------------------
 
-  -- The turn of a session, updated from event to event. `ready` counts the messages that can be received.
+  -- Return the turn of a session, which each event updates. `ready` counts the messages that can be received.
   local function turn_of(name)
     local turn = o.turns[name]
     if not turn then
@@ -242,7 +242,7 @@ local function plan_due(p, share, turning)
   end
 
   local function lapse_session(token, name, at)
-    -- This cannot happen; but another receiver's session must not be touched if it does.
+    -- The token always has the session's lock here. The check protects another receiver's lock if there is a defect.
     if redis.call('HGET', p.states, '!' .. name) ~= token then
       o.leases[#o.leases + 1] = { token = token }
       return 1
@@ -379,7 +379,7 @@ local function plan_due(p, share, turning)
     share = share - spent
   end
 
-  -- A lower bound of the next expiry among the messages that are in no index.
+  -- Compute a lower bound of the next expiry among the messages whose expiry is not indexed.
   if o.more == 0 and #levels > 0 then
     o.head = NEVER
     for i = 1, #levels do

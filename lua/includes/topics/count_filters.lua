@@ -1,7 +1,7 @@
 -- Adds differences, which may be negative, to the filter counts of a topic. Returns a refusal if a count exceeds its
 -- limit.
 --
--- Refusals: QUOTA (the topic would have too many filters of a kind; the kind and its limit)
+-- Refusals: QUOTA (the topic would have too many filters of one kind; the detail names the kind and its limit)
 -- @use refuse
 local function count_filters(t, sql, correlation, most_sql, most_correlation)
   t.sql, t.correlation = t.sql + sql, t.correlation + correlation

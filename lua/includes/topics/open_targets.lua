@@ -1,7 +1,7 @@
--- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or a refusal. TARGET is a
--- list of fields in engine/_state.py.
+-- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or nil and a refusal.
+-- TARGET is a list of fields in engine/_state.py.
 --
--- Refusals: TARGET (a subscription does not exist here, or is being deleted; its place), BADCALL
+-- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL
 -- @use refuse split_words
 local function open_targets(p, keys, incarnations)
   -- Publishing only adds to a subscription. So all lists of things to remove share the empty table `none`.

@@ -1,7 +1,7 @@
 -- Parses the counts of a topic or a subscription. The counts exist while the entity is not being deleted. They have
 -- this form: "1 incarnation mark subscriptions sql correlation". The mark of a topic is the version that all its
 -- partitions have been told. The mark of a subscription is chosen at random with every change of its rules. The last
--- two are the numbers of rules with an SQL filter and with a correlation filter.
+-- two fields are the numbers of rules with an SQL filter and with a correlation filter.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

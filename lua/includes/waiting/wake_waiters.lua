@@ -3,12 +3,12 @@
 -- the free sessions.
 --
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
--- end of its wait (in 10 ms) * 128 + the number of messages that it wants. A woken receiver moves to the room eight
--- higher, where its score has the time of its waking. If a woken receiver has not called within a second, the next call
--- removes it and wakes the next receiver.
+-- end of its wait (in 10 ms) * 128 + the number of messages that it wants. When a receiver is woken, its member moves
+-- to room + 8, and its score then has the time of the waking instead of the end of the wait. If a woken receiver has
+-- not called within a second, the next call removes it and wakes the next receiver.
 --
 -- A receiver that leaves may have been the only one that knew the next due time. So another receiver is woken to learn
--- that time, unless the reply to this call tells it to a receiver.
+-- that time, unless the reply to this call gives that time to a receiver.
 -- @use band
 -- @use next_due sides turns inside
 local function wake_waiters(p)
@@ -64,7 +64,7 @@ local function wake_waiters(p)
     if p.locks then
       due = next_due(p)
       due = due > 0 and p.now + due or math.huge
-    else -- the call publishes to this subscription, in which nothing is due before this time
+    else -- the call publishes to this subscription: use the lower bounds of its due times
       due = math.min(p.head, p.next_due, p.next_lock - p.offset)
     end
     p.sooner = math.min(p.sooner, due)

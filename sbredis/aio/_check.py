@@ -23,11 +23,11 @@ class ServerReport:
 
     facts: ServerFacts
     round_trip: float
-    """The time in seconds from the sending of one script call to its reply."""
+    """The seconds between sending one script call and receiving its reply."""
     clock_ahead: float
     """The seconds by which the server's clock is ahead of the clock of this machine. Negative if it is behind.
 
-    The value is exact to half a round trip.
+    The error of this value is at most half a round trip.
     """
     can_lose_acknowledged: bool = False
     """Whether a crash of this server loses acknowledged messages, because it has no append-only file and no replica."""
@@ -42,7 +42,7 @@ class ConnectionReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Problems to solve although the connection works: servers that can lose messages, and clocks that differ."""
+        """Problems that do not prevent the connection: servers that can lose messages, and clocks that differ."""
         return tuple(_warnings(self.servers))
 
     def __str__(self) -> str:

@@ -77,11 +77,11 @@ class ServiceBusClient(Handlers):
     If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
 
     With ``maintenance`` the client offers to do background work for all clients. If several clients offer, only one of
-    them does the work at a time. That client hands messages that were scheduled on a topic to the topic's subscriptions
-    when their time has come. It also visits queues and subscriptions in which something is due while no client calls
-    them. There it activates scheduled messages, ends locks, and moves expired messages to the dead-letter queue. If no
-    client offers, messages scheduled on topics wait. The other work is done by the next call to the queue or
-    subscription.
+    them does the work at a time. When a message that was scheduled on a topic is due, that client hands it to the
+    topic's subscriptions. It also visits queues and subscriptions in which something is due while no client calls them.
+    There it activates scheduled messages, ends locks, and moves expired messages to the dead-letter queue. If no client
+    offers, messages scheduled on topics wait, and the next call to a queue or subscription does the work that is due
+    there.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class AdministrationClientOptions(TypedDict, total=False):
-    """The keywords of ``ServiceBusAdministrationClient`` that ``from_connection_string`` does not name itself."""
+    """The keywords of ``ServiceBusAdministrationClient`` that ``from_connection_string`` takes as ``**kwargs``."""
 
     namespace: str | None
     connect_timeout: float

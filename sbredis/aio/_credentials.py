@@ -23,7 +23,7 @@ Credential: TypeAlias = Provider | tuple[str | None, str]
 
 
 def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
-    """Return the target with these credentials, and the credential provider; ``None`` if there is no provider."""
+    """Return the target, with the user and password if they are given, and the credential provider if one is given."""
     if credential is None:
         return target, None
     if hasattr(credential, "get_credentials"):

@@ -40,7 +40,7 @@ class SenderKeywords(HandlerKeywords, total=False):
 
 
 class ReceivingKeywords(HandlerKeywords, total=False):
-    """The keywords of every receiver, except ``auto_lock_renewer``: it has another type in the synchronous API."""
+    """The keywords of every receiver, except ``auto_lock_renewer``, which has another type in the synchronous API."""
 
     receive_mode: ServiceBusReceiveMode | str
     max_wait_time: float | None
@@ -84,7 +84,7 @@ RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_
 
 
 def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    """Return the keywords that ``function`` knows. Ignore the others, with a warning."""
+    """Return the keywords that ``function`` accepts. Ignore all other keywords, with a warning."""
     warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
     return {name: value for name, value in given.items() if name in known}
 

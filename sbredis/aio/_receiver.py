@@ -76,7 +76,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._sub_queue = sub_queue
         self._side: SidePrefix = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
         self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
-        """This sub-queue is always empty: this release does not forward messages."""
+        """Whether the sub-queue is always empty, because this release does not forward messages."""
         self._mode = options.receive_mode
         self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
         self._renewer = options.auto_lock_renewer
@@ -147,9 +147,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         The call waits for the first message, and then only as long as further messages keep coming. It returns an empty
         list if no message came within ``max_wait_time`` seconds. The default is the ``max_wait_time`` of the receiver,
         or 60 if the receiver has none. With 0 the call returns the messages that are there now. With ``gather=False``
-        it returns as soon as it has a message, together with others that arrived at the same time. If the server has
-        not answered when the wait ends, the call waits up to ten seconds more for the answer. If no answer comes in
-        this time, it raises :class:`~sbredis.exceptions.OperationTimeoutError`.
+        the call waits for no further messages, but returns all messages that arrived together with the first. If the
+        server has not answered when the wait ends, the call waits up to ten seconds more for the answer. If no answer
+        comes in this time, it raises :class:`~sbredis.exceptions.OperationTimeoutError`.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)
@@ -163,7 +163,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
-        """Wait for the next message and return it. The iteration ends if none comes within ``max_wait_time``."""
+        """Wait for the next message and return it. The iteration ends if no message comes within ``max_wait_time``."""
         inbox = self._inbox
         if inbox is not None and len(inbox.buffer) and self._hands_over_directly and not inbox.entity.gone:
             message = inbox.next_kept()
@@ -214,8 +214,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Receive deferred messages by their sequence numbers. They are locked or deleted like all received messages.
 
         If one of the messages does not exist, the call receives none of them and raises
-        :class:`~sbredis.exceptions.MessageNotFoundError`. An expired message counts as missing: the request itself
-        makes it expire. Many large messages need several calls to the server.
+        :class:`~sbredis.exceptions.MessageNotFoundError`. If the time to live of a message is over, the request makes
+        it expire, and it counts as missing. Many large messages need several calls to the server.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -267,7 +267,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _own_session(self) -> str | None:
-        """The session that the receiver has accepted, or will accept by name."""
+        """The session that the receiver has accepted, or the named session that it will accept."""
         if self._held is not None:
             return self._held.name
         return self._session_id if isinstance(self._session_id, str) else None
@@ -285,11 +285,12 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _entity_and_session(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
         """Return the entity, and the session whose messages a call reads or deletes; ``None`` means all messages.
 
-        A session that is known by name is not locked for this. The next available session is accepted first.
+        A named session is not locked for this. The next available session is accepted first, because only then its id
+        is known.
         """
         if self._session_id is None or self._own_session is not None:
             return await self._found(deadline), self._own_session if session_id is None else session_id
-        entity = await self._ready(deadline)  # only accepting the next session tells its name
+        entity = await self._ready(deadline)  # the session's id is known only after it was accepted
         return entity, self._own_session
 
     # -- deleting ------------------------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _longest_wait(self) -> float | None:
-        """The time to wait for a free session if a call gives no time. ``None`` if the receiver waits for none."""
+        """The time to wait for a free session if a call gives no time. ``None`` if the receiver does not wait."""
         return None
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
@@ -394,7 +395,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         try:
             await self._wind_up()
         finally:
-            self._on_close(self)  # in this task, so that the cancellation of a caller of close() cannot prevent it
+            self._on_close(self)  # called here, so that the cancellation of a caller of close() cannot prevent it
 
     async def _wind_up(self) -> None:
         """Release the messages that the receiver still has."""

@@ -36,7 +36,7 @@ class AutoLockRenewer:
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        del loop  # Azure's argument; the running loop is used
+        del loop  # Azure has this argument; sbredis uses the running loop
         self._duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         self._on_failure = _callable(on_lock_renew_failure)
         self._renewals = Renewals()

@@ -111,17 +111,17 @@ class ServiceBusSender:
     ) -> None:
         """Send a message, several messages or a batch, and return when the broker has accepted all of them.
 
-        The broker accepts either all messages of a call or none. On a partitioned queue they must have the same key.
-        ``timeout`` limits the whole call, in seconds; the default is 60.
+        The broker accepts either all messages of a call or none. On a partitioned queue, the messages of one call must
+        not have different keys. ``timeout`` limits the whole call, in seconds; the default is 60.
 
         Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if a message or the batch is too large,
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the queue is full,
-        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if the queue does not accept messages, and the errors
-        of a connection. ``outcome`` of the error says whether the messages may have been accepted.
+        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if the queue does not accept messages, and connection
+        errors. ``outcome`` of the error says whether the messages may have been accepted.
 
         A message without an id gets one. If the send fails, or its outcome is unknown, the message keeps the id. So a
-        queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets
-        another id when it is sent again.
+        queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
+        new id when it is sent again.
         """
         warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -158,7 +158,7 @@ class ServiceBusSender:
     ) -> list[int]:
         """Schedule messages to be enqueued at a later time, and return their sequence numbers.
 
-        The numbers are needed to cancel the messages. They are in the order of the messages. A message gets another
+        The numbers are needed to cancel the messages. They are in the order of the messages. A message gets a new
         number when it is enqueued. ``schedule_time_utc`` is one time for all messages, or a list with one time for each
         message. The broker accepts either all messages or none.
         """
@@ -247,7 +247,10 @@ class ServiceBusSender:
         self._on_close(self)
 
     async def _send_watched(self, message: MessageTypes | ServiceBusMessageBatch, deadline: float) -> None:
-        """Send with spans, metrics and log records. They begin before the look-up of the entity, which may fail too."""
+        """Send with spans, metrics and log records.
+
+        These begin before the look-up of the entity, because the look-up may fail.
+        """
         batch = message if isinstance(message, ServiceBusMessageBatch) else None
         listed = as_messages(message) if batch is None else list(contents_of(batch).messages)
         if not listed:

@@ -121,7 +121,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         if self._held is None:
             await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
         session = self._held
-        assert session is not None  # `_accept` has set it
+        assert session is not None  # `_accept` has set the session
         session.check()
         return entity
 
@@ -171,7 +171,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     def _opened(self, opening: asyncio.Task[HeldSession]) -> None:
         """Keep the session that was accepted, or release it if the receiver is closed."""
-        if self._opening is opening:  # if this task was cancelled, another one may have replaced it
+        if self._opening is opening:  # if this task was cancelled, another task may have replaced it
             self._opening = None
         if opening.cancelled() or opening.exception() is not None:
             return

@@ -247,7 +247,7 @@ class ServiceBusSettler:
         return datetime.fromtimestamp(session.lease.until_utc, UTC)
 
     async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
-        """Return the state of a session; ``None`` if it has none, or has none any more."""
+        """Return the state of a session; ``None`` if the session has no state now."""
         deadline = deadline_of(timeout)
         given = self._session_handle(handle)
         with self._telemetry.operation("get_session_state", self.entity_path):

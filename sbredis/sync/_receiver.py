@@ -84,7 +84,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self
 
     def __next__(self) -> ServiceBusReceivedMessage:
-        """Wait for the next message and return it. The iteration ends if none comes within ``max_wait_time``."""
+        """Wait for the next message and return it. The iteration ends if no message comes within ``max_wait_time``."""
         for message in self._portal.call_undoable(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
             return message
         raise StopIteration

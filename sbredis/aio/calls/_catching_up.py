@@ -41,8 +41,8 @@ async def read_after_due(
 
     A script that reads can take only a limited number of due events into account. If the other due work cannot be done,
     because this is not permitted or takes too long, the result contains only the events that the script could take into
-    account. The partition is read again only once. Work that becomes due later was not due when the caller asked, and a
-    busy partition always has some.
+    account. The partition is read again only once. Work that becomes due later was not due when the caller asked, and
+    in a busy partition there is always such work.
     """
     result = await read()
     if not result.more:

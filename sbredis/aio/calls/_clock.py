@@ -1,4 +1,4 @@
-"""The clock of a client: for its locks, for the times that it shows, and for partitions to which it tells the time."""
+"""The clock that a client uses for its locks and for the times that it shows. Calls may send the time to servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """The clock of this machine. A test may use another clock, which then also tells the partitions the time."""
+    """The clock of this machine.
+
+    If a test uses another clock, the client also sends the time of that clock to the partitions.
+    """
 
     kind: Literal["server", "test"] = "server"
     """The clock that queues created by this client use."""

@@ -137,7 +137,7 @@ class Connection(Runtime):
 
     @property
     def orphaned(self) -> bool:
-        """Whether the event loop of the connection was closed, and all its tasks with it."""
+        """Whether the event loop of the connection was closed, so that its tasks cannot run any more."""
         return self._loop is not None and self._loop.is_closed()
 
     @property
@@ -183,7 +183,7 @@ class Connection(Runtime):
             async with TaskScope() as self._background:
                 if not ready.done():
                     ready.set_result(None)
-                await asyncio.sleep(math.inf)  # the event loop has a reference to a task that sleeps, but not to others
+                await asyncio.sleep(math.inf)  # the event loop references a task that sleeps, but not other tasks
         except Exception:  # noqa: BLE001  # a defect: callers get an error when the calls that they wait for end
             _log.exception("the client of %s broke on a defect and is closed", self.target)
         finally:
@@ -199,7 +199,7 @@ class Connection(Runtime):
         self.check_loop()
         self.closed = True
         if self._finalizer is not None:
-            self._finalizer.detach()  # so that it does not keep this connection and its last error in memory
+            self._finalizer.detach()  # the finalizer would keep this connection and its last error in memory
         if self.orphaned:
             if self._opened:
                 self._opened = False
@@ -209,7 +209,7 @@ class Connection(Runtime):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        seen_off = self._seen_off - {asyncio.current_task()}  # the current task may be one of them
+        seen_off = self._seen_off - {asyncio.current_task()}  # the current task may be in the set
         for task in seen_off:
             task.cancel()
         if seen_off:

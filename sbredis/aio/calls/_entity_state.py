@@ -24,7 +24,7 @@ __all__ = ["Creation", "EntityState"]
 
 _log = logging.getLogger("sbredis.client")
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
-"""Creates a missing entity with this name within this number of seconds. Only with ``create_if_missing``."""
+"""Creates a missing entity with this name within this number of seconds. It is used only with ``create_if_missing``."""
 
 
 class EntityState:

@@ -31,4 +31,4 @@ class Job:
             self.ended()
 
     def ended(self) -> None:
-        """Do what the end of the job requires. This is called once."""
+        """Clean up at the end of the job, if a subclass needs this. The method is called once."""

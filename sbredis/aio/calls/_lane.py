@@ -45,7 +45,7 @@ _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
 _MANY_JOBS = 16
-"""The number of waiting jobs from which two calls at the same time are faster than one."""
+"""From this number of waiting jobs on, two calls at the same time are faster than one."""
 _deadline = attrgetter("deadline")
 _OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
@@ -89,7 +89,7 @@ class Lane(ABC, Generic[J, R]):
     def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
         """Take the jobs for one call out of the queue, at most ``most``. End and skip jobs whose future is done.
 
-        Without ``ordered``, a job that must not overtake earlier ones stays in the queue.
+        Without ``ordered``, a job that must not overtake earlier jobs stays in the queue.
         """
 
     @abstractmethod
@@ -101,12 +101,15 @@ class Lane(ABC, Generic[J, R]):
         """Give each job its outcome. The lane ends the jobs afterwards."""
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """Return the error in the arguments of the job that makes a call with it impossible, if there is one."""
+        """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
         del partition, job
         return None
 
     def patience(self, jobs: Sequence[J], seconds: float) -> float:
-        """Return the seconds to try to reach the partition before a decision. ``seconds`` is the time that is left."""
+        """Return for how many seconds to try to reach the partition before the next step.
+
+        ``seconds`` is the time that is left.
+        """
         del jobs
         return seconds
 
@@ -394,7 +397,7 @@ class _Pipeline(Generic[J, R]):
         return step
 
     def _move(self, jobs: list[J]) -> bool:
-        """Move all movable jobs to other partitions. Return whether there were any."""
+        """Move all movable jobs to other partitions. Return whether any job was moved."""
         stay = self._lane.move(jobs)
         if len(stay) == len(jobs):
             return False
@@ -406,7 +409,7 @@ class _Pipeline(Generic[J, R]):
     async def _remove_obstacle(
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
-        """Remove the obstacle to a call that was made from ``record``. Return the error if this fails."""
+        """Remove the obstacle to a call that was built from ``record``. Return the error if the removal fails."""
         lane, entity = self._lane, self._lane.entity
         try:
             if step is NextStep.TELL:

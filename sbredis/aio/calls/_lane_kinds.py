@@ -106,7 +106,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         return self._method(partition, call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
-        """Tell each job whether its message was settled."""
+        """Set the outcome of each job: whether its message was settled."""
         failed: dict[str, ServiceBusError] = {}
         if result.lost or result.unfit:
             lost = set(result.lost)
@@ -300,7 +300,7 @@ def _sequence_number(link: PartitionLink, name: str) -> str:
 
 
 def lock_lost(link: PartitionLink, name: str, session: str | None = None) -> ServiceBusError:
-    """Return the error for a lock on a message, or on its ``session``, that has ended."""
+    """Return the error for a lock that has ended: the lock on a message or on its ``session``."""
     error: ServiceBusError
     if session is None:
         error = MessageLockLostError(

@@ -50,7 +50,10 @@ _MANY_RULES = 200
 _LONG_JUDGING = 4 * 1024 * 1024
 """If the message bytes times the subscriptions reach this number, judging may take a hundredth of a second or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
-"""The bytes that actions may add to all copies of one message. Several messages together have the limit of payloads."""
+"""The bytes that actions may add to all copies of a message that is sent by itself.
+
+For several messages, the limit is ``MAXIMUM_CALL_BYTES``.
+"""
 _FAILED = "Filter evaluation failed."
 _FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
 _UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
@@ -73,7 +76,7 @@ _TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in 
 
 
 def facts_of(content: Content) -> MessageView:
-    """Return the view of a message by which rules judge it."""
+    """Return the view of a message that the rules judge."""
     system: dict[str, Constant] = {}
     for name, field in _TEXTS:
         value = getattr(content, field)
@@ -144,7 +147,7 @@ class Routing:
         fence: int | None = None,
         routed: Routed | None = None,
     ) -> tuple[Request[Sent], list[int]]:
-        """Return the call that publishes these messages, and the count of numbers that each message takes.
+        """Return the call that publishes these messages, and the count of sequence numbers that each message takes.
 
         ``routed`` is the result of :meth:`routed` for these messages, if they were judged already.
         """
@@ -223,7 +226,7 @@ class Routing:
         return found
 
     def partitions(self, number: int) -> list[tuple[EntityRecord, Partition]]:
-        """Return all subscriptions, each with its part in one partition."""
+        """Return the record of each subscription, and the subscription's partition with this number."""
         return [
             (routed.record, self._namespace.partition(routed.record, number))
             for routed in self.judge.routes.subscriptions
@@ -272,7 +275,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def _width(route: Sequence[Copy]) -> int:
-    """Return the count of numbers that a message takes: its most copies in one subscription, and at least one."""
+    """Return how many sequence numbers a message takes: the most copies for one subscription, but at least one."""
     most = same = 1
     for before, copy in pairwise(route):
         same = same + 1 if copy.place == before.place else 1

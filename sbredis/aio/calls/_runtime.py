@@ -1,4 +1,7 @@
-"""The runtime of a client: the objects that all its calls share. Lanes and receivers get it, not the connection."""
+"""The runtime of a client: the objects that all its calls share.
+
+Lanes and receivers use it instead of the connection.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SendJob(Job):
         self.facts = facts
         """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
         self.widths: Sequence[int] = ()
-        """The count of numbers that each message takes; empty if each takes one."""
+        """The count of sequence numbers that each message takes; empty if each takes one."""
         self.throttle = throttle
         self.movable = movable
         """Whether the messages may go to any partition."""
@@ -67,7 +67,7 @@ class SendJob(Job):
         """Whether the messages must not overtake earlier ones."""
 
     def numbers(self, first: int) -> list[int]:
-        """Return the numbers of all messages. ``first`` is the number of the first message."""
+        """Return the sequence numbers of all messages. ``first`` is the number of the first message."""
         if not self.widths:
             return list(range(first, first + len(self.messages)))
         return list(accumulate(self.widths[:-1], initial=first))
@@ -214,5 +214,5 @@ class SendLane(Lane[SendJob, Sent]):
 
 
 def _facts(message: Outgoing) -> MessageView:
-    """Return the view for rules of a message that was prepared for a queue."""
+    """Return the view that the rules judge, for a message that was prepared for a queue."""
     return facts_of(decode(message.payload))

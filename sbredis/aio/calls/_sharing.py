@@ -14,7 +14,7 @@ T = TypeVar("T")
 MARGIN = 0.25
 """An attempt ends this number of seconds before its caller's deadline, so that the caller gets the attempt's error."""
 _GRACE = 0.05
-"""The caller that began an attempt waits this number of seconds longer for its error, which explains more."""
+"""The caller that began an attempt waits this much longer, because the attempt's error explains more than its own."""
 
 
 class SharedAttempt(Generic[T]):

@@ -118,7 +118,8 @@ class WakeChannel:
 class LiveWatch:
     """A partition that is watched. The object reports each event to its :class:`Watch`, and then to its owner.
 
-    The owner makes the calls, and reports the end of each call. Everything else is the same for all owners.
+    The owner makes the calls, and reports the end of each call. This class does everything else, because it is the same
+    for all owners.
     """
 
     def __init__(

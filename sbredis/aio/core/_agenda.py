@@ -205,7 +205,7 @@ class Agenda:
 
     @property
     def all_read(self) -> bool:
-        """Whether the client must read no place soon, and no read is under way."""
+        """Whether no place must be read soon, and no read is under way."""
         return not self._unread and not self._reads
 
     def due_at(self, place: Place) -> float | None:

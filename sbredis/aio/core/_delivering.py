@@ -40,7 +40,7 @@ A lane is *known* once the partition has answered a call in it with a result. If
 result, the next call starts a new lane: a second call in the old lane could never run.
 
 Each half of a split call is delivered like a call. If the partition has no room for a job of some size, the client
-itself refuses all jobs of that size or larger. Otherwise it would need a call for each of them.
+itself refuses all jobs of that size or larger. Otherwise it would make a call for each of these jobs.
 """
 
 from __future__ import annotations

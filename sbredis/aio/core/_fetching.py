@@ -8,9 +8,9 @@ A receiver fetches messages for two reasons: callers wait for them, and it *stoc
 
 - *Without a stock, it locks only messages that a caller waits for.* It asks one partition at a time, for no more
   messages than callers wait for.
-- *It refills a stock when half of the stock is used up*, or with a call that it makes anyway. The messages for which
-  calls under way ask count as if they were in stock. So calls are large. Taking a message from the stock mostly needs
-  no decision: :attr:`Stock.refill_at` is the number of messages at which the next decision is needed.
+- *It refills a stock when half of the stock is used up*, or with a call that it makes anyway. Messages that calls under
+  way have requested count as if they were in stock. So calls are large. Taking a message from the stock mostly needs no
+  decision: :attr:`Stock.refill_at` is the number of messages at which the next decision is needed.
 - *It releases stocked messages in time if no caller asks for them.* This does not increase their delivery counts. Then
   the stock *rests*: the receiver fetches nothing ahead until a caller asks again.
 
@@ -19,8 +19,8 @@ is shorter. The receiver measures their speed whenever it fills the stock.
 
 If several partitions are known to have messages, the receiver asks them in turns. It looks at all other partitions at
 the same time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A
-partition may wake the receiver when the receiver wants nothing. Then the receiver makes one look without waiting, so
-that the partition wakes another receiver (see :mod:`sbredis.aio.core._watching`).
+partition may wake the receiver when the receiver needs no messages. Then the receiver makes one look without waiting,
+so that the partition wakes another receiver (see :mod:`sbredis.aio.core._watching`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def fetches(
 
 
 def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
-    """Return the looks to make when nothing is wanted: one at each partition that waits for a look."""
+    """Return the looks to make when no messages are needed: one at each partition that waits for a look."""
     return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
 
 
@@ -120,7 +120,7 @@ class Stock:
 
     @property
     def refill_at(self) -> int:
-        """The number of messages, kept or asked for, at which :meth:`missing` refills the stock; -1 for never."""
+        """The number of kept and requested messages at which :meth:`missing` refills the stock; -1 for never."""
         return -1 if self.resting or not self._most else self.target // 2
 
     def wants_more(self, kept: int) -> bool:

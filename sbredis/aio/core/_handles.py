@@ -19,7 +19,7 @@ __all__ = ["LockHandle", "read_handle"]
 
 _VERSION = 1
 _HEAD = struct.Struct(">BBHBB")
-"""Version; length of the incarnation; partition; lengths of the token and of the name. The session follows last."""
+"""The start of a handle: the version, the length of the incarnation, the partition, the lengths of token and name."""
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
@@ -37,7 +37,7 @@ class LockHandle(NamedTuple):
     name: str
     """The name of the message; empty in the handle of a session."""
     session: str | None
-    """The session, if the entity has sessions. In this case the lock is that of the session."""
+    """The session, if the entity has sessions. The lock is then the lock on the session."""
 
     def text(self) -> str:
         """Return the handle as text: letters, digits, ``-`` and ``_``."""

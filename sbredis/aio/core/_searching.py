@@ -3,8 +3,8 @@
 Theory
 ------
 
-A search wants exactly one session, from any partition. Accepting a session locks it, so the search *accepts* in one
-partition at a time. It only *looks* at the others: a look locks nothing.
+A search needs exactly one session, from any partition. Accepting a session locks it, so the search *accepts* in one
+partition at a time. It only *looks* at the other partitions, because a look locks nothing.
 
 1. The search first tries to accept in one partition. Each search starts with a different partition. Mostly there is a
    session, and the search ends.
@@ -34,7 +34,7 @@ class Search:
     __slots__ = ("_first", "_turn", "_watches")
 
     def __init__(self, watches: Sequence[Watch], start: int, *, straight: bool = True) -> None:
-        """Start at the partition ``start``. Without ``straight``, look at all partitions before accepting in any."""
+        """Start at the partition ``start``. Without ``straight``, first look at all partitions."""
         self._watches = watches
         self._turn = start
         self._first = start if straight else None

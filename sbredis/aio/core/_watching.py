@@ -11,12 +11,12 @@ client looks again before that. In the following, *we* are that client.
 
 Three facts make this difficult:
 
-- *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. A waiter that is
-  woken when it wants nothing must look once without waiting. Only then does the partition wake the next waiter.
+- *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. If a waiter needs
+  nothing when it is woken, it must look once without waiting. Only then does the partition wake the next waiter.
 - *A wake-up may come while an answer is under way.* The answer may be older than the wake-up. So if a wake-up comes
   before an answer of "nothing", the client ignores the answer and asks the partition again.
 - *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
-  partition tells a new due time to one waiter only. That waiter must look at that time even if it wants nothing.
+  partition tells a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
   Otherwise the other waiters sleep until their own registrations end.
 
 A watch is always in one of these states::
@@ -25,12 +25,12 @@ A watch is always in one of these states::
     UNKNOWN      it may have something                              yes       -
     STOCKED      it had something at the last answer                yes       -
     CALLED       it has woken us since we last asked                yes       -
-    DOUBTFUL     it may have woken us unheard, or is due            yes       -
+    DOUBTFUL     we may have missed a wake-up, or work is due       yes       -
     ASKED        a call is under way                                no        when the answer is late
     OVERTAKEN    a call is under way, and it woke us after that     no        when the answer is late
     UNHEARD      it had nothing, and we cannot hear it yet          no        -
     WAITING      it had nothing, and will wake us                   no        before the registration ends
-    TRUSTED      the same, and we alone know when it is due         no        the due time, wanted or not
+    TRUSTED      it will wake us, and we alone know the due time    no        the due time, even if we need nothing
     FAILED       the last call failed; trying again may help        no        the end of a pause
     REFUSED      the last call failed; trying again does not help   no        the end of a pause
     LEFT         the watch has ended                                no        -
@@ -184,7 +184,7 @@ class Watch:
 
     @property
     def may_ask(self) -> bool:
-        """Whether we may make a call, which may bring something."""
+        """Whether we may ask the partition now."""
         return self.state in _MAY_ASK
 
     @property
@@ -194,7 +194,7 @@ class Watch:
 
     @property
     def owes_a_look(self) -> bool:
-        """Whether the partition waits for us to look, even if we want nothing."""
+        """Whether the partition waits for us to look, even if we need nothing."""
         return self.state in _OWING
 
     @property
@@ -219,7 +219,7 @@ class Watch:
 
     @property
     def must_look(self) -> bool:
-        """Whether we must look at the due time even if we want nothing."""
+        """Whether we must look at the due time even if we need nothing."""
         return self.state is State.TRUSTED
 
     @property
@@ -316,7 +316,7 @@ class Watch:
         self._wake_up(Event.WANTED_NOW)
 
     def new_caller(self) -> None:
-        """Record that there is a new caller. It does not know of an earlier refusal, so we may ask again."""
+        """Record that there is a new caller. That caller has not seen an earlier refusal, so we may ask again."""
         self._wake_up(Event.NEW_CALLER)
 
     def leave(self) -> None:

@@ -35,7 +35,7 @@ from sbredis.registry import EntityRecord, Namespace, TopicFacts
 __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
 
 PATIENCE = 5.0
-"""The seconds that a partition has to answer, more than a failover takes. A slower partition is left out."""
+"""A partition that does not answer within this number of seconds is left out. A failover takes less time."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED

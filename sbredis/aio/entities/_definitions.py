@@ -221,7 +221,7 @@ class Definition(Generic[P]):
     async def revise(
         self, namespace: Namespace, path: str, timeout: float, given: Mapping[str, object]
     ) -> EntityRecord:
-        """Set these properties of an entity, and keep the current values of its others. The last update wins."""
+        """Set these properties of an entity, and keep the values of all other properties. The last update wins."""
         until = anyio.current_time() + timeout
         while True:
             record = await self.find(namespace, path, until - anyio.current_time())

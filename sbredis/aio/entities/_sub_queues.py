@@ -12,16 +12,16 @@ SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
     ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
 }
-"""A mapping from each sub-queue to the text that its path has after the path of the entity."""
+"""A mapping from each sub-queue to the suffix that its path has after the path of the entity."""
 _BY_SUFFIX = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
-    # last, because the longer suffix also ends with this one
+    # This suffix is last, because the longer suffix ends with it too.
     "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,
 }
 
 
 def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:
-    """Return the name of an entity, and the sub-queue. It is given separately or at the end of ``name``."""
+    """Return the name of an entity, and the sub-queue. The sub-queue is given separately or at the end of ``name``."""
     if sub_queue is not None:
         sub_queue = ServiceBusSubQueue(sub_queue)
     lowered = str(name).lower()

@@ -46,7 +46,10 @@ _CLAIM = 10.0
 _LISTING = 10.0
 """The seconds between two readings of the census. They are multiplied by the number of calls that a reading needs."""
 _LISTING_SOON = 1.0
-"""The seconds between two readings after an announcement by an unknown entity. They are multiplied in the same way."""
+"""The seconds between two readings after an announcement by an unknown entity.
+
+They are multiplied by the number of calls that a reading needs.
+"""
 _CALLING = 30.0
 _PAUSE = 1.0
 _AT_ONCE = 16
@@ -58,7 +61,7 @@ def routing_channel(namespace: str) -> bytes:
 
 
 async def call_routing(runtime: Runtime) -> None:
-    """Tell the client with the role that there may be a new topic, or waiting clients that the role may be free."""
+    """Notify the clients that have or want the role: there may be a new topic, or the role may be free."""
     channel = routing_channel(runtime.namespace.name)
     await runtime.transport.command("SPUBLISH", channel, b"", key=channel)
 
@@ -120,7 +123,7 @@ class Maintenance:
         with suppress(ServiceBusError, TimeoutError):
             async with asyncio.timeout(_PAUSE):
                 await role.give_up()
-                await call_routing(self._runtime)  # so that a client that waits for the role takes it immediately
+                await call_routing(self._runtime)  # a client that waits for the role then takes it immediately
 
     async def _listen(self) -> None:
         if self._calls is None:

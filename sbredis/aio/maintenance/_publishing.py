@@ -46,7 +46,7 @@ _OVERHEAD = 256
 
 
 class _UnpublishedError(ServiceBusError):
-    """The call that would publish a message cannot be made."""
+    """Raised when the call that would publish a message cannot be made."""
 
     def __init__(self, broken: Exception) -> None:
         super().__init__(str(broken), outcome=Outcome.NEVER_SENT)

@@ -1,4 +1,4 @@
-"""A role: a duty that only one client of a namespace has at a time, for all clients."""
+"""A role: a duty that only one client of a namespace performs at a time, on behalf of all clients."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ __all__ = ["Unpublishable"]
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
-"""The largest number of bytes to set aside. The client reads all these messages again each time it asks for others."""
+"""The largest number of bytes to set aside. Each request for other messages reads all these messages again."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Unpublishable:
                 self._kept.pop(each.name, None)
 
     def only(self, messages: Iterable[Delivery]) -> None:
-        """Forget all messages except these, because no others are due."""
+        """Forget all messages except these, because no other messages are due."""
         if self._kept:
             names = {each.name for each in messages}
             self._kept = {name: kept for name, kept in self._kept.items() if name in names}

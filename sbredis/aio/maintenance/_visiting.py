@@ -115,7 +115,7 @@ class Visitor:
         self._news.set()
 
     def act(self) -> float:
-        """Start all visits and reads that are due now. Return the seconds until the next, if no event comes before."""
+        """Start all visits and reads that are due now. Return the seconds to wait for an event before the next call."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
         while True:
             todo = self.agenda.next(loop.time(), clock.now())

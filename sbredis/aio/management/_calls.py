@@ -27,7 +27,7 @@ PAGE = 100
 """The number of items on a page of a list."""
 
 Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
-"""Reads records after a name. The arguments are the name, the largest number of records, and the seconds to take."""
+"""A function that reads the records after a name. It gets the name, the largest number of records, and a time-out."""
 
 
 class Calls:
@@ -87,7 +87,7 @@ class Calls:
     async def _page(
         self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
     ) -> Page[EntityRecord]:
-        """Return a page of the wanted records of this kind. Only the last page is short.
+        """Return a page of the records of this kind that ``wanted`` accepts. Only the last page is short.
 
         The function looks for one more record than the page holds. So if a page has a token for the next page, there is
         a next page.

@@ -97,13 +97,13 @@ class QueueAdministration(Calls):
         """Update a queue with the properties in ``queue``, and with those given by name, which take precedence.
 
         ``queue`` is a result of :meth:`get_queue` with some attributes assigned, or a mapping with ``name``. Properties
-        that it does not contain are not changed. If several clients change a queue at the same time, the last one wins
-        for the properties that it gives. So a mapping of only the changes, ``update_queue({"name": "orders"},
-        max_delivery_count=5)``, keeps the changes of other clients.
+        that the update does not contain keep their values. If several clients change a queue at the same time, each
+        property gets its value from the last update that contains it. So an update that contains only the changes, such
+        as ``update_queue({"name": "orders"}, max_delivery_count=5)``, keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
-        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
-        partition tells it.
+        If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
+        partition sends it.
         """
         given = given_in("update_queue", QueueProperties, queue, kwargs)
         name = entity_name(given.name)
@@ -124,14 +124,15 @@ class QueueAdministration(Calls):
         )
 
     def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
-        """List all queues by name, to iterate with ``async for``. ``timeout`` applies to each page of 100 queues.
+        """List all queues, ordered by name, to iterate over with ``async for``.
 
-        Queues that are half created or half deleted are listed too. Their status shows this.
+        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted are listed too.
+        Their status shows this.
         """
         return self._list(QUEUES, self._entities, timeout)
 
     def list_queues_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueRuntimeProperties]:
-        """List the counts of all queues by name, to iterate with ``async for``.
+        """List the counts of all queues, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted, or that are
         deleted meanwhile, are left out.

@@ -98,10 +98,10 @@ class RuleAdministration(Calls):
         """Update a rule with the filter and action in ``rule``, and with those given by name, which take precedence.
 
         ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. A filter or
-        action that it does not contain is not changed; an explicit action of ``None`` removes the action. If several
-        clients change a rule at the same time, the last one wins for the parts that it gives. Raises the errors of
-        :meth:`create_rule` for filters and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if
-        there is no such rule.
+        action that the update does not contain is not changed; an explicit action of ``None`` removes the action. If
+        several clients change a rule at the same time, each part gets its value from the last update that contains it.
+        Raises the errors of :meth:`create_rule` for filters and actions, and
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         given = given_in("update_rule", RuleProperties, rule, kwargs)
         path = _path(topic_name, subscription_name, given.name)
@@ -135,7 +135,7 @@ class RuleAdministration(Calls):
     def list_rules(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[RuleProperties]:
-        """List all rules of a subscription by name, to iterate with ``async for``.
+        """List all rules of a subscription, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 rules. The iteration raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.

@@ -127,16 +127,17 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
-        """Update a subscription with the properties in ``subscription``, and with those given by name, which win.
+        """Update a subscription with the properties in ``subscription``, and with those given by name, which take
+        precedence.
 
         ``subscription`` is a result of :meth:`get_subscription` with some attributes assigned, or a mapping with
-        ``name``. Properties that it does not contain are not changed. If several clients change a subscription at the
-        same time, the last one wins for the properties that it gives. So a mapping of only the changes keeps the
-        changes of other clients.
+        ``name``. Properties that the update does not contain keep their values. If several clients change a
+        subscription at the same time, each property gets its value from the last update that contains it. So an update
+        that contains only the changes keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
-        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
-        partition tells it.
+        If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
+        partition sends it.
         """
         given = given_in("update_subscription", SubscriptionProperties, subscription, kwargs)
         path = subscription_path(topic_name, given.name)
@@ -162,7 +163,7 @@ class SubscriptionAdministration(Calls):
     def list_subscriptions(
         self, topic_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionProperties]:
-        """List all subscriptions of a topic by name, to iterate with ``async for``.
+        """List all subscriptions of a topic, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted are
         listed too. Their status shows this. The iteration raises
@@ -173,7 +174,7 @@ class SubscriptionAdministration(Calls):
     def list_subscriptions_runtime_properties(
         self, topic_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
-        """List the counts of all subscriptions of a topic by name, to iterate with ``async for``.
+        """List the counts of all subscriptions of a topic, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted, or
         that are deleted meanwhile, are left out. The iteration raises

@@ -101,13 +101,13 @@ class TopicAdministration(Calls):
         """Update a topic with the properties in ``topic``, and with those given by name, which take precedence.
 
         ``topic`` is a result of :meth:`get_topic` with some attributes assigned, or a mapping with ``name``. Properties
-        that it does not contain are not changed. If several clients change a topic at the same time, the last one wins
-        for the properties that it gives. So a mapping of only the changes, ``update_topic({"name": "orders"},
-        user_metadata="ours")``, keeps the changes of other clients.
+        that the update does not contain keep their values. If several clients change a topic at the same time, each
+        property gets its value from the last update that contains it. So an update that contains only the changes, such
+        as ``update_topic({"name": "orders"}, user_metadata="ours")``, keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
-        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
-        partition tells it.
+        If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
+        partition sends it.
         """
         given = given_in("update_topic", TopicProperties, topic, kwargs)
         name = entity_name(given.name)
@@ -128,14 +128,15 @@ class TopicAdministration(Calls):
         )
 
     def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
-        """List all topics by name, to iterate with ``async for``. ``timeout`` applies to each page of 100 topics.
+        """List all topics, ordered by name, to iterate over with ``async for``.
 
-        Topics that are half created or half deleted are listed too. Their status shows this.
+        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted are listed too.
+        Their status shows this.
         """
         return self._list(TOPICS, self._entities, timeout)
 
     def list_topics_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicRuntimeProperties]:
-        """List the counts of all topics by name, to iterate with ``async for``.
+        """List the counts of all topics, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted, or that are
         deleted meanwhile, are left out.

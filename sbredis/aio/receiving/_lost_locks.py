@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 def lock_ended(hold: Hold, entity: str) -> MessageLockLostError | SessionLockLostError:
-    """Return the error for a lock on a message, or on its session, that has ended by the clock of this process."""
+    """Return the error for a lock on a message or session. By the clock of this process, the lock has ended."""
     error: MessageLockLostError | SessionLockLostError
     if hold.session is not None:
         error = SessionLockLostError(

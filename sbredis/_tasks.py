@@ -62,7 +62,7 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # no other code retrieves the error
+            task.exception()  # asyncio would log an error that no code retrieves
         raise cancelled
 
 
@@ -70,7 +70,7 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine to its end, even if the caller is cancelled. The cancellation is raised afterwards."""
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # the caller is garbage-collected after its event loop has ended
+    except RuntimeError:  # no loop runs: the caller is garbage-collected after its event loop has ended
         work.close()
         raise
     task = loop.create_task(work)

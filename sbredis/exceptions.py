@@ -123,7 +123,7 @@ class ServiceBusError(Exception):
         super().__init__(message)
 
     def twin(self) -> Self:
-        """Return the same failure for another caller: one exception must not be raised in two tasks."""
+        """Return a copy of this error for another caller: one exception must not be raised in two tasks."""
         return _made_again(type(self), self.args, self.__dict__)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -283,7 +283,7 @@ class NamespacePartitionsError(ServiceBusError, ValueError):
 
 
 class DataLayoutError(ServiceBusError):
-    """Another release of sbredis wrote the data, and this release cannot read them, or can no longer read them."""
+    """Another release of sbredis wrote the data in a layout that this release cannot read, or can no longer read."""
 
     code = "DataLayout"
 
@@ -305,7 +305,10 @@ class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure
 
 
 class SessionCannotBeLockedError(ServiceBusError):
-    """Another receiver has locked the session. It is free when that receiver closes it or its lock ends."""
+    """Another receiver has locked the session.
+
+    The session becomes free when that receiver closes it or when the lock ends.
+    """
 
     code = "SessionCannotBeLocked"
     is_transient = True
@@ -339,7 +342,7 @@ class RuleSyntaxError(ServiceBusError, ValueError):
         self.column = column
         """The position of the mistake in the line, in characters counted from 1."""
         self.expected = expected
-        """What the parser accepts at this position, each in a few words."""
+        """The continuations that the parser accepts at this position, each described in a few words."""
         super().__init__(message, outcome=Outcome.NEVER_SENT, tracking_id=tracking_id)
 
 

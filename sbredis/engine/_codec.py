@@ -1,4 +1,4 @@
-"""A message's properties and body as bytes. The scripts read nothing of them except the session id.
+"""A message's properties and body as bytes. The scripts read only the session id from these bytes.
 
 A payload consists of a version, fields, a zero, and the body. A field is a tag, a length and that number of bytes, so a
 reader can skip a field that it does not know. A later release may add fields; a new version is needed only if the
@@ -80,7 +80,7 @@ class Content:
 
 @dataclass(slots=True)
 class Changes:
-    """All changes to a message after it was sent. The last change replaces earlier ones."""
+    """All changes to a message after it was sent. New changes replace all earlier changes."""
 
     properties: dict[str, Value] | None = None
     """All application properties after the change; ``None`` if they have not changed."""
@@ -105,7 +105,7 @@ _TEXTS = (
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
 _TYPED = {1: 14, 4: 15}
-"""A mapping from the tag of an id that is text to the tag of the same id as another type."""
+"""An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 
@@ -114,7 +114,8 @@ _new = object.__new__
 
 def encode(content: Content) -> bytes:
     """Return the payload of a message. Raises :class:`TypeError` for a property whose type cannot be stored."""
-    # This and `decode` run for every message. They are fast for the usual message, which has an id and nothing else.
+    # This and `decode` run for every message. Both are fast for the usual message, which has an id and no other
+    # property.
     message_id = content.message_id
     parts: list[bytes]
     if content.session_id is not None:

@@ -47,7 +47,7 @@ def _prefix(namespace: str, salt: str) -> str:
 def partition_keys(namespace: str, salt: str, entity: str, store: str | None = None) -> tuple[bytes, ...]:
     """Return the keys of an entity's partition in the slot of ``salt``, in the order of :data:`KINDS`.
 
-    ``store`` is the entity that stores the messages, if that is another entity: the topic of a subscription.
+    ``store`` is given for a subscription: its topic, which stores the messages.
     """
     prefix = _prefix(namespace, salt)
     for word in (entity, store or entity):

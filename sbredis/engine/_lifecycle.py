@@ -4,7 +4,7 @@ Theory
 ------
 
 A message lives on a *side*. It begins on the main side, the queue itself. It may move once to the dead side, the
-dead-letter queue. There it gets a number of that side, and its second life begins: a dead letter never comes back,
+dead-letter queue. There it gets a number of the dead side, and its second life begins: a dead letter never comes back,
 never expires, and is never dead-lettered again.
 
 On its side a message is in exactly one *state*. These are the ways out of each state::
@@ -32,10 +32,9 @@ that holds decides**. Their order is part of the table. When a lock ends without
 this order are easy to miss:
 
 - The failed delivery is counted before any condition is checked, and the delivery limit comes first. So a message is
-  dead-lettered for its deliveries even if it would otherwise return to the deferred ones, or has expired meanwhile.
-- A message that was deferred once returns to the deferred ones, whether or not it has expired. Time does not expire a
-  deferred message, neither while it is deferred nor while it is locked after that. It expires when a receiver asks for
-  its number.
+  dead-lettered for its deliveries even if the message would otherwise become deferred again, or has expired meanwhile.
+- If a message was deferred before it was locked, it becomes deferred again, whether or not it has expired. A deferred
+  message does not expire when its time to live ends. It expires only when a receiver asks for its number after that.
 - Expiry takes effect immediately when the lock ends; a delay that the caller asked for does not postpone it.
 
 A locked message never expires, because LOCKED has no row for it. A released message keeps its number and level, and so
@@ -59,9 +58,9 @@ Bands
 
 All messages of a partition, of both sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
 The band encodes its side, its state and, for active messages of the main side, its priority level. So the state of a
-message *is* its place in this set. A change of state is one write. The number of messages in a state is the size of a
-range. The oldest message of the most urgent level comes first in the set. Lua and Redis calculate with doubles, which
-are exact up to 2**53; scores stay below that.
+message *is* its place in this set. A change of state is one write. The messages in a state can be counted as the
+members in a range of scores. The oldest message of the most urgent level comes first in the set. Lua and Redis
+calculate with doubles, which are exact up to 2**53; scores stay below that.
 
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 
@@ -114,7 +113,10 @@ BAND_WIDTH: Final = 2**48
 """The number of scores in a band: one for each message number."""
 
 EPOCH_LEAP: Final = 2**24
-"""How far both message counters jump ahead at a new epoch. So no number that a failover lost is given twice."""
+"""The number that is added to both message counters at a new epoch.
+
+So no number that a failover lost is given twice.
+"""
 
 LEVELS: Final = 8
 """The number of priority levels; level 0 is served first."""
@@ -124,7 +126,10 @@ NEVER: Final = 9_999_999_999_999
 
 
 class Side(StrEnum):
-    """The main queue of an entity, or its dead-letter queue. The value is the prefix of the members of its messages."""
+    """The main queue of an entity, or its dead-letter queue.
+
+    The value is the prefix of the members for messages on this side.
+    """
 
     MAIN = ""
     DEAD = "d"
@@ -344,7 +349,7 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
 SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
     {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
 )
-"""The band of a session in each of its turns.
+"""The bands of sessions in the key ``turns``.
 
 A session is ``free`` to be accepted, ``locked``, ``waiting`` (locked by a receiver that waits for the next message), or
 ``blocked`` until a time. Free sessions are ordered by the time when they became free. The band ``stated`` orders
@@ -356,7 +361,8 @@ WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType({Side.MAIN.value: 0, 
 locked (``h``), or for a session (``s``)."""
 
 SENTINEL: Final = "0" * 65
-"""A name in ``order`` and ``entries`` that is not a message. It forces the server to use the indexed encoding for both.
+"""A name in ``order`` and ``entries`` that is not a message. It makes the server use the indexed encoding for both
+keys.
 
 The server stores small collections as listpacks and scans them linearly. A member of more than 64 bytes forces the
 indexed encoding, and no caller can name this member. The sentinel exists as long as the partition. Without it the

@@ -73,12 +73,13 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.
-- ``sides``: a mapping from the prefix of a side to the first score of each of its states. The keys h and s have the
-  rooms in which receivers wait: under h for a message of their session, under s for a session.
+- ``sides``: a mapping from the prefix of a side to the first score of each of its states. This mapping also contains
+  the bands of waiting receivers: under h for receivers that wait for a message of their session, and under s for
+  receivers that wait for a session.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
-- ``turns``: the first score of each band in the key ``turns``. A member with s before a session's name has a score for
-  what the session does. A member with t before the name has a score for the time when the session's state was set.
-  A session without messages to receive and without a lock has no score under s.
+- ``turns``: the first score of each band in the key ``turns``. A member that is s and a session's name has the band
+  free, locked, waiting or blocked. A session without messages to receive and without a lock has no such member. A
+  member that is t and a session's name has a score for the time when the session's state was set.
 """
 
 
@@ -97,4 +98,4 @@ def _literal(value: LuaValue) -> str:
 GENERATED: Final[Mapping[str, str]] = MappingProxyType(
     {f"includes/{name}": f"local {name.upper()} = {_literal(value)}\n" for name, value in CONSTANTS.items()}
 )
-"""The Lua text of each constant, under a name like that of a fragment's file."""
+"""The Lua text of each constant. Its key looks like the name of a fragment's file."""

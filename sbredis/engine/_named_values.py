@@ -10,8 +10,8 @@ __all__ = ["NamedValues"]
 class NamedValues(dict[str, Any]):
     """A mapping from names to values. The names are text.
 
-    A name may also be looked up as bytes, as programs for Azure Service Bus do. The bytes then find the value whose
-    name they are in UTF-8, unless there is a value under the bytes themselves.
+    A name may also be looked up as bytes, as programs for Azure Service Bus do. The lookup then decodes the bytes as
+    UTF-8, unless the mapping has a value under the bytes themselves.
     """
 
     __slots__ = ()

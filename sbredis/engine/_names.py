@@ -1,4 +1,4 @@
-"""The valid names of entities, subscriptions, rules, sessions and messages, and their bytes. Pure.
+"""Checks of the names of entities, subscriptions, rules, sessions and messages. Pure.
 
 Names of entities follow Azure's rules: they are shown as they were created, and compared without regard to case. They
 consist of ASCII characters without braces, because a brace in a key would move the key to another slot.
@@ -88,8 +88,8 @@ def name_key(text: str) -> str:
 def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
     """Return a message id, session id or partition key in UTF-8; raise :class:`ValueError` if it is not valid.
 
-    ``what`` names it in the error. An identifier has up to 128 characters, each of any number of bytes. Only a session
-    id may be empty.
+    ``what`` names the identifier in the error. An identifier has up to 128 characters, each of any number of bytes.
+    Only a session id may be empty.
     """
     _require_text(text, what)
     if not text and not may_be_empty:

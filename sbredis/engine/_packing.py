@@ -69,7 +69,7 @@ class Copy(NamedTuple):
     changes: bytes = b""
     """Changed properties; empty for no change."""
     dead: bool = False
-    """Whether the copy goes to the dead-letter queue because a rule failed. ``changes`` then have the reason."""
+    """Whether the copy goes to the dead-letter queue because a rule failed. ``changes`` then contain the reason."""
     time_to_live: int | None = None
     """The copy's own time to live in ms, if ``changes`` change it."""
 
@@ -98,7 +98,7 @@ def signed(session: str | None) -> str:
 
 
 def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
-    """Raise if no call can carry the messages, or if one is larger than ``largest`` bytes."""
+    """Raise if no call can carry the messages, or if a message is larger than ``largest`` bytes."""
     if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
     total = 0
@@ -137,7 +137,7 @@ def within(what: str, value: object, least: int, most: int) -> None:
 
 
 def named(given: Sequence[str]) -> list[Argument]:
-    """Check the names of messages, each of which may come only once, and return them."""
+    """Check the names of messages, refuse a name that occurs twice, and return the names."""
     if isinstance(given, (str, bytes)):
         raise TypeError(f"a list of names is needed, not the text {quoted(given)}")
     listed = list(given)
@@ -161,7 +161,10 @@ def token_of(token: str) -> str:
 def in_columns(
     messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()
 ) -> tuple[str, list[Argument]]:
-    """Pack messages for the scripts: the letters of the columns that at least one message needs, and the values."""
+    """Pack messages for the scripts.
+
+    Return the letters of the columns that at least one message needs, and the values.
+    """
     timed = levelled = known = scheduled = named = False
     for _, time_to_live, level, message_id, due, origin in messages:
         # One test covers all these fields, because nearly all messages have none of them.
@@ -207,9 +210,8 @@ def _as_text(copy: Copy) -> str:
 
 
 def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
-    """Group messages by token for the scripts: a token, a count, and for each message ``width`` values.
-
-    These values are its name, its changes and its delay.
+    """Group messages by token for the scripts. A group is a token, the number of messages, and ``width`` values for
+    each message: its name, then its changes, then its delay.
     """
     if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")

@@ -195,7 +195,7 @@ class Partition:
         return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
 
     def cancel(self, call_id: CallId, scheduled: Sequence[str]) -> Request[Undone]:
-        """Delete scheduled messages; all of them, or none if one is not scheduled."""
+        """Delete scheduled messages. If one of the messages is not scheduled, delete none."""
 
         def read(reply: list[Any]) -> Undone:
             return Undone(bool(reply[0]), names(reply[1]))
@@ -220,9 +220,9 @@ class Partition:
         """Give out the oldest messages, locked under ``token`` or deleted immediately.
 
         ``waiter`` is the channel on which the caller can wait. The caller waits if it gets no message, or if it gets
-        all messages that are there but fewer than ``waiting_for``. It names the channel again in its next call. With
-        ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the token
-        of the lock on the session.
+        all messages that are there but fewer than ``waiting_for``. The caller names the channel again in its next call.
+        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the
+        token of the lock on the session.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -248,10 +248,12 @@ class Partition:
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
     ) -> Request[Looked]:
-        """Report whether a message can be received, without giving it out. If none can, register the caller to wait.
+        """Report whether a message can be received, without giving it out. If there is no such message, register the
+        caller to wait.
 
-        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends; if there is a message, the next
-        waiter is woken instead. A look does not use a lane. ``call_id`` only tells the time for a test clock.
+        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. If there is a message, the next
+        waiter is then woken instead of the caller. A look does not use a lane. ``call_id`` is used only for the time of
+        a test clock.
         """
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
@@ -280,11 +282,11 @@ class Partition:
         room: int = MAXIMUM_CALL_BYTES,
         session: str | None = None,
     ) -> Request[Received]:
-        """Give out deferred messages by name, or none of them if one is not deferred here.
+        """Give out deferred messages by name. If one of the messages is not deferred here, give out none.
 
         The call gives out no more than ``room`` bytes, but at least one message. The result says how many messages at
-        the end of the list did not fit; the caller asks for them again. If messages are deleted, the call gives out all
-        or none, so messages that do not fit into one call must be locked.
+        the end of the list did not fit; the caller asks for them again. With the mode ``delete``, the call gives out
+        all messages or none. So messages that do not fit into one call must be received with the mode ``lock``.
         """
         within("room", room, 1, 1 << 30)
         scalars: dict[str, Argument] = {
@@ -399,7 +401,7 @@ class Partition:
     def configure(self, *, create: bool = False, now: int | None = None) -> Request[int]:
         """Create the partition, or give it the settings of this version.
 
-        Due work is done first, under the old settings. ``now`` tells the time for a test clock.
+        Due work is done first, under the old settings. ``now`` is the time of a test clock.
         """
         scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
 
@@ -427,7 +429,10 @@ class Partition:
         scalars: dict[str, Argument],
         rest: Sequence[Argument] = (),
     ) -> Request[T]:
-        """Make a call of a script. ``scalars`` maps the names in its header to arguments, in the header's order."""
+        """Return the request that calls a script.
+
+        ``scalars`` maps the names in the script's header to arguments, in the header's order.
+        """
         lane, number, now = call_id
         if lane and not _LANE.fullmatch(lane):
             raise ValueError(f"{quoted(lane)} is not a lane: 1 to 64 printable ASCII characters without a space")

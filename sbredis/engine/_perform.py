@@ -44,8 +44,8 @@ async def perform(
     """Send a request and read its result. Raises the errors of the transport. A refusal raises the error for its code.
 
     ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
-    refuses a call with DUE if it has more due work than one call does. This function repeats such a call as long as
-    there is time.
+    refuses a call with DUE if the partition has more due work than one call does. This function repeats such a call as
+    long as there is time.
     """
     until = time.monotonic() + timeout
     while True:

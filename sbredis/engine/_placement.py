@@ -1,10 +1,10 @@
 """The slots of a namespace's partitions in a cluster, and the partition of each name and key. Pure.
 
 A namespace of P partitions cuts the slots 0..16383 into P equal slices and puts partition p into the middle of the p-th
-slice. If the masters share the slots evenly, each of them has the same number of partitions, give or take one. (A
-partition is in the slot nearest to the middle that has a salt. This is close enough if partitions times masters is at
-most 16384.) A key goes to the slot of its partition because it contains the partition's *salt*, three characters of
-0-9a-z, in braces.
+slice. If the masters share the slots evenly, each of them has the same number of partitions, give or take one. (Some
+slots have no salt, so a partition is in the slot with a salt that is nearest to the middle. This slot is close enough
+if partitions times masters is at most 16384.) A key goes to the slot of its partition because it contains the
+partition's *salt*, three characters of 0-9a-z, in braces.
 
 All results of this module are part of the data layout: if a result changed, messages would be looked for in the wrong
 place. So tests make sure that no result changes.
@@ -34,7 +34,7 @@ _SEARCHED = 8
 
 
 def salts(partitions: int) -> tuple[str, ...]:
-    """Return the salts of a namespace's partitions, in their order. No two share a slot.
+    """Return the salts of a namespace's partitions, in their order. No two partitions share a slot.
 
     Raises :class:`TypeError` or :class:`ValueError` unless the number of partitions is from 1 to 1024.
     """
@@ -52,8 +52,9 @@ def slot_range(partition: int, partitions: int) -> range:
 def registry_salt() -> str:
     """Return the salt of the registry's keys, which is the same for every namespace.
 
-    No partition is in its slot. Sharing a slot would break nothing, because the keys differ after the salt. But a call
-    that mixes keys of the registry with a partition's is a fault, and with different slots every cluster refuses it.
+    No partition is in the slot of this salt. Sharing a slot would break nothing, because the keys differ after the
+    salt. But a call that mixes keys of the registry with keys of a partition is a mistake, and every cluster refuses it
+    if the slots differ.
     """
     return _REGISTRY_SALT
 

@@ -133,7 +133,7 @@ REFUSALS: dict[str, Refusal] = {
 
 
 def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSALS) -> ServiceBusError:
-    """Return the error for a script's refusal; or the given error, if the code is in no table."""
+    """Return the error for a script's refusal. If the code is in no table, return the given error."""
     made = refusals.get(error.reply_code)
     if made is None:
         return error

@@ -82,7 +82,7 @@ class Sent(NamedTuple):
     more: bool
     """Whether due work is left in the partition, because a call does only a share of it. Another call is needed."""
     first: int
-    """The number of the first message; the others follow without a gap."""
+    """The number of the first message. The numbers of the other messages follow without a gap."""
     dropped: int
     """The number of messages that were dropped as duplicates."""
     scheduled: tuple[int, ...] = ()
@@ -94,12 +94,12 @@ class Received(NamedTuple):
 
     more: bool
     due: int
-    """The ms until something is due in the partition, if nothing is left to give out; 0 for never."""
+    """If no message is left to give out, the ms until something is due in the partition; 0 if nothing will be due."""
     lock: int
     """The ms for which the messages are locked, counted from the run of the script."""
     messages: tuple[Delivery, ...]
     missing: tuple[str, ...] = ()
-    """The requested names that are not there; if there are any, nothing was given out."""
+    """The requested names that the partition does not have. If there are any, no message was given out."""
     left: int = 0
     """The number of messages at the end of the list that did not fit into the answer. These messages stay deferred."""
     waits: bool = False
@@ -111,7 +111,7 @@ class Looked(NamedTuple):
 
     more: bool
     due: int
-    """The ms until something is due in the partition, if nothing was found; 0 for never."""
+    """If no message was found, the ms until something is due in the partition; 0 if nothing will be due."""
     found: bool
     """Whether there is a message to receive, which may have expired. If there is none, the caller now waits."""
 
@@ -121,7 +121,7 @@ class Accepted(NamedTuple):
 
     more: bool
     due: int
-    """The ms until something is due in the partition, if no session was locked; 0 for never."""
+    """If no session was locked, the ms until something is due in the partition; 0 if nothing will be due."""
     lock: int
     """The ms for which the session is locked, counted from the run of the script."""
     outcome: Literal["taken", "found", "locked", "lapsing", "none"]
@@ -190,7 +190,10 @@ class Peeked:
 
     messages: tuple[Delivery, ...]
     more: bool = False
-    """Whether more work was due than the call could consider: call :meth:`Partition.due`, then repeat the call."""
+    """Whether more work was due than the call could consider.
+
+    If so, call :meth:`Partition.due`, then repeat the call.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class Awoken:
 
     more: bool
     due: int
-    """The ms until something is due in the partition; 0 for never."""
+    """The ms until something is due in the partition; 0 if nothing will be due."""
 
 
 class Counts(NamedTuple):
@@ -208,7 +211,7 @@ class Counts(NamedTuple):
     more: int
     """1 if more work was due than the call could consider. If so, call :meth:`Partition.due`, then repeat the call."""
     due: int
-    """The ms until something is due in the partition; 0 for never."""
+    """The ms until something is due in the partition; 0 if nothing will be due."""
     bytes: int
     last: int
     active: int
@@ -232,7 +235,7 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Read the messages in a reply; ``extras`` has index, failures, reason, expiry and changes for some."""
+    """Read the messages in a reply; for some of them, ``extras`` has index, failures, reason, expiry and changes."""
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}

@@ -55,7 +55,7 @@ _USE = re.compile(rf"-- @use (?P<names>{_NAME}(?: {_NAME})*?)(?P<inside> inside)
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
 # Matches long comments and long strings, which may contain line breaks. Also matches line comments and other strings,
-# which may contain text that looks like the beginning of a long one.
+# which may contain text that looks like the beginning of a long comment or a long string.
 _TOKEN = re.compile(
     r"--\[(?P<c>=*)\[.*?\](?P=c)\]|--[^\n]*|\[(?P<s>=*)\[.*?\](?P=s)\]"
     r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
@@ -80,9 +80,9 @@ def expand(name: str, read: Read) -> str:
     """Return the source of an operation as it is sent: its shebang, every fragment that it needs, its body.
 
     Each fragment occurs once, after the fragments that it uses itself. Blank lines and whole-line comments are dropped.
-    ``read`` returns the text of a file such as ``"send"`` or ``"includes/begin"``, or None if there is no such file. It
-    finds fragments in all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the chain of ``@use``
-    lines that leads to the faulty file.
+    ``read`` returns the text of a file such as ``"send"`` or ``"includes/begin"``, or None if there is no such file.
+    For a fragment, ``read`` searches all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the
+    chain of ``@use`` lines that leads to the faulty file.
     """
     operation = _taken_apart(_text_of(name, read, (name,)), (name,))
     if operation.shebang is None:
@@ -103,10 +103,10 @@ class _Fragments:
         self._known: dict[str, _File] = {}
 
     def outside(self, uses: tuple[str, ...]) -> list[str]:
-        """Return the lines of all fragments that an operation needs, each after the fragments that it needs itself."""
+        """Return the lines of all fragments that an operation needs; each follows the fragments that it uses."""
         outside = self._needed(uses, (self._operation,), lambda _: ())
         # A fragment at the top level of the script is not repeated inside functions. It comes before the fragments that
-        # need it inside.
+        # use it inside their functions.
         ordered = self._needed(
             uses, (self._operation,), lambda host: tuple(used for used in self._within(host) if used in outside)
         )
@@ -121,7 +121,7 @@ class _Fragments:
     def _needed(
         self, uses: tuple[str, ...], stack: tuple[str, ...], also: Callable[[str], tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """Return all fragments used, directly or not, in order. ``also`` names more that must precede a fragment."""
+        """Return all fragments used, directly or not, in order; ``also`` returns more that must precede a fragment."""
         found: dict[str, None] = {}
 
         def gather(uses: tuple[str, ...], stack: tuple[str, ...]) -> None:
@@ -137,11 +137,11 @@ class _Fragments:
         return tuple(found)
 
     def _within(self, host: str) -> tuple[str, ...]:
-        """Return all fragments that the inside of a fragment needs."""
+        """Return all fragments that the function of a fragment needs inside."""
         return self._needed(self._known[host].inside, (self._operation, host), lambda used: self._known[used].inside)
 
     def _emitted(self, names: tuple[str, ...], there: frozenset[str]) -> list[str]:
-        """Return the lines of fragments that are not ``there`` yet, with inner fragments after the first line."""
+        """Return the lines of fragments that are not ``there`` yet; inner fragments follow their host's first line."""
         lines: list[str] = []
         for name in names:
             if name not in there:
@@ -246,7 +246,9 @@ class Contract:
     purpose: str
     flags: tuple[str, ...]
     keys: tuple[tuple[str, int], ...]
-    """The keys in order, by name and number: ``KEYS[1-27] partition`` is ``("partition", 27)``; 0 is any number."""
+    """The keys in order, by name and number: ``KEYS[1-27] partition`` is ``("partition", 27)``; 0 stands for any number
+    of keys.
+    """
     call: tuple[str, ...]
     """The arguments that every call of the engine has, listed under the name ``call``; they come first."""
     arguments: tuple[str, ...]
@@ -299,7 +301,7 @@ def contract(source: str) -> Contract:
 
 
 def refusals(source: str) -> tuple[str, ...]:
-    """Return the codes after ``Refusals:`` in the header of an operation or fragment; none if there is no such line."""
+    """Return the codes after ``Refusals:`` in the header of a Lua file; empty if there is no such line."""
     return tuple(code for section in _sections(source) if section.kind == "Refusals" for code in _codes(section))
 
 
@@ -308,7 +310,7 @@ def _expected(what: str, found: str, line: int) -> NoReturn:
 
 
 def _header(source: str) -> Iterator[tuple[int, str | None]]:
-    """Yield the comments at the top with their line numbers; None for a directive, as it is not in the contract."""
+    """Yield the comments at the top with their line numbers; None for a directive, which is not in the contract."""
     for number, line in enumerate(source.split("\n"), 1):
         if number == 1 and line.startswith("#!"):
             continue
@@ -357,7 +359,7 @@ def _following(section: _Section) -> str:
 
 
 def _numbered(sections: list[_Section]) -> Iterator[tuple[_Section, re.Match[str], int]]:
-    """Yield each entry of KEYS or ARGV and its count: 0 for the variadic rest. Refuse gaps in the numbers."""
+    """Yield each entry of KEYS or ARGV, and the number of its values (0 for the rest). Refuse gaps in the numbers."""
     number = 1
     names: set[str] = set()
     ended = False

@@ -44,7 +44,7 @@ def accept_session(
 def look_for_session(
     partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
 ) -> Request[Accepted]:
-    """Report whether a session is free, without locking it. If none is free, wait as after an attempt to accept one.
+    """Report whether a session is free, without locking it. If none is free, register the caller to wait for one.
 
     With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look does not use a lane.
     """
@@ -124,7 +124,9 @@ def list_sessions(
 def list_sessions_since(
     partition: Partition, wanted: int, since: int, skip: int = 0, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
-    """List sessions whose state was set at ``since`` (in ms) or later, in order of time, without the first ``skip``."""
+    """List sessions whose state was set at ``since`` (in ms) or later, in the order of these times, without the first
+    ``skip`` sessions.
+    """
     within("since", since, 0, NEVER)
     within("skip", skip, 0, 999_999_999)
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}

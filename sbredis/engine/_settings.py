@@ -37,7 +37,10 @@ class Setting(NamedTuple):
     optional: bool = False
     """Whether it may be ``None``, which is stored as an empty text."""
     fixed: str | None = None
-    """The name in errors of a setting that cannot change. For an optional setting, only its presence is fixed."""
+    """The name that errors use for a setting that cannot change.
+
+    For an optional setting, only its presence is fixed.
+    """
     with_records: bool = False
     """Whether it is stored with the records, not in the partition's state. The records may belong to another entity."""
 
@@ -83,9 +86,9 @@ class PartitionSettings:
         default=1024 * 1024, metadata=_in("largest", least=0, most=MAXIMUM_MESSAGE_BYTES, with_records=True)
     )
     clock: Clock = field(default="server", metadata=_in("clock", words=get_args(Clock), fixed="its clock"))
-    """With ``test``, callers tell the time."""
+    """With ``test``, callers pass the time."""
     shared: bool = field(default=False, metadata=_in("shared", fixed="where its messages are stored"))
-    """Whether another entity stores the messages: the topic of this subscription."""
+    """Whether another entity stores the messages. This is true for a subscription: its topic stores them."""
     sessions: bool = field(default=False, metadata=_in("sessions", fixed="whether messages belong to sessions"))
     """Whether messages belong to sessions and are received session by session."""
     topic: bool = field(default=False, metadata=_in("topic", fixed="whether it is a topic"))

@@ -8,8 +8,8 @@ list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in 
     local p = { STATE.settings(s), now = now }               each setting by its name, with its type
 
 The loader replaces the text of the script, so a call costs no more than with positions written by hand. A table of
-names would cost more, because every call would build it again. A name that is not in the list is an error when the
-script is loaded.
+names would cost more, because every call would build it again. If a script uses a name that is not in the list, loading
+the script fails.
 
 ``configure`` checks and stores settings with a table, the constant ``settings``, which also comes from here.
 """

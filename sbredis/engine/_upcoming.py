@@ -33,8 +33,8 @@ def upcoming(
 ) -> Request[tuple[int | None, ...]]:
     """Ask the partitions of these entities in the slot of ``salt`` for a lower bound of the ms until something is due.
 
-    The answers are in the order of the entities: ``None`` if nothing will be due, or if no such partition exists.
-    ``now`` is the time for partitions with a test clock.
+    The answers are in the order of the entities: an answer is ``None`` if nothing will be due, or if no such partition
+    exists. ``now`` is the time for partitions with a test clock.
     """
     within("the number of partitions", len(entities), 1, MOST_ASKED)
     if now is not None:

@@ -33,7 +33,7 @@ __all__ = [
 Value: TypeAlias = (
     "bool | int | float | Decimal | str | bytes | datetime | UUID | list[Value] | dict[Any, Value] | None"
 )
-"""The types of an application property. A key of a map is one of these types that has no parts."""
+"""The types of an application property. A key of a map has one of these types, but is neither a list nor a map."""
 
 _DEEPEST = 16
 """The largest depth of nested lists and dictionaries, so that no input can exhaust the stack."""
@@ -59,7 +59,7 @@ class CodecError(ValueError):
 
 
 def length_bytes(number: int) -> bytes:
-    """Encode a length with seven bits a byte, the lowest first."""
+    """Encode a length with seven bits in each byte, the lowest bits first."""
     if number < 128:
         return SHORT[number]
     digits = bytearray()

@@ -1,9 +1,9 @@
 """A message in the terms of AMQP 1.0. It is another view of the content that a :class:`ServiceBusMessage` shows.
 
-If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, the entry is that field. ``properties.group_id``
-is the session id, ``header.time_to_live`` the time to live, the annotation ``x-opt-partition-key`` the partition key.
-All other entries are kept in the content's annotations, which have one entry for each section. They travel with the
-message.
+If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, that field stores the entry.
+``properties.group_id`` is the session id, ``header.time_to_live`` the time to live, the annotation
+``x-opt-partition-key`` the partition key. All other entries are kept in the content's annotations, which have one item
+for each section. They travel with the message.
 """
 
 # The modules of this package use private parts of each other's messages.
@@ -54,7 +54,7 @@ _FOOTER = "footer"
 _ANNOTATIONS, _DELIVERY_ANNOTATIONS = "message-annotations", "delivery-annotations"
 _VALUE, _SEQUENCE = "value", "sequence"
 BODY_SECTIONS = frozenset({_VALUE, _SEQUENCE})
-"""The names of the annotations of a content that hold a body."""
+"""The names of the annotations that hold a body in a content."""
 _PARTITION_KEY, _SCHEDULED = "x-opt-partition-key", "x-opt-scheduled-enqueue-time"
 _UNSET: Any = object()
 _NOT_A_LIST = (str, bytes, bytearray, memoryview, Mapping)
@@ -131,7 +131,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def body(self) -> Any:
-        """The value or the list of values. A body of bytes is a list with these bytes as its only item."""
+        """The body: a value or a list of values. A body of bytes is a list with these bytes as its only item."""
         kind, body = body_of(self._content)
         return Sections([body]) if kind is AmqpMessageBodyType.DATA else body
 

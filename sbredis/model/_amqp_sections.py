@@ -77,7 +77,7 @@ class _Field(Generic[T]):
             if self.kept_as == "session_id":
                 require_one_key(content.partition_key, cast("str | None", kept))
             elif self.kept_as == "message_id":
-                content.assigned = None  # the new id is the application's own
+                content.assigned = None  # the application chose the new id, so sbredis has not assigned it
             setattr(content, self.kept_as, kept)
         elif kept is not None:
             live_entries(content, section._section)[self.name] = cast("Value", kept)
@@ -183,7 +183,7 @@ def _session_id(value: object, name: str) -> str:
 
 def _user(value: object, name: str) -> str | bytes:
     if isinstance(value, bytes):
-        text("-" * len(value), name)  # the limit for bytes is that for text
+        text("-" * len(value), name)  # bytes have the same limit as text
         return value
     return text(value, name)
 

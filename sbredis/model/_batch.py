@@ -77,7 +77,10 @@ class BatchContents:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
     def keep_ids(self, send_number: int) -> None:
-        """Record that a send of the batch failed. The next send of the batch, or of its messages, uses these ids."""
+        """Record that a send of the batch failed.
+
+        The next send of the batch, or of its messages, uses the ids of the failed send again.
+        """
         if send_number == self._send_number:
             self._used = False
             for message, message_id in zip(self.messages, self._assigned, strict=True):
@@ -89,8 +92,8 @@ class ServiceBusMessageBatch:
 
     The size of the batch is the sum of the sizes that the broker counts: the encoded body and properties of each
     message. The batch takes messages up to :attr:`max_size_in_bytes`, and at most 1,000 of them. Changing a message
-    after it was added does not change the batch. A batch that was sent can be sent again. Then sbredis replaces the ids
-    that it has assigned, as for other messages.
+    after it was added does not change the batch. A batch that was sent can be sent again. For the new send, sbredis
+    replaces the ids that it has assigned, as it does for messages outside a batch.
     """
 
     __slots__ = ("_contents", "_max_size")
@@ -118,7 +121,7 @@ class ServiceBusMessageBatch:
         """Add a message.
 
         Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if the message does not fit. The batch does not
-        change. In that case, send the batch and add the message to another one.
+        change. In that case, send the batch and add the message to another batch.
         """
         taken = as_message(message)
         if len(self) >= MAXIMUM_CALL_MESSAGES:

@@ -31,7 +31,8 @@ _MICROSECONDS = {
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``. Raises :class:`ValueError` for others.
+    """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``. Raises :class:`ValueError` for any
+    other text.
 
     Years and months are refused, because they have no fixed length. Signs are refused too. Only the last number may
     have a fraction. A duration under a microsecond counts as one microsecond. Azure writes .NET's longest time span for

@@ -147,8 +147,8 @@ class SentTo(Described):
     __slots__ = ()
 
     requires_duplicate_detection = Flag(False, fixed=True)
-    """Whether a message is dropped if another one had the same id within the window: ``False`` by default. Cannot be
-    changed.
+    """Whether a message is dropped if another message had the same id within the window: ``False`` by default. Cannot
+    be changed.
     """
 
     duplicate_detection_history_time_window = Duration(

@@ -45,7 +45,7 @@ class ServiceBusMessageState(Listed, IntEnum):
 
 
 class ServiceBusSessionFilter(Enum):
-    """The session that a receiver wants, if it names none."""
+    """The choice of a session for a receiver that does not name one."""
 
     NEXT_AVAILABLE = 0
     """Any session that has messages and is not locked."""

@@ -3,8 +3,8 @@
 
 A field is a descriptor in the class of an entity's properties. It is declared once, with its default, its limits,
 whether it can change, and where it is kept. Assigning a value converts it at once. A value that cannot be converted is
-refused: a :class:`TypeError`, or a :class:`ValueError` for malformed text. Limits are checked when the value is used,
-before anything is sent.
+refused with a :class:`TypeError`, and malformed text with a :class:`ValueError`. Limits are checked when the value is
+used, before anything is sent.
 
 The string after a field in the class explains its meaning, its default and its limits. That string is also the field's
 ``__doc__``.
@@ -238,7 +238,7 @@ class Field(Generic[T, G]):
         return one == other
 
     def _with_docs(self) -> Self:
-        """Return the field itself, after setting the ``__doc__`` that ``help()`` and others read."""
+        """Return the field itself, after setting the ``__doc__`` that ``help()`` and other tools read."""
         if "__doc__" not in vars(self):
             self.__doc__ = property_docs(self.declared_in).get(self.name)
         return self
@@ -248,7 +248,7 @@ class Field(Generic[T, G]):
 
 
 class Flag(Field[bool, bool]):
-    """True or false."""
+    """A property that is true or false."""
 
     def read(self, given: bool) -> bool:
         if type(given) is not bool:
@@ -269,7 +269,7 @@ class Whole(Field[int, int]):
         return given
 
     def check(self, value: int) -> None:
-        assert self.least is not None  # the constructor sets it
+        assert self.least is not None  # the constructor sets both limits
         assert self.most is not None
         if not self.least <= value <= self.most:
             raise ValueError(f"{self.name} must be from {self.least} to {self.most}, not {value}")
@@ -303,7 +303,7 @@ class Duration(Field[timedelta, timedelta | str]):
         return duration(given, self.name)
 
     def check(self, value: timedelta) -> None:
-        assert self.least is not None  # the constructor sets it
+        assert self.least is not None  # the constructor sets both limits
         assert self.most is not None
         if value < self.least:
             raise ValueError(f"{self.name} must be {self.least} or longer, not {value}")
@@ -337,7 +337,7 @@ class Text(Field[str | None, str]):
 
 
 class Neighbour(Text):
-    """The name of another entity, compared without regard to case. An empty name means none."""
+    """The name of another entity, compared without regard to case. An empty name means no entity."""
 
     def __init__(self, *, fixed: bool = False, planned: str | None = None) -> None:
         super().__init__(longest=260, planned=planned)

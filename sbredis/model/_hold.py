@@ -92,7 +92,7 @@ class Hold:
         return lease is not None and lease.until <= now
 
     def let_go(self) -> None:
-        """Tell all watchers that the lock no longer needs renewal."""
+        """Call all watchers, because the lock no longer needs renewal."""
         watchers, self.watchers = self.watchers, ()
         for watcher in watchers:
             watcher(self)

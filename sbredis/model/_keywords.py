@@ -1,4 +1,4 @@
-"""Show the options of a function that takes them by name, so that readers see each as a keyword."""
+"""Show each option of a function as a keyword, although the function takes its options together as ``**``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def names_keywords(options: type, defaults: Mapping[str, object] | None = None) 
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None if defaults is None else defaults[name],
-                annotation=getattr(kind, "__forward_arg__", kind),  # as text, as in the signatures of other functions
+                # as text, like the annotations of all other parameters
+                annotation=getattr(kind, "__forward_arg__", kind),
             )
             for name, kind in options.__annotations__.items()
         ]

@@ -49,7 +49,7 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
     try:
         payload = encode(content)
     except TypeError:
-        names: Iterable[object] = properties  # the application may have added names of other types since
+        names: Iterable[object] = properties  # after the check, the application may have added names that are not text
         if not any(isinstance(name, bytes) for name in names):
             raise
         content.properties = properties = text_keys(properties)

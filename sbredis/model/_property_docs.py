@@ -1,7 +1,7 @@
 """The documentation of a class's attributes: the strings after their assignments.
 
-Editors and documentation tools look for these strings there, but Python itself drops them. For ``help()`` they are read
-from the source when they are needed.
+Editors and documentation tools read these strings in the source, but Python itself drops them. For ``help()``, this
+module reads them from the source when they are needed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class QueueRuntimeProperties:
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
+    """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
     """Whether the counts may be wrong, because more events were due than one count can consider, and the client
     lacked the right or the time to process the others. An addition of sbredis.
@@ -76,7 +76,7 @@ class TopicRuntimeProperties:
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
+    """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
     """Whether the counts may be wrong, because more events were due than one count can consider, and the client
     lacked the right or the time to process the others. An addition of sbredis.
@@ -111,7 +111,7 @@ class SubscriptionRuntimeProperties:
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
+    """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
     """Whether the counts may be wrong, because more events were due than one count can consider, and the client
     lacked the right or the time to process the others. An addition of sbredis.

@@ -1,9 +1,9 @@
 """Convert the properties of entities to their stored form and back: the partitions' settings, and the registry's JSON.
 
 All kinds of entity work the same way. A property with a ``setting`` is kept in that field of the partitions' settings.
-All others are kept by name in JSON, which leaves out defaults. Three properties have special rules. An entity detects
-duplicates if its settings have a window. The registry has separate fields for whether an entity is partitioned, and for
-the entity that it is colocated with.
+All other properties are kept by name in JSON, which leaves out defaults. Three properties have special rules. An entity
+detects duplicates if its settings have a window. The registry has separate fields for whether an entity is partitioned,
+and for the entity that it is colocated with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class StoredEntity:
 
 
 def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionSettings) -> StoredEntity:
-    """Return a new entity with these properties, and defaults for all others. Raises :class:`ValueError` if invalid.
+    """Return a new entity with these properties, and defaults for all other properties. Raises :class:`ValueError` if
+    invalid.
 
     ``settings`` has the values for all settings without a property.
     """
@@ -49,7 +50,8 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
 
 
 def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> StoredEntity:
-    """Return the entity with these properties, and all others unchanged. Raises :class:`ValueError` if invalid.
+    """Return the entity with these properties; all other properties stay unchanged. Raises :class:`ValueError` if
+    invalid.
 
     A given value that equals the current one is not checked, because the current one may come from a release with other
     limits.
@@ -110,7 +112,10 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
 
 
 def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:
-    """Return the stored form with the changed properties. The rest stays the same, to the millisecond and the byte."""
+    """Return the stored form with the changed properties.
+
+    All other properties stay the same, to the millisecond and the byte.
+    """
     settings: dict[str, Any] = {}
     properties = dict(before.properties)
     for name in changed:

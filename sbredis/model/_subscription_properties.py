@@ -61,6 +61,9 @@ class NewSubscriptionOptions(SubscriptionOptions, total=False):
 
 
 class QueueOrSubscriptionOptions(QueueOptions, OnlySubscriptionOptions, total=False):
-    """The properties for creating a missing queue or subscription. Properties of the other kind are refused."""
+    """The properties for creating a missing queue or subscription.
+
+    Properties of the other kind of entity are refused.
+    """
 
     rules: Sequence[RuleProperties] | None

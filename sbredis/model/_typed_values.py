@@ -27,7 +27,7 @@ def is_typed(given: Mapping[Any, Any]) -> bool:
 
 
 def value_of_typed(given: Mapping[Any, Any]) -> Any:
-    """Return the plain value. Raises :class:`ValueError` or :class:`TypeError` if it does not fit its type."""
+    """Return the plain value. Raises :class:`ValueError` or :class:`TypeError` if the value does not fit its type."""
     kind, value = given[_TYPE], given[_VALUE]
     try:
         return _READERS[kind](value)

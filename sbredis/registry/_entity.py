@@ -1,9 +1,9 @@
-"""The registry's record of an entity, and its text. Pure.
+"""The registry's record of an entity, and the text of the record. Pure.
 
-A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. The scripts compare and
-count by the fields in front of the description. The description is JSON, which only Python reads. A minor release may
-add fields to it; a release that does not know them keeps them unchanged when it replaces a record. Any other change
-needs another layout, which is the first word.
+A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. To compare and count records,
+the scripts read the fields in front of the description. The description is JSON, which only Python reads. A minor
+release may add fields to the description; a release that does not know these fields keeps them unchanged when it
+replaces a record. Any other change needs a new layout, whose number is then the first word.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ State = Literal["creating", "active", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
-"""The largest size of an entity's properties, as JSON. Every request that reads the entity reads them all."""
+"""The largest size of an entity's properties, as JSON. Every request that reads the entity reads all its properties."""
 
 _ID = re.compile(r"[0-9a-z]+")
 _INFIX = "/subscriptions/"
@@ -81,11 +81,11 @@ class EntityDescription:
     partitions: tuple[int, ...]
     """The numbers of the entity's partitions, in order: all partitions of the namespace, or one."""
     colocated_with: str | None = None
-    """The name of another entity, if this entity was created in the partition of that one."""
+    """If this entity was created in the partition of another entity, the name of that entity."""
     settings: PartitionSettings = field(default_factory=PartitionSettings)
-    """The settings of each partition of the entity. So the quota in them is that of one partition."""
+    """The settings of each partition of the entity. So the quota in these settings is the quota of one partition."""
     properties: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """The properties that no partition needs to know."""
+    """The properties that no partition needs."""
     unread: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
     """The fields that a newer release has added, kept unchanged."""
 
@@ -126,7 +126,7 @@ class EntityRecord(EntityDescription):
     version: int
     """The version of the settings, from 1."""
     stamp: str
-    """The stamp of this record. Each new record of the entity has another stamp, chosen at random."""
+    """The stamp of this record. Each new record of the entity has a new stamp, chosen at random."""
     created_at: int
     updated_at: int
     """The time of the last change of the settings, in ms since 1970 by the server's clock, like :attr:`created_at`."""
@@ -224,7 +224,7 @@ def decode_again(record: bytes) -> EntityRecord:
 
 
 def _described(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a description, each checked for its type, and the rest as ``unread``."""
+    """Check the types of the known fields of a description and return them, with all other fields as ``unread``."""
     rest = dict(body)
     settings, unread_settings = _settings(_taken(rest, "settings", dict[str, Any]))
     described = {
@@ -243,7 +243,10 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]:
-    """Return the known settings, and the others. A setting that an older release did not write has its default."""
+    """Return the settings that this release knows, and all other settings.
+
+    A setting that an older release did not write has its default.
+    """
     known: dict[str, Any] = {}
     rest = dict(given)
     for each in fields(PartitionSettings):

@@ -58,7 +58,10 @@ T = TypeVar("T")
 _PARTITIONS = 16
 
 JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
-"""The property of a subscription that affects how messages are judged. A change of it raises the topic's version."""
+"""The property of a subscription that affects how messages are judged.
+
+A change of this property raises the topic's version.
+"""
 
 
 class TopicFacts(NamedTuple):
@@ -77,8 +80,8 @@ class Namespace:
     """The entities of a namespace. Every call succeeds or fails within its ``timeout`` in seconds.
 
     A call that fails in the middle leaves an entity half created or half deleted, and its error says so. The next call
-    that names the entity continues. Several clients may make any calls at the same time. Names are compared without
-    regard to case.
+    that names the entity continues the work. Several clients may make any calls at the same time. Names are compared
+    without regard to case.
     """
 
     __slots__ = ("_rules", "_steps", "created_at", "name", "partitions")
@@ -91,7 +94,7 @@ class Namespace:
         created_at: int,
         told: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Use a namespace that is known to exist; for others use :meth:`open`."""
+        """Use a namespace that is known to exist. If it may not exist, use :meth:`open`."""
         self._steps = Steps(transport, name, partitions, told)
         self._rules = Rulebook(name, partitions)
         self.name = name
@@ -140,7 +143,7 @@ class Namespace:
         With ``colocate_with``, which is the name of another entity, the partition is the one of that entity. Otherwise
         the name of the new entity decides the partition. If an entity of this name is being deleted, its deletion is
         finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of
-        this name, of any kind. If several clients create the entity at the same time, one succeeds.
+        this name, of any kind. If several clients create the entity at the same time, only one succeeds.
         """
         entity_name(name)
         if properties is not None:
@@ -176,9 +179,8 @@ class Namespace:
     async def get_entity(self, path: str, *, kind: Kind | Collection[Kind] = (), timeout: float = 60.0) -> EntityRecord:
         """Return the entity of this name; an unfinished creation or deletion is finished first.
 
-        A subscription is ``topic/subscriptions/name``. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or, if ``kind`` is given,
-        none of this kind or these kinds.
+        A subscription is ``topic/subscriptions/name``. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError`
+        if there is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
         return await self._steps.existing(path, anyio.current_time() + timeout, _kinds(kind))
@@ -227,8 +229,8 @@ class Namespace:
         """Delete an entity with all its messages, and a topic with its subscriptions.
 
         A deletion that another client has begun is finished. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or, if ``kind`` is given,
-        none of this kind or these kinds.
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or if ``kind`` is given
+        and does not include the kind of the entity.
         """
         split_path(path)
         kinds = _kinds(kind)
@@ -260,8 +262,9 @@ class Namespace:
     ) -> tuple[EntityRecord, ...]:
         """List queues and topics after the name ``after``, in the order of their names in lower case.
 
-        ``limit`` is 1 to 1000. The next page begins after the last name of this one; after an empty page there is none.
-        Entities that are half created or half deleted are listed with that state, and do not change.
+        ``limit`` is 1 to 1000. The next page begins after the last name of this page. After an empty page there is no
+        further page. Entities that are half created or half deleted are listed with that state; the call does not
+        continue their creation or deletion.
         """
         return await self._steps.ask(self._steps.registry.listed(after, limit), anyio.current_time() + timeout)
 
@@ -311,7 +314,9 @@ class Namespace:
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(path, "subscription", until)
             except MessagingEntityNotFoundError:
-                continue  # the topic was created anew, deleted, or is being deleted; reading it again tells which
+                # the topic was created anew, deleted, or is being deleted; reading it again shows which of these
+                # happened
+                continue
             else:
                 return await self._made(record, until)
 
@@ -321,8 +326,8 @@ class Namespace:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
 
         A page has up to ``limit`` subscriptions (1 to 1000), and no more than fit into a reply of 1 MB. The next page
-        begins after the last name of this one; after an empty page there is none. Subscriptions that are half created
-        or half deleted are listed with that state, and do not change.
+        begins after the last name of this page. After an empty page there is no further page. Subscriptions that are
+        half created or half deleted are listed with that state; the call does not continue their creation or deletion.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
         until = anyio.current_time() + timeout
@@ -346,7 +351,8 @@ class Namespace:
     # -- rules ----------------------------------------------------------------------------------------------------
 
     async def create_rule(self, topic: str, subscription: str, rule: Rule, *, timeout: float = 60.0) -> KeptRule:
-        """Add a rule to a subscription. When this returns, every message sent to the topic is judged by it too.
+        """Add a rule to a subscription. When this returns, every message that is then sent to the topic is also judged
+        by the new rule.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a rule of this name,
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic or subscription, and
@@ -377,7 +383,8 @@ class Namespace:
         return KeptRule(rule, done.created_at, stamp)
 
     async def delete_rule(self, topic: str, subscription: str, name: str, *, timeout: float = 60.0) -> None:
-        """Delete a rule of a subscription. When this returns, no message sent to the topic is judged by it.
+        """Delete a rule of a subscription. When this returns, no message that is then sent to the topic is judged by
+        the deleted rule.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, subscription, or
         rule.
@@ -391,7 +398,7 @@ class Namespace:
     async def get_rule(self, topic: str, subscription: str, name: str, *, timeout: float = 60.0) -> KeptRule:
         """Return a rule of a subscription.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none.
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         rule_name(name)
@@ -471,7 +478,7 @@ def _kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
 
 
 def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
-    """Raise for settings that a queue or topic cannot have, and for another kind."""
+    """Raise for settings that a queue or topic cannot have, and for a kind that is neither queue nor topic."""
     if kind not in {"queue", "topic"}:
         raise ValueError(f"{quoted(name)} must be a queue or a topic, not {quoted(kind)}")
     if settings.shared:

@@ -42,7 +42,10 @@ class EntityChangedError(ServiceBusError):
 
 
 class SubscriptionGoneError(MessagingEntityNotFoundError):
-    """The subscription was created anew, or it or its topic is being deleted. Reading it again tells which."""
+    """The subscription was created anew, or it or its topic is being deleted.
+
+    Reading the subscription again shows which of these happened.
+    """
 
 
 _Made = tuple[type[ServiceBusError], str]
@@ -109,7 +112,9 @@ def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> Messag
 
 
 def missing_subscription(namespace: str, path: str, owner: Kind | None) -> MessagingEntityNotFoundError:
-    """Return the error that a subscription does not exist; ``owner`` is the kind of entity with its topic's name."""
+    """Return the error that a subscription does not exist; ``owner`` is the kind of the entity that has the topic's
+    name.
+    """
     topic, subscription = split_path(path)
     if owner == "topic":
         return missing(namespace, path)

@@ -51,7 +51,7 @@ class SeenEntity(NamedTuple):
     behind: bool = False
     """Whether some of the topic's partitions may not have been told the topic's version."""
     forsaken: bool = False
-    """Whether it is a subscription whose topic is being deleted."""
+    """Whether the entity is a subscription whose topic is being deleted."""
     subscriptions: int = 0
     sql_filters: int = 0
     correlation_filters: int = 0
@@ -69,7 +69,7 @@ class Unregistered(NamedTuple):
 
     there: bool
     more: bool
-    """Whether it still exists, because it may have more rules than one call deletes."""
+    """Whether the entity still exists, because it may have more rules than one call deletes."""
 
 
 class JudgedRecord(NamedTuple):
@@ -89,7 +89,10 @@ class Page(NamedTuple):
 
 
 def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:
-    """Create a namespace if it does not exist, and read its facts; ``exact`` demands this number of partitions."""
+    """Create a namespace if it does not exist, and read its facts.
+
+    With ``exact``, it must have this number of partitions.
+    """
 
     def read(reply: list[Any]) -> NamespaceFacts:
         return NamespaceFacts(*reply)

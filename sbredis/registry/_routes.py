@@ -1,4 +1,4 @@
-"""Reads the rules of a topic's subscriptions in pages. All rules that it returns were valid at one moment.
+"""Reads the rules of a topic's subscriptions in pages. All returned rules were valid at the same moment.
 
 Every page contains the version that the topic had when the page was read. If all pages have the same version, nothing
 has changed while they were read (``_steps.py`` says why). Otherwise the pages are read again, except for rules that
@@ -30,7 +30,7 @@ class Routed(NamedTuple):
     rules: tuple[Rule, ...]
     """The rules, in the order of their names in lower case."""
     mark: str = ""
-    """A mark that differs after each change of the rules."""
+    """A text that is different after each change of the rules."""
 
 
 class Routes(NamedTuple):

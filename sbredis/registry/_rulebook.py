@@ -27,7 +27,7 @@ class RulePage(NamedTuple):
     topic: str
     """Incarnation and version of the topic, or an empty text if it is being deleted."""
     last: str | None
-    """The place of the last rule, if there may be more after it."""
+    """The place of the last rule, if there may be more rules after it."""
     rules: tuple[tuple[str, KeptRule], ...]
 
 
@@ -54,7 +54,7 @@ class Rulebook:
         return Request(load("delete_rule"), self.keys, arguments, decode)
 
     def read(self, subscription: EntityRecord, name: str) -> Request[KeptRule | None]:
-        """Read a rule, if there is one of this name."""
+        """Read the rule of this name, if it exists."""
 
         def read(reply: bytes | None) -> KeptRule | None:
             return None if reply is None else decode_rule(reply)

@@ -46,7 +46,10 @@ class KeptRule(NamedTuple):
     created_at: int
     """The time of the rule's creation, in ms since 1970 by the server's clock. Changes of the rule do not affect it."""
     stamp: str
-    """The stamp of the last change. A client names the stamp to change the rule only if nobody else has changed it."""
+    """The stamp of the last change.
+
+    A client may name the stamp in a change. The change then fails if another client has changed the rule.
+    """
 
 
 def rule_key(name: str) -> str:

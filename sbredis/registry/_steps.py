@@ -13,14 +13,14 @@ A client first writes the wanted outcome to the registry. Then it changes the pa
                                               └── every partition deleted, unregister ──► (none)
 
 A client that stops in the middle, for any reason, leaves a record that states the wanted outcome. The next client that
-reads the record continues. Several clients may take a step at the same time, and may repeat it: each call to a
-partition names the incarnation, and only one client succeeds in replacing a record. The others read the new record, and
-continue from there.
+reads the record continues the work. Several clients may take a step at the same time, and may repeat it: each call to a
+partition names the incarnation, and only one client succeeds in replacing a record. The other clients read the new
+record, and continue from there.
 
-A client that continues a creation may be slow: meanwhile others may finish it and delete the entity. The slow client
-then makes a partition that was already deleted. It learns this when it tries to replace the record, and deletes the
-partitions that it has made. A client that restores a lost partition also reads the record afterwards, and then deletes
-such partitions.
+A client that continues a creation may be slow: meanwhile other clients may finish the creation and delete the entity.
+The slow client then makes a partition that was already deleted. It notices this when it tries to replace the record,
+and deletes the partitions that it has made. A client that restores a lost partition also reads the record afterwards,
+and then deletes such partitions.
 
 Topics
 ------
@@ -36,10 +36,10 @@ After a change has returned, no message is judged by the old rules any more::
                   deleting, topic raised ─► topic's partitions told ─► its partitions deleted ─► unregister
     rule:         changed, topic raised ─► topic's partitions told
 
-The registry notes the version that all the topic's partitions have been told (``mark_told``). If a client stops between
-raising the topic and telling its partitions, the topic is *behind*. The next client that reads the topic, or one of its
-subscriptions, tells its partitions. If it only reads, it tells the partitions that it can reach. If it continues a
-deletion or makes a change itself, it tells all of them.
+The registry records the version that all the topic's partitions have been told (``mark_told``). If a client stops
+between raising the topic and telling its partitions, the topic is *behind*. The next client that reads the topic, or
+one of its subscriptions, tells the topic's partitions the version. If this client only reads, it tells the partitions
+that it can reach. If it continues a deletion or makes a change itself, it tells all partitions.
 
 A topic that is being deleted accepts no subscription, and its version does not rise any more. Its own partitions are
 deleted first, with their messages, then its subscriptions, then its record. A client that finds one of these
@@ -109,7 +109,10 @@ class Steps:
     # -- finding --------------------------------------------------------------------------------------------------
 
     async def existing(self, path: str, until: float, kinds: Collection[Kind] = ()) -> EntityRecord:
-        """Return the entity of this name when it is complete. Raise if there is none, or none of these kinds."""
+        """Return the entity of this name when it is complete.
+
+        Raise if there is no such entity, or if it has none of these kinds.
+        """
         return (await self.seen(path, until, kinds)).record
 
     async def seen(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
@@ -245,7 +248,7 @@ class Steps:
             await self.ask(self.registry.mark_told(record), until, record.path)
 
     async def _catch_up(self, topic: str, until: float) -> None:
-        """Tell the partitions of a topic its version, if another client has not finished that."""
+        """Tell the partitions of a topic its version, unless another client has already done so."""
         seen = await self.ask(self.registry.look(topic), until, topic)
         if seen is not None and seen.behind:
             await self.told(seen.record, until)
@@ -288,7 +291,10 @@ class Steps:
         )
 
     async def _everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
-        """Take a step in all partitions concurrently. All are tried; then the first error is raised."""
+        """Take a step in all partitions concurrently.
+
+        The step is tried in every partition; then the first error is raised.
+        """
         await _all_of(partial(step, self.partition(record, number), until) for number in record.partitions)
 
     async def _make(self, partition: Partition, until: float) -> None:
@@ -312,7 +318,7 @@ class Steps:
 
 
 async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Take steps concurrently. All are tried; then the first error is raised."""
+    """Take steps concurrently. All steps are tried; then the first error is raised."""
     errors: list[ServiceBusError] = []
 
     async def one(step: Callable[[], Awaitable[object]]) -> None:

@@ -22,7 +22,7 @@ from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind
 __all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
 
 RULE_NAME = "RuleName"
-"""The application property with the name of the rule that made a copy."""
+"""The application property that contains the name of the rule that made a copy."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 64

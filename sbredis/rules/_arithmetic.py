@@ -1,7 +1,7 @@
 """Arithmetic on whole numbers of 64 bits, decimals, floating-point numbers, times and durations; text is joined.
 
-The result of a decimal and a whole number is a decimal. If one of two numbers is a floating-point number, so is the
-result.
+The result of a decimal and a whole number is a decimal. If one of two numbers is a floating-point number, the result is
+a floating-point number.
 
 If an operand is unknown, the result is unknown.
 """
@@ -86,7 +86,10 @@ _DIVIDE = "divide {left} by {right}"
 
 
 def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
-    """Return the result of an operator. Raises :class:`EvaluationError` if there is none."""
+    """Return the result of an operator.
+
+    Raises :class:`EvaluationError` if the operator has no result for these operands.
+    """
     if left is None or right is None:
         return None
     kinds = kind_of(left), kind_of(right)
@@ -101,14 +104,15 @@ def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
             moved = _moved(sign, left, right)
             if moved is not None:
                 return moved
-    except (OverflowError, ValueError, DecimalException):  # from times, and from numbers that are too large or infinite
+    # caused by times, or by numbers that are too large or infinite
+    except (OverflowError, ValueError, DecimalException):
         raise EvaluationError("the result is too large") from None
     verb = _VERBS.get(sign, _DIVIDE)
     raise EvaluationError(f"cannot {verb.format(left=kinds[0].value, right=kinds[1].value)}")
 
 
 def _on_decimals(sign: Operator, left: Decimal | float, right: Decimal | float) -> Decimal | float:
-    """Return the result of an operator if one of the numbers is a decimal."""
+    """Return the result of an operator on two numbers; at least one must be a decimal."""
     if isinstance(left, float) or isinstance(right, float):
         return _ON_NUMBERS[sign](float(left), float(right))
     if sign in {"/", "%"} and right == 0:

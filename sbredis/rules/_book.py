@@ -34,7 +34,7 @@ class JudgedCopy(NamedTuple):
     """A copy of a message for a subscription."""
 
     subscription: int
-    """The index of the subscription among those that the book was made with."""
+    """The index of the subscription in the list from which the book was made."""
     rule: str | None
     """The rule that made it; ``None`` for the plain copy, which all matching rules without an action make together."""
     system: Mapping[str, Constant] = _UNCHANGED
@@ -116,9 +116,10 @@ class RuleBook:
     def judge(self, facts: MessageView) -> list[JudgedCopy]:
         """Return the copies of a message: subscription by subscription, in the order of their rules.
 
-        All matching rules of a subscription that have no action make one plain copy, in the place of the first of them.
-        Each matching rule with an action makes a copy of its own. A rule that fails makes a copy with an ``error`` if
-        the subscription dead-letters such messages, and otherwise none; the other rules are not affected.
+        All matching rules of a subscription that have no action make one plain copy, which comes at the position of the
+        first of these rules. Each matching rule with an action makes a copy of its own. A rule that fails makes a copy
+        with an ``error`` if the subscription dead-letters such messages; otherwise it makes no copy. The other rules
+        are not affected.
         """
         found = [*self._always]
         index = self._index
@@ -244,7 +245,10 @@ def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
 
 
 def _why(error: Exception) -> str:
-    """Return the text of an error in a rule; with its class, if it is not an error of the rule's author."""
+    """Return the text of an error in a rule.
+
+    If it is not a mistake of the rule's author, the text names its class too.
+    """
     if isinstance(error, RuleSyntaxError):
         return error.message  # `str(error)` would also contain the notes about the call
     return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"

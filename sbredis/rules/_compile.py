@@ -171,7 +171,7 @@ class Compiler:
     # -- conditions ----------------------------------------------------------------------------------------------------
 
     def condition(self, predicate: Predicate) -> Condition:
-        """Return a function that tells whether a predicate is true."""
+        """Return a function that returns whether a predicate is true."""
         return self._once(predicate, self._condition(predicate))
 
     def _condition(self, predicate: Predicate) -> Condition:
@@ -197,7 +197,7 @@ class Compiler:
                 raise AssertionError(predicate)
 
     def topmost(self, parts: list[Predicate]) -> Condition | None:
-        """Return a function that tells whether all topmost conditions are true; ``None`` if there are none."""
+        """Return a function that returns whether all topmost conditions are true; ``None`` without conditions."""
         conditions = [self.condition(part) for part in parts]
         if len(conditions) < 2:
             return conditions[0] if conditions else None

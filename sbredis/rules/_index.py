@@ -2,12 +2,12 @@
 
 If a filter demands that properties are equal to constants, the properties are its *shape* and the constants are its
 *key*. All filters of one shape are in one table, under their keys. So one lookup finds all filters of the shape that a
-message can match. Each shape is listed under one of its properties: the one that the fewest shapes have. A shape is
-looked up only if the message has this property.
+message can match. Each shape is listed under one of its properties: the property that the fewest shapes have. A shape
+is looked up only if the message has this property.
 
-The index must not change the result of a filter. So it uses only equalities among the conditions that the topmost ANDs
-join, and only if no condition before them can fail. A filter that the index does not find would not have been true, and
-would not have failed.
+The index must not change the result of a filter. So the index uses only equalities among the conditions that the
+topmost ANDs join, and only if no condition before them can fail. A filter that the index does not find would not have
+been true, and would not have failed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def _key(value: Constant) -> object:
 
 
 class Index(Generic[T]):
-    """A collection in which things are found by the properties that they want."""
+    """A collection of things, each with wanted properties.
+
+    It finds the things whose wanted properties a message has.
+    """
 
     def __init__(self, things: Iterable[tuple[Wanted, T]]) -> None:
         shapes: dict[tuple[Place, ...], _Shape[T]] = {}
@@ -102,7 +105,7 @@ class Index(Generic[T]):
 
 
 class _Shape(Generic[T]):
-    """A table from wanted values to things. All things in it want the same properties."""
+    """A table from wanted values to things. All things in the table want values of the same properties."""
 
     def __init__(self, places: tuple[Place, ...]) -> None:
         self._places = places
@@ -180,7 +183,7 @@ def _equality(part: Predicate, compiler: Compiler) -> tuple[Place, Constant] | N
 
 
 def can_fail(node: Node) -> bool:
-    """Tell whether there may be a message on which a node cannot be evaluated."""
+    """Return whether there may be a message on which a node cannot be evaluated."""
     match node:
         case Property(system, name, _):
             return system and canonical(name) is None

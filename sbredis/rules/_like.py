@@ -1,10 +1,11 @@
-"""Patterns of LIKE: ``%`` is any text, ``_`` is any one character, and the escape character quotes the next one.
+"""Patterns of LIKE: ``%`` is any text, ``_`` is any one character, and the escape character quotes the next character.
 
 A matcher reads the text once, from left to right. A piece between two ``%`` may take the first place that fits, so no
 other place needs to be tried. A piece without ``_`` is found by ``str.find``. A short piece with ``_`` inside is found
 by a regular expression without repetition, which backtracks by no more than its own length. A longer piece takes one
-step a character: the bits of a whole number mark all places in the piece that a match may have reached. So the
-number of steps grows only with the length of the text, for any pattern; the length of patterns is limited.
+step for each character of the text: the bits of a whole number mark all places in the piece that a match may have
+reached. So the number of steps grows only with the length of the text, for any pattern; the length of patterns is
+limited.
 """
 
 from __future__ import annotations

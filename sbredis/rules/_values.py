@@ -86,7 +86,8 @@ _ORDERED = {Kind.NUMBER, Kind.TEXT, Kind.TIME, Kind.SPAN}
 def kind_of(value: object) -> Kind:
     """Return the kind of a value that is not unknown.
 
-    A time without a time zone has the kind ``OTHER``, because it is not a definite time. So has a decimal that is NaN.
+    A time without a time zone has the kind ``OTHER``, because it is not a definite time. A decimal that is NaN has this
+    kind too.
     """
     kind = _KINDS.get(type(value))
     if kind is not None:
@@ -110,7 +111,7 @@ def expressible(text: str, what: str) -> str:
 
 
 def on_calendar(time: datetime) -> bool:
-    """Tell whether a time with a time zone is within the years 1 to 9999 in UTC too, so that it can be stored."""
+    """Return whether a time with a time zone is within the years 1 to 9999 in UTC too, so that it can be stored."""
     try:
         time.astimezone(UTC)
     except (OverflowError, ValueError):
@@ -119,7 +120,7 @@ def on_calendar(time: datetime) -> bool:
 
 
 def storable(value: Decimal) -> bool:
-    """Tell whether a decimal that is not NaN fits into 128 bits, so that it can be stored."""
+    """Return whether a decimal that is not NaN fits into 128 bits, so that it can be stored."""
     _, digits, exponent = value.as_tuple()
     return len(digits) <= DECIMALS.prec and isinstance(exponent, int) and -6176 <= exponent <= 6111
 
@@ -160,7 +161,7 @@ def as_constant(value: object, what: str) -> Constant:
 
 
 def equal(left: object, right: object) -> Truth:
-    """Tell whether two values are equal."""
+    """Return whether two values are equal."""
     if left is None or right is None:
         return None
     kind = kind_of(left)
@@ -168,7 +169,7 @@ def equal(left: object, right: object) -> Truth:
 
 
 def unequal(left: object, right: object) -> Truth:
-    """Tell whether two values of one kind differ."""
+    """Return whether two values of one kind differ."""
     same = equal(left, right)
     return None if same is None else not same
 
@@ -184,20 +185,20 @@ def _ordered(left: object, right: object) -> bool:
 
 
 def less(left: object, right: object) -> Truth:
-    """Tell whether ``left`` comes before ``right``."""
+    """Return whether ``left`` comes before ``right``."""
     return cast("float", left) < cast("float", right) if _ordered(left, right) else None
 
 
 def at_most(left: object, right: object) -> Truth:
-    """Tell whether ``left`` comes before ``right`` or is equal to it."""
+    """Return whether ``left`` comes before ``right`` or is equal to it."""
     return cast("float", left) <= cast("float", right) if _ordered(left, right) else None
 
 
 def greater(left: object, right: object) -> Truth:
-    """Tell whether ``left`` comes after ``right``."""
+    """Return whether ``left`` comes after ``right``."""
     return cast("float", left) > cast("float", right) if _ordered(left, right) else None
 
 
 def at_least(left: object, right: object) -> Truth:
-    """Tell whether ``left`` comes after ``right`` or is equal to it."""
+    """Return whether ``left`` comes after ``right`` or is equal to it."""
     return cast("float", left) >= cast("float", right) if _ordered(left, right) else None

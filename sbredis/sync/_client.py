@@ -312,4 +312,4 @@ def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport
 
 
 async def _nothing() -> None:
-    """Do nothing: there is nothing else to close."""
+    """Do nothing, because no client has to be closed."""

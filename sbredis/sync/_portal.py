@@ -73,7 +73,7 @@ class _Call(Generic[T]):
             self.task.cancel()
             if self.begun:
                 return  # _run() cleans up when it ends
-            self.error = asyncio.CancelledError()  # a task that is cancelled before its start does not set it
+            self.error = asyncio.CancelledError()  # _run() sets no error if the task is cancelled before its start
             self.end()
         self._clean_up()
 
@@ -299,7 +299,7 @@ class Portal:
                 raise ServiceBusError("The client was closed meanwhile.", outcome=Outcome.UNKNOWN) from None
             raise error
         finally:
-            del error  # the error references this frame
+            del error  # the error references this frame, which would reference the error
 
     def reset_lock(self) -> None:
         """Replace the lock, in a forked process: in the parent, another thread may have held it."""

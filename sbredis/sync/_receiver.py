@@ -25,7 +25,7 @@ __all__ = ["ServiceBusReceiver", "ServiceBusSessionReceiver", "receiver_for"]
 
 @documented_by(aio.ServiceBusReceiver, then_own=True)
 class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
-    """Several threads may use the receiver at the same time. Each message goes to one of them.
+    """Several threads may use the receiver at the same time. Each message goes to only one of these threads.
 
     If a thread is interrupted while it receives, no message stays locked for it.
     """

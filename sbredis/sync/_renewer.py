@@ -144,11 +144,14 @@ class AutoLockRenewer:
             return found
 
     def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _LoopCallback:
-        """Return a function for the loop that runs ``callback`` in a thread: the same one for the same callback."""
+        """Return a coroutine function that runs ``callback`` in a thread.
+
+        For the same callback, return the same function.
+        """
         known = self._loop_callbacks.get(portal)
         if known is not None and known[0] == callback:
             return known[1]
-        held = weakref.ref(portal)  # a registered message does not keep its client open
+        held = weakref.ref(portal)  # weak, so that a registered message does not keep its client open
 
         def call(renewable: ServiceBusReceivedMessage | ServiceBusSession, error: Exception | None) -> None:
             self._calling.now = True

@@ -22,7 +22,10 @@ __all__ = ["SendStream"]
 
 
 class _End(NamedTuple):
-    """The end of the items to send, or of the results. It has the error that ended them, if there was one."""
+    """Marks the end of the items to send, or the end of the results.
+
+    It has the error that ended them, if there was one.
+    """
 
     error: BaseException | None
 

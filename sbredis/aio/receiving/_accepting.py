@@ -41,7 +41,7 @@ __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
-"""The seconds between checks that the search still has a connection over which a partition can wake it."""
+"""The seconds between checks whether the search still has a connection over which a partition can wake it."""
 _FORGETTING = 2.0
 _CALLING = 60.0
 
@@ -124,8 +124,8 @@ async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSe
     """Lock the next free session, as soon as there is one.
 
     Raises :class:`OperationTimeoutError` if no session became free within ``seconds``. With 0, the search asks each
-    partition once, and does not wait for a session to become free. After ``seconds``, it still waits, until the
-    deadline at most, for the answers to the calls under way.
+    partition once, and does not wait for a session to become free. After ``seconds``, it still waits for the answers to
+    the calls under way, but only until the deadline.
     """
     search = _SessionSearch(entity, waits=seconds != 0)
     try:
@@ -191,7 +191,7 @@ class _SessionSearch:
         self._search = Search(watches, secrets.randbelow(len(watches)), straight=straight)
 
     def pump(self) -> None:
-        """Make the calls that are wanted now."""
+        """Make the calls that are needed now."""
         if self._won.done():
             return
         for call in self._search.calls():
@@ -220,7 +220,7 @@ class _SessionSearch:
         self.pump()
 
     def trouble(self) -> ServiceBusError | None:
-        """Return an error if all partitions are in trouble, so that none has answered. Otherwise return ``None``."""
+        """Return an error if every partition has failed or is late. Otherwise return ``None``."""
         if not all(watcher.live.troubled for watcher in self._watchers):
             return None
         errors = (watcher.error for watcher in self._watchers if watcher.error is not None)
@@ -254,7 +254,7 @@ class _SessionSearch:
         if self._numbers != self._entity.numbers:
             self._leave()
             self._begin(straight=False)
-        self._loop.call_soon(self._look_again)  # after the entity's other watchers have run
+        self._loop.call_soon(self._look_again)  # called later, so that the entity's other watchers run first
 
     def end(self) -> None:
         """End the search. Release a session that was accepted but not returned to the caller."""

@@ -32,7 +32,10 @@ class Buffer:
         return self._messages[0]
 
     def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Add messages after the others, or before them with ``first``. The order by the end of the locks remains."""
+        """Add messages behind the others or, with ``first``, in front of them.
+
+        Keep the order by the end of the locks.
+        """
         kept = self._messages
         if first:
             in_order = _in_order([*messages, *islice(kept, 1)])
@@ -90,5 +93,5 @@ def _under_one_lock(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
 
 
 def _in_order(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Return whether the lock of each message ends no later than that of the next one."""
+    """Return whether the lock of each message ends no later than the lock of the next message."""
     return all(_end(one) <= _end(other) for one, other in pairwise(messages))

@@ -20,7 +20,7 @@ __all__ = ["complete"]
 class _Completion(CallJob[Settled]):
     """Messages to complete in one call.
 
-    The job itself notes which messages were completed, because the caller may not wait for it any more.
+    The job itself records which messages were completed, because the caller may not wait for it any more.
     """
 
     __slots__ = ("holds",)

@@ -2,9 +2,9 @@
 
 One call returns only a limited number of bytes, so that it does not hold up the server. Therefore many calls may be
 needed. The first call to a partition requests all of its messages, up to 1,000. If one of them is missing, the script
-notices this before it locks any. If large messages fill a reply, the next call requests at most twice the number of
-messages in that reply, or at most 16 if the reply has fewer than 8. If anything fails, all locked messages are released
-without an increase of their delivery counts.
+locks none. If large messages fill a reply, the next call requests at most twice the number of messages in that reply,
+or at most 16 if the reply has fewer than 8. If anything fails, all locked messages are released without an increase of
+their delivery counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Deferred", "next_names", "not_found"]
 
 _ROOM = 1024 * 1024
-"""The bytes that one call returns. Several small answers hold up the server for less time than a large one."""
+"""The bytes that one call may return. A larger answer would hold up the server for a longer time."""
 _FEWEST = 16
 _ROUNDS = 3
 """How often to ask again for messages whose locks ended before all messages had arrived."""
@@ -145,9 +145,9 @@ class Deferred:
             result = await partition_client.carry_out("f", job)
         except ServiceBusError as error:
             if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
-                # If the call did run, the messages are locked, and no caller has them: unlock them. Do not unlock the
-                # messages of a session, because another caller may hold them under the same token. They stay locked
-                # until the session is released.
+                # If the call did run, it has locked messages that no caller has, so unlock them. Do not unlock the
+                # messages of a session, because another caller may hold them under the same token. These messages stay
+                # locked until the session is released.
                 partition_client.give_back_named(token, names)
             raise
         return result, made(result)

@@ -1,11 +1,11 @@
 """The inbox of a receiver: it fetches the messages that callers ask for, and serves the callers in their order.
 
 The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a wake-up, a timer) leads
-to a call of :meth:`Inbox.pump`, which makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching` decides on
-these calls. It uses what :mod:`sbredis.aio.core._watching` knows of each partition.
+to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. :mod:`sbredis.aio.core._fetching` decides on
+these calls. It uses the state of each partition that :mod:`sbredis.aio.core._watching` records.
 
-If no caller waits any more when a message comes, the inbox keeps the message, or releases it uncounted if there is no
-room. If an answer is late, the inbox asks the other partitions, and uses the late answer when it comes.
+If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
+delivery if there is no room. If an answer is late, the inbox asks other partitions, and uses the answer when it comes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GATHERING = 0.2
 _LONGEST_GATHERING = 1.0
 """The longest wait in seconds for all messages after the first. A quarter of the lock duration, if that is shorter."""
 _CHECKING = 1.0
-"""The seconds between checks that there is still a connection over which a partition can wake waiting callers."""
+"""The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 
 
 class Inbox:
@@ -100,7 +100,7 @@ class Inbox:
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     async def take(self, wanted: int, seconds: float | None, *, gather: bool = True) -> list[ServiceBusReceivedMessage]:
-        """Return up to ``wanted`` messages as soon as there are any, or none if none comes within ``seconds``.
+        """Return up to ``wanted`` messages as soon as there are any, or an empty list when ``seconds`` have passed.
 
         With 0 seconds, ask each partition once, and return the messages that are there now. Without ``gather``, do not
         wait for more messages after the first ones. If the caller is cancelled when messages have just arrived for it,
@@ -268,7 +268,7 @@ class Inbox:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Make the calls that are wanted now."""
+        """Make the calls that are needed now."""
         if self._closed or self._recalls or self._returning:
             return  # `pump` is called again when the recall or the releases end
         watches = [watcher.watch for watcher in self._watchers]
@@ -348,7 +348,7 @@ class Inbox:
                     self._ask_all(caller)
         for watcher in self._watchers:
             watcher.watch.missed()
-        self._loop.call_soon(self.pump)  # after the entity's other watchers have run
+        self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Give messages to waiting callers. Keep the rest for later callers, or release them.
@@ -431,7 +431,7 @@ class Inbox:
         timer = self._timer
         if timer is not None:
             if when is not None and timer.when() <= when:
-                return  # the timer fires early enough, and is then set again
+                return  # the present timer fires early enough, and is set again after that
             timer.cancel()
         self._timer = None if when is None else self._loop.call_at(when, self._on_time)
 
@@ -457,7 +457,7 @@ class Inbox:
         if not len(self.buffer) or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return
         now = self._clock.now()
-        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # all messages whose locks end too soon
+        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # these locks end too soon
         if late:
             self.stock.gave_back()
             self.give_back(late)

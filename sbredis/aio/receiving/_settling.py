@@ -82,7 +82,7 @@ class Settler:
     ) -> None:
         """Settle many messages as done. This has the same effect as settling each by itself, but is faster.
 
-        The call completes all messages whose locks hold. If the locks of others have ended, it then raises a
+        The call completes all messages whose locks hold. If the locks of other messages have ended, it then raises a
         :class:`~sbredis.exceptions.MessageLockLostError`. ``sequence_numbers`` of the error name the messages that were
         not completed.
         """
@@ -136,7 +136,7 @@ class Settler:
                 await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait, watched=False)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the receiver keeps no later messages of the session of this message, if any."""
+        """Return a context in which the receiver keeps no later messages of the message's session, if it has one."""
         del message, timeout
         return nullcontext()
 
@@ -262,7 +262,7 @@ class Settler:
         entity = await self._entity_of(hold, deadline)
         future = self._begin_settling(
             kind, message, deadline, changes, delay
-        )  # this checks again: the message may be settled by now
+        )  # this checks again, because the message may be settled by now
         if future is None:
             partition_client = entity.partition_client_of(hold)
             hold.settled = True
@@ -318,7 +318,7 @@ class Settler:
         return hold
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """Look up the entity in the registry before the deadline. Session receivers use ``wait``."""
+        """Look up the entity in the registry before the deadline. Only session receivers use ``wait``."""
         del wait
         self._check_open()
         entity = self._entity

@@ -50,7 +50,7 @@ class WatchOwner(Protocol):
         ...
 
     def pump(self) -> None:
-        """Make the calls that are wanted now, after a change."""
+        """Make the calls that are needed now, after a change."""
         ...
 
 
@@ -77,7 +77,7 @@ class PartitionWatcher:
 
     @property
     def may_answer(self) -> bool:
-        """Whether the answer to a call may still come: no known reason prevents it."""
+        """Whether an answer may still come, as far as the client knows."""
         return self._live.may_answer
 
     # -- calls ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 _CLOCKS_APART = 600_000
-"""The largest difference in ms between clocks with which messages scheduled on a topic are still published in time."""
+"""Messages that were scheduled on a topic are published in time if the clocks differ by at most this number of ms."""
 _log = logging.getLogger("sbredis.client")
 
 
@@ -102,10 +102,12 @@ class Outbox:
         try:
             for message in messages:
                 made.append(outgoing(message, detects_duplicates=detects))
-                ids.append(use_id(message))  # before the next message, because the same object may be in the list twice
+                # Give the id before the next message is encoded, because the same object may be in the list twice.
+                ids.append(use_id(message))
             return await self._send_made(messages, made, sum(len(one.payload) for one in made), entity, deadline)
         except BaseException:
-            for message, message_id in zip(messages, ids, strict=False):  # only the messages that have an id already
+            # `ids` is shorter than `messages` if the encoding of a message failed.
+            for message, message_id in zip(messages, ids, strict=False):
                 keep_id(message, message_id)
             raise
 

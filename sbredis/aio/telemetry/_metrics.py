@@ -32,7 +32,10 @@ class Metrics:
         )
 
     def ended(self, operation_type: str | None, elapsed: float, attributes: Attributes, count: int) -> None:
-        """Record the end of an operation. Only the client's own operations have their type as an attribute."""
+        """Record the end of an operation.
+
+        The operation's type is an attribute, except for ``process``, which the application performs.
+        """
         if operation_type == "process":
             self._processing.record(elapsed, attributes)
             return
@@ -44,8 +47,8 @@ class Metrics:
 
 
 def histogram(meter: Meter, name: str, description: str) -> Histogram:
-    """Return a histogram of seconds, with the boundaries of the conventions if the API accepts them."""
+    """Return a histogram of seconds, with the bucket boundaries of the conventions if the API accepts them."""
     try:
         return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS)
-    except TypeError:  # before version 1.30 of the API
+    except TypeError:  # versions of the API before 1.30 do not accept the boundaries
         return meter.create_histogram(name, "s", description)

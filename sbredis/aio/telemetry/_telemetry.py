@@ -102,7 +102,10 @@ _ERROR_TYPE: Final = "error.type"
 
 
 class Operation:
-    """A running operation, as a context manager. This base class does nothing, for operations without observer."""
+    """A running operation, as a context manager.
+
+    This base class does nothing. It is for operations that are not observed.
+    """
 
     __slots__ = ()
 
@@ -206,7 +209,7 @@ class Telemetry:
         """Return a context manager for an operation on ``destination``: the path of an entity, or an empty text.
 
         ``messages`` are the messages to send or settle. If the caller does not have the message objects, ``count`` is
-        their number. A receiving operation knows neither at its start: report its messages with
+        their number. At the start of a receiving operation, neither is known: report its messages with
         :meth:`Operation.received`.
 
         When the context of a send is entered, its messages get their creation contexts, unless they are ``encoded``
@@ -225,7 +228,7 @@ class Telemetry:
         """Return a context manager for the handling of a message that the application received from ``destination``.
 
         Its span is a child of the current span, and links to the message's creation context. With ``continues_trace``,
-        it is a child of the creation context, and links to that context and to the current span.
+        the span is a child of the creation context, and links to that context and to the current span.
         """
         if not self.watching:
             return _UNOBSERVED

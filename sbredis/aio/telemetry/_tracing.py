@@ -29,7 +29,10 @@ Attributes: TypeAlias = dict[str, str | int]
 
 
 class TelemetryMessage(Protocol):
-    """The part of a message that telemetry uses. It reads the ids, the delivery count and the time if there are any."""
+    """The part of a message that telemetry uses.
+
+    Telemetry also reads the ids, the delivery count and the time, if there are any.
+    """
 
     @property
     def application_properties(self) -> Any:
@@ -163,7 +166,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 def error_type(error: BaseException) -> str:
-    """Return the name of an error's class. For a private class of sbredis, return that of its public base class."""
+    """Return the name of an error's class. For a private class of sbredis, return the name of its public base class."""
     return _public(error).__qualname__
 
 
@@ -186,7 +189,10 @@ def _event(error: Exception) -> dict[str, str]:
 
 
 def _context_in(properties: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the creation context in application properties. AMQP clients may send their names and values as bytes."""
+    """Return the creation context in application properties.
+
+    AMQP clients may send names and values of properties as bytes.
+    """
     found: dict[str, str] = {}
     for name in (_TRACEPARENT, _DIAGNOSTIC_ID, _TRACESTATE):
         value = properties.get(name, properties.get(name.encode()))

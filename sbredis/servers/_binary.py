@@ -60,7 +60,10 @@ class ServerBinary:
 
     @property
     def flavour(self) -> Flavour:
-        """``"valkey"`` or ``"redis"``. Raises ``ServerUnsuitableError`` if the program is neither or does not run."""
+        """``"valkey"`` or ``"redis"``.
+
+        Raises ``ServerUnsuitableError`` if the program is neither of the two, or does not run.
+        """
         return self._about[0]
 
     @property
@@ -129,7 +132,7 @@ def _in_package(package: str, program: str) -> Path | None:
         if _runnable(path)
     ]
     machine = platform.machine().lower()
-    found.sort(key=lambda path: machine not in path.parent.name)  # prefer this machine's, if a wheel has several
+    found.sort(key=lambda path: machine not in path.parent.name)  # a wheel may have programs for several machines
     return found[0] if found else None
 
 
@@ -148,7 +151,7 @@ def _advice() -> str:
     if sys.platform == "darwin":
         return f"{wheel} or: brew install valkey; {elsewhere}"
     if Path("/etc/alpine-release").exists():
-        # Do not advise the wheel: its program needs glibc, which Alpine does not have.
+        # Do not advise the wheel, because its program needs glibc, which Alpine does not have.
         return f"On Alpine: apk add valkey; {elsewhere}"
     return (
         f"{wheel} or, on Debian and Ubuntu: apt install valkey-server (or redis-server); on Alpine: apk add valkey;"

@@ -32,11 +32,11 @@ class ClusterNode(LocalServer):
         self._knows_shards = binary.version >= (7, 2, 0)
 
     def view(self) -> list[NodeView]:
-        """Return the cluster as this node sees it. Raises :class:`OSError` if it does not answer."""
+        """Return the cluster as this node sees it. Raises :class:`OSError` if the node does not answer."""
         return parse_nodes(str(self.ask("CLUSTER", "NODES", timeout=2)))
 
     def view_of_itself(self) -> NodeView | None:
-        """Return what this node says about itself; ``None`` if it does not answer."""
+        """Return what this node says about itself; ``None`` if the node does not answer."""
         try:
             return next(view for view in self.view() if view.is_myself)
         except (OSError, ScriptRefusedError):
@@ -63,7 +63,8 @@ class ClusterNode(LocalServer):
 
 @public
 class LocalCluster(LocalGroup):
-    """A Redis or Valkey cluster on 127.0.0.1. It ends when this process ends, however it ends.
+    """A Redis or Valkey cluster on 127.0.0.1. It ends at the latest when this process ends, even if the process is
+    killed.
 
     ``masters`` masters share the slots evenly and have ``replicas`` replicas each. A master that is silent for
     ``node_timeout`` milliseconds is considered failed. ``binary`` and ``config`` are as for :class:`LocalServer` and
@@ -128,8 +129,8 @@ class LocalCluster(LocalGroup):
     def masters(self) -> list[ClusterNode]:
         """The live nodes that say that they are masters with slots, in the order of :attr:`nodes`.
 
-        Shortly after a failover both the old and the new master may say so. :meth:`wait_until_ok` waits until only the
-        new one does.
+        Shortly after a failover both the old and the new master may say this. :meth:`wait_until_ok` waits until only
+        the new master says it.
         """
         views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
         return [node for node, view in views if view is not None and view.is_master and view.slots]
@@ -140,10 +141,10 @@ class LocalCluster(LocalGroup):
         return [other for other, view in views if view is not None and view.master_id == node.id]
 
     def master_of(self, slot: int) -> ClusterNode:
-        """Return the live node that says that it owns the slot. If several say so, return the one with the newest
-        claim.
+        """Return the live node that says that it owns the slot. If several nodes say so, return the node with the
+        newest claim.
 
-        Raises :class:`LookupError` if there is none now.
+        Raises :class:`LookupError` if no live node says so now.
         """
         views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
         claims = [(view.config_epoch, node) for node, view in views if view is not None and view.owns(slot)]
@@ -154,7 +155,7 @@ class LocalCluster(LocalGroup):
     # -- changing the cluster
 
     def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
-        """Make a replica the master of its shard, and wait until all nodes know.
+        """Make a replica the master of its shard, and wait until all nodes report it.
 
         CLUSTER FAILOVER loses no write.
         """
@@ -167,7 +168,9 @@ class LocalCluster(LocalGroup):
         self.wait_until_ok(max(1.0, deadline - time.monotonic()))
 
     def migrate_slot_classic(self, slot: int, to: ClusterNode, *, batch: int = 10) -> None:
-        """Move a slot to another master key by key: :meth:`migrate_slot_classic_steps` without stops in between."""
+        """Move a slot to another master key by key: :meth:`migrate_slot_classic_steps` without pauses between the
+        steps.
+        """
         for _ in self.migrate_slot_classic_steps(slot, to, batch=batch):
             pass
 
@@ -176,8 +179,8 @@ class LocalCluster(LocalGroup):
 
         Nothing happens before the first iteration. Each iteration yields the step that was done: ``"importing"`` (the
         target expects keys), ``"migrating"`` (the source answers ASK for keys that it does not have), ``"keys"`` after
-        each ``batch`` of keys was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a
-        call for a key of the slot gets ASK or TRYAGAIN.
+        each ``batch`` of keys was moved, and ``"assigned"`` once, when all nodes were told the new owner. Between the
+        steps, a call for a key of the slot gets ASK or TRYAGAIN.
         """
         source = self.master_of(slot)
         if source is to:
@@ -194,7 +197,8 @@ class LocalCluster(LocalGroup):
     def migrate_slot_atomic(self, slot: int, to: ClusterNode, *, timeout: float = 30.0) -> None:
         """Move a slot to another master as one change (``CLUSTER MIGRATESLOTS``), and wait until it is done.
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it fails or the server does not support it.
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the move fails or the server does not support the
+        command.
         """
         if not self.supports_atomic_migration:
             raise ServerUnsuitableError("CLUSTER MIGRATESLOTS needs Valkey 9 or later.")

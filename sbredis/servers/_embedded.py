@@ -3,7 +3,7 @@
 Four locks of the kernel hold all the state that the processes share. A lock ends when its holder's last descriptor is
 closed:
 
-- ``owner.lock``: held by the process that starts or ends the server, for that moment;
+- ``owner.lock``: held by a process while it starts or ends the server;
 - ``clients.lock``: held by every lease, as a shared lock: at least one client needs the server;
 - ``server.lock``: held by the server, through a descriptor that it inherits: the server is alive;
 - ``supervisor.lock``: held by the embedded supervisor: it will end the server when no client needs it any more.
@@ -43,10 +43,10 @@ def acquire(
 
     The folder is made if it does not exist, accessible to this user only. ``fsync`` says when the server's append-only
     file is forced to the disk: each second, or before each answer. The first client that asks for ``"always"`` switches
-    a running server to it. The server then keeps this setting until it ends. ``binary`` (see
+    a running server to this setting. The server then keeps the setting until it ends. ``binary`` (see
     :func:`~sbredis.servers.find_server`) is the server program. ``linger`` is the number of seconds that the server
-    stays after its last client. Both are used only if this call starts the server. ``timeout`` bounds this call and
-    each :meth:`EmbeddedLease.ensure_running`.
+    stays after its last client. ``binary`` and ``linger`` are used only if this call starts the server. ``timeout``
+    bounds this call and each :meth:`EmbeddedLease.ensure_running`.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the folder cannot be used or the server refuses to
     start, with the end of its log; :class:`~sbredis.servers.ServerNotFoundError` if there is no server program; and
@@ -64,7 +64,7 @@ def acquire(
 def _has_file_locks() -> bool:
     try:
         return importlib.util.find_spec("fcntl") is not None
-    except ValueError:  # find_spec raises it if sys.modules has None for the module
+    except ValueError:  # find_spec raises ValueError if sys.modules has None for the module
         return False
 
 
@@ -108,7 +108,7 @@ class EmbeddedLease:
         """Release the share. A second call does nothing."""
         clients, self._clients = self._clients, None
         if clients is not None:
-            clients.close()  # not dropped: a forked child or parent may still hold it
+            clients.close()  # not dropped, because a forked child or the parent may still hold the lock
 
     def __enter__(self) -> Self:
         return self
@@ -127,8 +127,8 @@ class EmbeddedLease:
             raise unusable(self._folder.path, error) from error
 
     def _with_owner_lock(self, deadline: float) -> None:
-        """Take the share and start the server, as far as needed. Meanwhile ``owner.lock`` keeps other processes from
-        both.
+        """Take the share if this lease has none, and start the server if it does not run. Meanwhile ``owner.lock``
+        keeps other processes from doing the same.
         """
         while True:
             owner = FileLock(self._folder.owner_lock)

@@ -6,9 +6,9 @@ inherits the taken locks ``server.lock`` and ``supervisor.lock``, and a log as i
 its own, and the process that started it has ended.
 
 It looks at ``clients.lock`` a few times a second. When that lock has been free for a while, it takes ``owner.lock``, so
-that no client can arrive in between. Then it looks at ``clients.lock`` once more, and ends the server. When the server
-ends by itself, the embedded supervisor ends too. When the embedded supervisor is killed, the kernel tells the server to
-end (Linux), and the server shuts down cleanly.
+that no client can take a share while the server is ended. Then it looks at ``clients.lock`` once more, and ends the
+server. When the server ends by itself, the embedded supervisor ends too. When the embedded supervisor is killed, the
+kernel tells the server to end (Linux), and the server shuts down cleanly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sbredis.servers._spawn import dies_with_parent, server_environment
 __all__ = ["ENDED_WITH", "Order", "main"]
 
 ENDED_WITH = "# sbredis: the server ended by itself, with exit code"
-"""The line that the embedded supervisor adds to the log, before the code, if no signal ended the server."""
+"""The text in front of the exit code in the log. The embedded supervisor writes it if no signal ended the server."""
 
 _END_TIMEOUT = 30.0
 """Seconds that a server may take to end, because it may have to write much data to the disk."""

@@ -27,7 +27,7 @@ class DataFolder:
 
     @property
     def owner_lock(self) -> Path:
-        """The lock that is held by the process that starts or ends the server, for that moment."""
+        """The lock that a process holds while it starts or ends the server."""
         return self.path / _OURS
 
     @property
@@ -71,7 +71,7 @@ class DataFolder:
         return shared / f"sbredis-{os.geteuid()}-{name}" / "server.sock"
 
     def make_socket_folder(self) -> None:
-        """Make the folder for the socket. Refuse one that another user has made."""
+        """Make the folder for the socket. Refuse a folder that another user has made."""
         where = self.socket.parent
         if where == self.path:
             return
@@ -101,7 +101,7 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     """Make the folder, or check an existing one, and make it accessible to this user only.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the path is not a folder, may not be written, or holds
-    files that are not an embedded server's.
+    files that do not belong to an embedded server.
     """
     real = Path(os.path.realpath(path))
     try:

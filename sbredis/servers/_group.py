@@ -63,7 +63,7 @@ class LocalGroup(Startable):
 
     @abstractmethod
     def _launch(self) -> bool:
-        """Start all servers. Return ``False`` if one found its port taken by another process."""
+        """Start all servers. Return ``False`` if another process has taken the port of a server."""
 
     @abstractmethod
     def wait_until_ok(self, timeout: float = 30.0) -> None:

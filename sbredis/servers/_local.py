@@ -32,7 +32,8 @@ _ADDRESS_TAKEN = "Address already in use"
 
 
 class LocalServer(Startable):
-    """One Redis or Valkey server on 127.0.0.1. It ends when this process ends, however it ends.
+    """One Redis or Valkey server on 127.0.0.1. It ends at the latest when this process ends, even if the process is
+    killed.
 
     ``binary`` is an argument or a result of :func:`~sbredis.servers.find_server`. ``config`` adds lines to the
     configuration file or replaces them. By default the server stores nothing on disk (``save ""``, ``appendonly no``)
@@ -189,7 +190,8 @@ class LocalServer(Startable):
             "appendonly": "no",
             "daemonize": "no",
             "enable-debug-command": "local",
-            "repl-diskless-sync-delay": "0",  # replicas of a test all connect at once: do not wait for more of them
+            # in tests, all replicas connect at once, so the master need not wait for more replicas
+            "repl-diskless-sync-delay": "0",
             "shutdown-timeout": "0",  # do not wait for a paused replica
         }
         if self._socket_path is not None:
@@ -264,8 +266,8 @@ class LocalServer(Startable):
             return error.reply_code != "LOADING"  # NOAUTH and NOPERM come from a server that is up
         except OSError:
             return False
-        # The answer may come from a server of another process that has the port. Then our server will notice that and
-        # end.
+        # The answer may come from a server of another process that has the port. Then our server notices that its port
+        # is taken, and ends.
         return isinstance(about, str) and f"process_id:{self._pid}\r" in about
 
     def _described(self) -> str:

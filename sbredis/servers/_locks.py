@@ -1,8 +1,8 @@
 """Locks that the kernel keeps and that end with their holder: flock on a file.
 
-Such a lock belongs to an *open file description*: to all descriptors of one opening of the file, also inherited ones
-and those of forked children. It is dropped when the last of these descriptors is closed. Two openings of a file compete
-for the lock, even in one process.
+Such a lock belongs to an *open file description*, which is one opening of the file. All its descriptors share the lock,
+including inherited descriptors and those of forked children. The lock is dropped when the last of these descriptors is
+closed. Two openings of a file compete for the lock, even in one process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileLock:
             _handed_on.add(self)
 
     def take(self, *, shared: bool = False, until: float = 0.0) -> bool:
-        """Take the lock; wait until the monotonic time ``until``. Return ``False`` if others held it all that time."""
+        """Take the lock; wait until the monotonic time ``until``. Return ``False`` if it was not free until then."""
         import fcntl  # some systems have no fcntl; the callers have checked
 
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB

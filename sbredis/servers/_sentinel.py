@@ -39,11 +39,12 @@ class _Sentinel(_RewrittenServer):
 
 @public
 class LocalSentinel(LocalGroup):
-    """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels. All end when this process ends.
+    """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels. All servers and sentinels end at the
+    latest when this process ends.
 
-    The sentinels consider the master down when it was silent for ``down_after`` milliseconds and most of them agree.
+    The sentinels consider the master down when it was silent for ``down_after`` milliseconds and most sentinels agree.
     ``binary`` and ``config`` are as for :class:`LocalServer` and apply to the master and its replicas. If ``config``
-    has a ``requirepass``, they use it among themselves too.
+    has a ``requirepass``, the replicas and the sentinels use this password too.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. A server that was killed and restarted comes
     back on its port and in its folder. An old master comes back as a master, and the sentinels make it a replica some
@@ -129,7 +130,7 @@ class LocalSentinel(LocalGroup):
             return _RewrittenServer(binary=binary, config=config, directory=directory / f"server{index}")
 
         master = server(0, self._config)
-        master.prepare()  # the others must know the master's port
+        master.prepare()  # the replicas and sentinels need the master's port
         following = self._config | {"replicaof": f"{master.host} {master.port}"}
         self.servers = [master, *(server(index + 1, following) for index in range(self._replicas))]
         sentinels = [_Sentinel(binary=binary, directory=directory / f"sentinel{n}") for n in range(self._sentinels)]

@@ -1,4 +1,4 @@
-"""Starting processes: Python processes that run a module of this folder, and servers that end with their parent."""
+"""Start Python processes that run a module of this folder, and servers that end when their parent ends."""
 
 from __future__ import annotations
 

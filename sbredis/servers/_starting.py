@@ -48,7 +48,7 @@ def answers(socket_path: str) -> bool:
 
 @dataclass(frozen=True)
 class Starter:
-    """A starter of the server of a folder. ``timeout`` is for error texts; deadlines are passed to the methods."""
+    """Starts the server of a folder. ``timeout`` is for error texts; deadlines are passed to the methods."""
 
     folder: DataFolder
     fsync: Fsync
@@ -172,7 +172,7 @@ class Starter:
         """Wait until a server without an embedded supervisor has ended. Outside Linux, ask it to end."""
         if self._is_gone(min(deadline, time.monotonic() + _ORPHAN_GRACE)):
             return
-        with contextlib.suppress(OSError, ScriptRefusedError):  # a server that ends closes the connection
+        with contextlib.suppress(OSError, ScriptRefusedError):  # the server closes the connection when it ends
             ask(str(self.folder.socket), "SHUTDOWN", timeout=5)
         if not self._is_gone(deadline):
             raise ServiceBusConnectionError(

@@ -99,7 +99,7 @@ class _Supervisor:
         self._asked_to_end = True
 
     def _read(self) -> bool:
-        """Read what has arrived. Return ``False`` at the end, when the owner has ended."""
+        """Read the input that has arrived. Return ``False`` at the end, when the owner has ended."""
         received = os.read(0, 65536)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:

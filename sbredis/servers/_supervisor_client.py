@@ -108,7 +108,7 @@ class SupervisorClient:
 
     def forget(self) -> None:
         """Release the supervisor in a forked child. It belongs to the parent, and must notice when the parent dies."""
-        self._lock = threading.RLock()  # another thread of the parent may have held the old one during the fork
+        self._lock = threading.RLock()  # another thread of the parent may have held the old lock during the fork
         self._gone = True
         self._input.close()
         self._output.close()
@@ -180,7 +180,7 @@ class _Current:
             shutil.rmtree(directory, ignore_errors=True)
 
     def forget(self) -> None:
-        self._lock = threading.Lock()  # another thread of the parent may have held the old one during the fork
+        self._lock = threading.Lock()  # another thread of the parent may have held the old lock during the fork
         if self._supervisor is not None:
             self._supervisor.forget()
             self._supervisor = None

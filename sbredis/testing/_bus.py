@@ -268,7 +268,8 @@ class Bus:
     async def purge(self, queue_or_topic_name: str, subscription_name: str | None = None) -> int:
         """Delete the messages of a queue or a subscription and of its dead-letter queue; return the number deleted.
 
-        For a topic, delete the messages that are scheduled on it. Locked messages stay. :meth:`sent` still returns all.
+        For a topic, delete the messages that are scheduled on it. Locked messages stay. :meth:`sent` still returns all
+        messages.
         """
         entity = await self._entity(queue_or_topic_name, subscription_name)
         kind, gone = entity.record.kind, 0
@@ -285,7 +286,8 @@ class Bus:
                     if name is None
                     else client.get_subscription_receiver(topic, name, sub_queue=side)
                 )
-                gone += await receiver.purge_messages()  # works unopened; opening would fail if sessions are required
+                # the receiver is not opened first, because opening fails if the entity requires sessions
+                gone += await receiver.purge_messages()
         return gone
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -314,7 +316,7 @@ class Bus:
                     if _loop_of(client) is loop:
                         await client.close()
         except TimeoutError:
-            return  # the test ends even if a client does not close
+            return  # a client that does not close in time must not keep the test from ending
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -337,7 +339,7 @@ class Bus:
         return await self._administration()._connection.entity(path, deadline_of(None))
 
     async def _queue_or_subscription(self, name: str, subscription: str | None) -> Entity:
-        """Return a queue or a subscription. A topic keeps no messages, so asking for it is a mistake."""
+        """Return a queue or a subscription. Refuse a topic, because it keeps no messages."""
         entity = await self._entity(name, subscription)
         if entity.record.kind == "topic":
             raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")

@@ -35,7 +35,10 @@ class MovableClock(Clock):
         return time.monotonic_ns() + self._ahead
 
     def now(self) -> float:
-        """Return the time in seconds. Durations are measured with it too, so locks end when the clock is moved."""
+        """Return the time in seconds.
+
+        Durations are measured with this time too, so locks end when the clock is moved.
+        """
         return self.nanoseconds / 1e9
 
     def utc(self) -> float:

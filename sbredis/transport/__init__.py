@@ -1,5 +1,5 @@
-"""Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. They know nothing of
-messages.
+"""Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. This package contains
+nothing about messages.
 
 Importing this package imports nothing of redis-py; :func:`open_transport` does.
 """

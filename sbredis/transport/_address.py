@@ -247,7 +247,7 @@ class _Parser:
         if text is None:
             return default
         if not _DIGITS.fullmatch(text) or not 1 <= int(text) <= 65535:
-            # Show the text only if it is a number. It may be a password, if the host was forgotten.
+            # Show the text only if it is a number. Any other text may be a password, if the host was forgotten.
             what = text if _DIGITS.fullmatch(text) else "the text after ':'"
             raise self.wrong("port", f"{what} is not a number from 1 to 65535")
         return int(text)

@@ -23,13 +23,13 @@ class Backoff:
     longest: float = 1.0
     random: Random = random.random
     free_redirections: int = 5
-    """The number of redirections in a row that are followed without a pause. More of them mean that the cluster is
-    changing.
+    """The number of redirections in a row that are followed without a pause. More redirections in a row mean that the
+    cluster is changing.
     """
     doubling: bool = True
-    """Whether the pauses grow. If not, all are as long as the first."""
+    """Whether the pauses grow. If not, all pauses are as long as the first."""
     repetitions: int | None = None
-    """The largest number of repetitions, without redirections. With ``None`` only the deadline limits them."""
+    """The largest number of repetitions, not counting redirections. With ``None`` only the deadline limits them."""
 
     def delay(self, failures: int, redirections: int) -> float:
         """Return the seconds to wait after this number of failed attempts.

@@ -68,7 +68,7 @@ class Journey:
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
-        """Return the reply, or raise the error of the last failure that tells a reason.
+        """Return the reply, or raise the error of the last failure that gives a reason.
 
         ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """
@@ -83,7 +83,7 @@ class Journey:
         if not isinstance(result, Failure):
             return result
         if self._told is not None and result.kind is FailureKind.TIMED_OUT and result.outcome is Outcome.NEVER_SENT:
-            result = self._told  # the deadline cut the last attempt short, so the answer before it tells more
+            result = self._told  # the deadline cut the last attempt short, so the answer before it says more
         error = result.error(
             self._call,
             maybe_ran=self._maybe_ran,

@@ -1,8 +1,8 @@
 """Sharded pub/sub: one connection for each node, made when the node gets its first listener.
 
-A subscription follows its slot. It is made again when the slot moves or the connection was lost. Messages that were
-published in between are lost, so the listener is told of the gap. A receiver that may have missed a wake must look for
-messages again.
+A subscription follows its slot. It is made again when the slot moves or the connection was lost. Messages that are
+published while there is no subscription are lost, so the listener's ``gap`` is called afterwards. A receiver that may
+have missed a wake must look for messages again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Listener(Protocol):
     """An object that receives the messages of a channel. Its methods run in the event loop, so they must not block."""
 
     def message(self, payload: bytes) -> None:
-        """Take a message that was published."""
+        """Handle a message that was published."""
         ...
 
     def gap(self) -> None:
-        """Learn that the subscription was made again, so messages may have been missed."""
+        """Handle a gap: the subscription was made again, so messages may have been missed."""
         ...
 
 
@@ -289,7 +289,7 @@ class _Ear:
             self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
 
     def _failed(self, failure: Failure) -> None:
-        """Handle an error reply to SSUBSCRIBE: MOVED because the slot map is old, or a missing right."""
+        """Handle an error reply to SSUBSCRIBE: the slot map is old (MOVED), or a right is missing."""
         command, name = self._asked.popleft() if self._asked else (b"", b"")
         channel = self._wanted.get(name)
         if channel is None or command != b"SSUBSCRIBE":

@@ -48,7 +48,10 @@ def memory_names() -> tuple[str, ...]:
 
 
 def forget_memory(name: str) -> None:
-    """Forget the server of this name and its data. Connected clients keep it; new clients get a new one."""
+    """Forget the server of this name and its data.
+
+    Connected clients keep the old server; new clients get a new server.
+    """
     _SERVERS.pop(name, None)
 
 

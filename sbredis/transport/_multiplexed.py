@@ -75,8 +75,8 @@ class Transport:
         self._nodes: dict[Endpoint, Node] = {}
         self._routes: list[Node | None] = [None] * SLOTS
         self._mended = False
-        """Whether MOVED has changed the routes since the last layout. Then the other parts of the transport must still
-        be told.
+        """Whether MOVED has changed the routes since the last layout. If so, the other parts of the transport must
+        still be told of the change.
         """
         self._replicas: dict[Endpoint, int] = {}
         self._steady = True
@@ -162,13 +162,13 @@ class Transport:
         return tuple(node.endpoint for node in self._masters())
 
     def endpoint_of(self, key: bytes) -> Endpoint | None:
-        """Return the server of a key's slot according to the last slot map; ``None`` if there is none."""
+        """Return the server of a key's slot according to the last slot map; ``None`` if the slot has no server."""
         node = self._routes[key_slot(key)]
         return node.endpoint if node else None
 
     def server_of(self, key: bytes) -> ServerFacts | None:
-        """Return the facts of the server of a key's slot, from when it was connected. The run id identifies its
-        process.
+        """Return the facts of the server of a key's slot, as they were when the connection was opened. The run id
+        identifies the server process.
         """
         node = self._routes[key_slot(key)]
         return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
@@ -218,7 +218,7 @@ class Transport:
         )
 
     def redirected(self, failure: Failure) -> Node:
-        """Return the server that MOVED or ASK names. Raises ValueError if it names none."""
+        """Return the server that MOVED or ASK names. Raises ValueError if the reply names no server."""
         assert failure.endpoint is not None  # only servers redirect
         slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
         node = self._node(endpoint)
@@ -342,7 +342,10 @@ class Transport:
                 return None
 
     async def _reach_masters(self, patience: Patience) -> list[ServerFacts]:
-        """Open a connection to every master and return their facts. With several masters, one may be unreachable."""
+        """Open a connection to every master and return their facts.
+
+        If there are several masters, one of them may be unreachable.
+        """
         reached: list[ServerFacts] = []
         while True:
             reached.clear()
@@ -444,8 +447,8 @@ class Transport:
     def _replicas_of(self, facts: ServerFacts) -> int | None:
         """Return the number of replicas of a master.
 
-        It is the number in the connection string. If there is none, it is the number that the cluster or Sentinel
-        reports, or else the number of connected replicas.
+        It is the number in the connection string. If the string has no such number, it is the number that the cluster
+        or Sentinel reports, or else the number of connected replicas.
         """
         if self.target.replicas is not None:
             return self.target.replicas

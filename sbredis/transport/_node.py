@@ -53,7 +53,8 @@ class Node:
         return await wire.submit(call, deadline, asking=asking)
 
     def retire(self) -> bool:
-        """Record that another server has taken over: close idle connections, and wait less long for the others.
+        """Record that another server has taken over: close idle connections, and wait a shorter time for answers on the
+        other connections.
 
         Returns whether a connection is left, or is being opened.
         """
@@ -102,7 +103,7 @@ class DurableWire:
         """The answer to the last WAIT in words, for the errors of callers whose time is up."""
 
     async def execute(self, call: Call, deadline: float, *, asking: bool) -> Any:
-        """Make one attempt. Return the reply when all replicas have confirmed it, or a :class:`Failure`."""
+        """Make one attempt. Return the reply when all replicas have confirmed the write, or a :class:`Failure`."""
         waiting = _Waiting(call, deadline, asking, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if not self._flushing:
@@ -136,7 +137,7 @@ class DurableWire:
         self._queue.clear()
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take the calls that have waited longest, as many as one flush may carry. The others keep their order."""
+        """Take the calls that have waited longest, as many as one flush may carry. The other calls keep their order."""
         limits = self._opener.limits
         size = taken = 0
         while taken < min(len(self._queue), limits.calls) and size < min(limits.bytes, _FLUSH_BYTES):

@@ -1,4 +1,7 @@
-"""Opening connections: the handshake, the questions to the server, the loading of scripts. A holder keeps one open."""
+"""Opening connections: the handshake, the questions to the server, the loading of scripts.
+
+A holder keeps one connection open.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ class Opener:
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
         """Whether scripts may be called; ``None`` if unknown.
 
-        A user may be permitted to run only some scripts. So a denial tells nothing if the trial used no script of
+        A user may be permitted to run only some scripts. So a denial proves nothing if the trial used no script of
         sbredis.
         """
         if not isinstance(trial, ReplyError):

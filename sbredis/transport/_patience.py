@@ -6,9 +6,9 @@ There are three kinds of failure::
     no answer          perhaps the address is wrong                                           until the connect time-out
     not ready yet      a server answered: a failover, a start, or a promotion is under way    until the deadline
 
-If other servers have named a server (a Sentinel, or nodes of a cluster), the client also waits for it until the
-deadline. If there are other masters, it waits only until the connect time-out. Then it opens without that server, and
-calls to that server wait by themselves.
+A server may give no answer although a Sentinel or the nodes of a cluster have named it. The client then waits for this
+server until the deadline. But if there are other masters, the client waits only until the connect time-out. It then
+opens without this server, and only the calls to this server wait.
 """
 
 from __future__ import annotations
@@ -51,5 +51,6 @@ class Patience:
         if failure in _SILENT:
             return self.until if followed and masters == 1 else soon
         if failure is FailureKind.READ_ONLY and not followed:
-            return soon  # the address is most likely that of a lasting replica, not of one that becomes the master
+            # the server at this address is most likely a permanent replica, not one that is becoming the master
+            return soon
         return self.until

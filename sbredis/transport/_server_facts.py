@@ -1,4 +1,4 @@
-"""Facts that a server tells about itself, and whether sbredis can work on it. Pure.
+"""Facts that a server reports about itself, and whether sbredis can work on it. Pure.
 
 A managed server may not let us read some facts. An unknown fact is never a reason to refuse the server; one warning
 names all unknown facts.
@@ -144,11 +144,11 @@ class ReplicaCount(NamedTuple):
     """The number of replicas of a master; ``None`` is unknown."""
 
     known: int | None
-    """The number in the connection string, or the number that the cluster or Sentinel knows. It includes replicas that
-    are down.
+    """The number in the connection string, or the number that the cluster or Sentinel reports. It includes replicas
+    that are down.
     """
     connected: int | None
-    """The number that the master is connected to now."""
+    """The number of replicas that the master is connected to now."""
     steady: bool = True
     """Whether the deployment reports that no node is down and no failover is under way."""
 
@@ -170,7 +170,8 @@ def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple
             f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
             "durability=master or fsync."
         ), False
-    if copies.connected == 0 and kind in ("standalone", "unix"):  # with other kinds a failover may be under way
+    # in a cluster or with Sentinels, a failover may be under way
+    if copies.connected == 0 and kind in ("standalone", "unix"):
         return (
             f"{facts} has no replica connected, so nothing can confirm with durability=replicated; replicas="
             f"{copies.known} says that there is one. Connect it to the server, or use durability=master or fsync."

@@ -62,7 +62,8 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_resumed: Callable[[], None]
 
     def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():  # a write would go nowhere, and asyncio warns at the sixth one
+        # Writes to a closing connection are lost, and asyncio warns of the sixth lost write.
+        if not self._transport.is_closing():
             self._transport.write(data)
 
     @property

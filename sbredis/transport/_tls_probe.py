@@ -1,8 +1,8 @@
 """Finding out whether a port uses TLS, for the case that the connection string has the wrong scheme.
 
 A server without TLS takes the beginning of a TLS handshake for the beginning of a command, and waits for the rest. A
-server with TLS hangs up on a command. Both look like a server that cannot be reached. So the client then asks in the
-other way. It sends no secret for this.
+server with TLS hangs up on a command. Both look like a server that cannot be reached. So after such a failure the
+client tries the other way: with TLS, or without it. It sends no secret for this.
 """
 
 from __future__ import annotations

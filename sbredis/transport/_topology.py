@@ -40,7 +40,7 @@ class Prober(Protocol):
     async def probe(
         self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
     ) -> list[Any] | Failure:
-        """Send commands, and return their replies. An error reply is a failure among them."""
+        """Send commands, and return their replies. An error reply is returned as a failure in the list."""
         ...
 
     def known(self) -> list[Endpoint]:
@@ -195,6 +195,6 @@ def _known_replicas(state: Any) -> int | None:
 
 
 def _worse(known: Failure, found: Failure) -> Failure:
-    """Return the failure that tells more: a lasting one rather than one that may pass."""
+    """Return the failure that says more: a lasting failure rather than a failure that may pass."""
     lasting = (FailureKind.UNSUITABLE, FailureKind.UNAUTHENTICATED, FailureKind.DENIED)
     return known if known.kind in lasting else found

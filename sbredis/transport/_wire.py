@@ -42,13 +42,14 @@ class WireLimits:
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
     suspect_after: float = 0.5
-    """After this many seconds without an answer, the client asks other servers whether this one was replaced. If it
-    was, the client gives it up.
+    """After this many seconds without an answer, the client asks other servers whether this one was replaced. If so,
+    the client gives this server up.
     """
     give_up_after: float = 5.0
     """After this many seconds without an answer, the server is given up."""
     quiet_after: float = 0.001
-    """A call is written at once if no answer is owed and the last answer came at least this many seconds ago."""
+    """A call is written at once if the server owes no answer and its last answer came at least this many seconds ago.
+    """
 
 
 class _Place:
@@ -125,7 +126,8 @@ class Wire:
         return future
 
     async def room(self, deadline: float) -> bool:
-        """Wait, in order, until one more call may be submitted; ``False`` if the deadline or the end came first.
+        """Wait in line until one more call may be submitted; ``False`` if the deadline or the end of the wire comes
+        first.
 
         The caller must submit before it awaits anything else, because the room is not reserved for it.
         """
@@ -136,8 +138,8 @@ class Wire:
         passes = False
         try:
             async with asyncio.timeout_at(deadline):
-                # A caller was woken too early if callers before it needed more room than expected. Then it keeps its
-                # place.
+                # A caller was woken too early if callers before it needed more room than expected. Then the caller
+                # keeps its place.
                 while self.failure is None:
                     passes = self._room > 0 and self._line[0] is place
                     if passes:
@@ -254,7 +256,7 @@ class Wire:
             self._unsent = self._stream.unsent
 
     def _needs_load(self, call: Call) -> bool:
-        """Whether the call's script has not been loaded again since the attempt that found it missing was written."""
+        """Whether the script must be loaded again: no load followed the attempt that found it missing."""
         if self._load_of.get(call.sha, 0) > call.loads_before:
             return False
         self._loads += 1

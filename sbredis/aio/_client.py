@@ -305,7 +305,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
         **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
-        """Return a receiver of the next free session of a queue or a subscription, or ``None`` if there is none.
+        """Return a receiver of the next free session of a queue or a subscription, or ``None`` if no session is free.
 
         It waits up to ``max_wait_time`` seconds for a free session, 65 by default. The other options are those of
         :meth:`get_queue_receiver`.

@@ -46,7 +46,7 @@ class _LockedMessage:
 
 
 class ServiceBusSettler:
-    """Settles messages that another process or connection has received, and manages sessions that it has accepted.
+    """Settles messages and manages sessions that another process or connection has locked.
 
     Made by :meth:`ServiceBusClient.get_settler`. It receives nothing. Its methods take handles, which
     :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
@@ -256,7 +256,10 @@ class ServiceBusSettler:
     async def set_session_state(
         self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
-        """Set the state of a session, up to the size of a message. ``None`` removes it. Text is stored in UTF-8."""
+        """Set the state of a session, up to the size of a message.
+
+        ``None`` removes the state. Text is stored in UTF-8.
+        """
         deadline = deadline_of(timeout)
         given, kept = self._session_handle(handle), state_bytes(state)
         with self._telemetry.operation("set_session_state", self.entity_path):

@@ -183,8 +183,8 @@ class Portal:
 
     Every public object of the client has a reference to the portal. If the last reference is dropped before the portal
     is closed, the client is closed with a :class:`ResourceWarning`. A portal belongs to the process that makes the
-    first call through it. A client numbers its calls so that none runs twice, and two processes must not continue with
-    the same numbers. Before the first call the process may fork; then each process has its own portal.
+    first call through it. A client numbers its calls so that no call runs twice, and two processes must not continue
+    with the same numbers. Before the first call the process may fork; then each process has its own portal.
     """
 
     def __init__(self, name: str, close: _Close) -> None:

@@ -134,7 +134,7 @@ class AutoLockRenewer:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 
     def _renewer_in(self, portal: Portal) -> aio.AutoLockRenewer:
-        """Return the asynchronous renewer in the loop of a client. Make one if there is none."""
+        """Return the asynchronous renewer in the loop of a client. Make a renewer if there is none."""
         with self._lock:
             self.check_open()
             found = self._renewers.get(portal)

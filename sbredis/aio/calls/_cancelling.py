@@ -50,7 +50,10 @@ async def cancel_scheduled(entity: Entity, numbers: Sequence[int], deadline: flo
 
 
 async def _cancel(entity: Entity, number: int, owns: Sequence[int], deadline: float) -> list[int]:
-    """Cancel scheduled messages of one partition, or none if one of them is not scheduled. Return the missing ones."""
+    """Cancel scheduled messages of one partition, but none if one of the messages is not scheduled.
+
+    Return the messages that are missing.
+    """
     names = [str(own) for own in owns]
 
     def make(partition: Partition, call_id: CallId) -> Request[Undone]:

@@ -38,7 +38,7 @@ class Judge:
         self._small_places: list[int] = []
 
     def after(self, routes: Routes) -> Judge:
-        """Return the judge for newer routes of the same topic. This judge is not changed."""
+        """Return a judge for a newer version of the same topic's routes. This judge is not changed."""
         known = {routed.record.incarnation: routed for routed in self.routes.subscriptions}
         changed = {place: routed for place, routed in self._changed.items() if routed.record.incarnation in known}
         records, places = list(self.records), dict(self._places)

@@ -240,7 +240,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
 
 class CallJob(Job, Generic[T]):
-    """A call of one caller, not shared with others. Its future has the result."""
+    """A call that one caller makes and that no other caller shares. Its future has the result."""
 
     __slots__ = ("make", "orphaned", "told")
 

@@ -37,7 +37,7 @@ class Runtime:
     def __init__(self, target: Target, retry: Backoff | None, clock: Clock | None) -> None:
         self.target = target
         self.test_hooks = hooks_for(target)
-        """The hooks of the test bus at the target, if there is one."""
+        """The hooks of the test bus, if the target belongs to a test bus."""
         self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""

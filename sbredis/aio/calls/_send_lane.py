@@ -39,7 +39,10 @@ _STRETCH = 0.3
 
 
 class SendJob(Job):
-    """Messages that one caller sends, all or none. The result is the sequence number of the first message."""
+    """Messages that one caller sends.
+
+    The partition accepts all of them or none. The result is the sequence number of the first message.
+    """
 
     __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
 

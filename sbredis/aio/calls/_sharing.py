@@ -42,9 +42,9 @@ class SharedAttempt(Generic[T]):
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]], until: float) -> T:
         """Return the result of the attempt under way, or of a new one made by ``begin``, by the loop time ``until``.
 
-        If an attempt fails that had begun before this caller came, the caller makes another attempt, because the cause
-        may be gone. It also makes another one if a later caller's attempt fails temporarily, because that caller may
-        have had less time.
+        If an attempt that began before this caller came fails, this caller makes another attempt, because the cause may
+        be gone. If a later caller's attempt fails temporarily, this caller also makes another attempt, because the
+        later caller may have had less time.
         """
         loop = asyncio.get_running_loop()
         begun_before = self._begun

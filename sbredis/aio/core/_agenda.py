@@ -63,7 +63,10 @@ class Pace:
     visits_at_once: int = 4
     """The number of visits that may run at the same time."""
     patience: float = 1.0
-    """A visit or read that takes longer than this number of seconds is *late*. It then no longer delays others."""
+    """A visit or read that takes longer than this number of seconds is *late*.
+
+    It then no longer delays other visits and reads.
+    """
     batch: int = 500
     """The largest number of places in one read."""
     between_reads: float = 0.05

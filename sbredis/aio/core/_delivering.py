@@ -182,9 +182,10 @@ _OBSTACLES: Final = (SettingsBehindError, SettingsStaleError, MessagingEntityNot
 
 
 def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
-    """Return what to do after an attempt ended with ``error``. The outcome in ``error`` is that of the whole call.
+    """Return what to do after an attempt ended with ``error``.
 
-    With ``time_is_left``, the attempt had only a part of the call's time. That part is over, and the rest is left.
+    The outcome in ``error`` is the outcome of the whole call. With ``time_is_left``, the attempt had only a part of the
+    call's time. That part is over, and the rest of the time is left.
     """
     if isinstance(error, DisplacedError):
         return NextStep.END

@@ -65,7 +65,7 @@ def fetches(
     """Return the calls that fetch the ``missing`` messages, and the partition to start with next time.
 
     ``start`` is the partition to start with now. With ``only``, no other partitions are asked. With ``any_will_do``,
-    the calls wait for one message only, because callers do not wait for the others.
+    the calls wait for one message only, because callers do not wait for further messages.
     """
     made: list[Fetch] = []
     unknown: list[int] = []
@@ -109,7 +109,10 @@ class Stock:
         self._measured_at = now
         self._taken = 0
         self.resting = False
-        """Whether the stock rests. It was released because no caller asked for it; it is empty until a caller asks."""
+        """Whether the stock rests.
+
+        No caller asked for messages, so it was released. It stays empty until a caller asks.
+        """
         self.target = min(most, _FIRST_TARGET) if adaptive else most
         """The number of messages to keep now."""
 

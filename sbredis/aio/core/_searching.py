@@ -14,8 +14,8 @@ partition at a time. It only *looks* at the other partitions, because a look loc
 3. When no partition has a session, the search starts to listen to all of them. At its next look at a partition, the
    partition registers the search. So the search subscribes to no channel as long as it may find a session without one.
 
-A partition that fails or answers late does not delay the search. It counts as empty, as long as another partition
-answers. If no partition has answered, the search cannot conclude that there is no session.
+A partition that fails or answers late does not delay the search. Such a partition counts as empty, as long as another
+partition answers. If no partition has answered, the search cannot conclude that there is no session.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Search:
         return made
 
     def listens(self) -> list[int]:
-        """Return the partitions to listen to now. There are none as long as a partition may have a session."""
+        """Return the partitions to listen to now. The list is empty as long as a partition may have a session."""
         if any(_is_open(watch) for watch in self._watches):
             return []
         return [place for place, watch in enumerate(self._watches) if watch.unheard]

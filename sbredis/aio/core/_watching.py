@@ -16,7 +16,7 @@ Three facts make this difficult:
 - *A wake-up may come while an answer is under way.* The answer may be older than the wake-up. So if a wake-up comes
   before an answer of "nothing", the client ignores the answer and asks the partition again.
 - *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
-  partition tells a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
+  partition sends a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
   Otherwise the other waiters sleep until their own registrations end.
 
 A watch is always in one of these states::
@@ -37,7 +37,7 @@ A watch is always in one of these states::
 
 In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states STOCKED and CALLED the partition is
 *known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
-others we first look, which locks nothing.
+other partitions we first look, which locks nothing.
 
 Events are methods. Events from outside (``woken``, ``missed``, ``time_passed``, ``disconnected``, ``heard``) may come
 in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come only while a call

@@ -22,7 +22,7 @@ class _Place(NamedTuple):
     """The place where a page begins, and the numbers of sessions to skip and to list."""
 
     at: int
-    """The index of the partition among those of the entity."""
+    """The index of the partition in the list of the entity's partitions."""
     skip: int
     """The number of sessions that must still be skipped."""
     left: int | None

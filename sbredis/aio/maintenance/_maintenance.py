@@ -183,7 +183,7 @@ class Maintenance:
     def _publish(self) -> float:
         """Publish in the partitions where something may be due. Return the time of the next call of this method.
 
-        A partition that does not answer does not delay the others.
+        A partition that does not answer does not delay the other partitions.
         """
         now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
         watchers = list(self._watchers.values())
@@ -212,7 +212,7 @@ class Maintenance:
         self._drop([place for place in self._watchers if place not in found])
 
     async def _entity(self, record: EntityRecord, until: float) -> Entity:
-        """Return the topic of a record. The topic may have replaced the topic that this client knows."""
+        """Return the topic of a record. This topic may have replaced an older topic that this client knows."""
         entity = await self._find(record.path, until)
         if entity.record.incarnation != record.incarnation:
             await entity.recover(entity.record, until)

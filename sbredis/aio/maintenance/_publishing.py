@@ -74,8 +74,8 @@ class TopicPublisher:
         if self._stuck:
             return _FULL_PAUSE
         if looked.due and self._unpublishable:
-            # The unpublishable messages are due already, so the answer does not show when others will be due. Each
-            # reading also reads the unpublishable messages, so wait longer if they are large.
+            # The unpublishable messages are due already, so the answer does not show when other messages will be due.
+            # Each reading also reads the unpublishable messages, so wait longer if they are large.
             return max(looked.due, _PAUSE, 1000 * self._unpublishable.size // MAXIMUM_CALL_BYTES)
         return looked.due
 
@@ -180,7 +180,7 @@ class TopicPublisher:
 
     async def _read_due(self) -> tuple[Delivery, ...]:
         wanted, room = _MOST_READ, MAXIMUM_CALL_BYTES
-        if self._unpublishable:  # the unpublishable messages may be due before all others
+        if self._unpublishable:  # the unpublishable messages may be due before all other messages
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 

@@ -21,7 +21,7 @@ class Standing(NamedTuple):
     held: bool
     """Whether this client has the role."""
     fence: int
-    """A number that is higher than that of every earlier holder."""
+    """A number that is higher than the number of every earlier holder."""
     seconds: float
     """The seconds for which the holder has the role, counted from the call that asked for it."""
 

@@ -50,9 +50,9 @@ class ServiceBusAdministrationClient(
 
         ``namespace`` overrides the namespace in this string. ``credential`` is a user and a password, or a credential
         provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
-        partitions of a new namespace, 16 by default. If the namespace exists with another number, the first call raises
-        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and has no effect.
-        Any other argument causes a warning.
+        partitions of a new namespace, 16 by default. If the namespace exists with another number of partitions, the
+        first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
+        has no effect. Any other argument causes a warning.
         """
         clock = clock_in("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:

@@ -118,7 +118,7 @@ class Inbox:
                 return live
 
     def next_kept(self) -> ServiceBusReceivedMessage | None:
-        """Return the oldest message in the buffer whose lock holds, without waiting, or ``None``."""
+        """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
@@ -183,7 +183,7 @@ class Inbox:
                 return
 
     async def _news_for(self, caller: ReceiveCall, until: float | None) -> bool:
-        """Wait until there is news for a caller. Return ``False`` if there was none until the time ``until``."""
+        """Wait until there is news for a caller. Return ``False`` if there was no news until the time ``until``."""
         if not caller.news.done():
             try:
                 async with asyncio.timeout_at(until):
@@ -200,7 +200,7 @@ class Inbox:
             watcher.watch.wanted_now()
 
     async def _wait_for_all(self, caller: ReceiveCall) -> None:
-        """Wait until all partitions have answered, or the caller has all messages that it wants."""
+        """Wait until all partitions have answered, or the caller has all messages that it asked for."""
         until = self._loop.time() + ANSWERING
         while caller.waits and caller.unanswered and not caller.content:
             if not await self._news_for(caller, until):
@@ -283,7 +283,7 @@ class Inbox:
             calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
             for call in calls:
                 self._watchers[call.place].make(call)
-        elif not self._missing(0):  # no more messages are wanted, even if the calls under way bring none
+        elif not self._missing(0):  # no more messages are needed, even if the calls under way bring none
             for call in passing_looks(watches):
                 self._watchers[call.place].make(call)
         self._coming = _asked_for(watches)
@@ -298,7 +298,7 @@ class Inbox:
 
     @property
     def _session_ends_soon(self) -> bool:
-        """Whether the lock on the session ends so soon that the inbox could not keep messages fetched ahead now."""
+        """Whether the lock on the session ends too soon to fetch messages ahead now."""
         if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return False
         return self._kept_for(self.session.lease.until) <= 0

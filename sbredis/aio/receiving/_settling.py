@@ -80,7 +80,7 @@ class Settler:
     async def complete_messages(
         self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
     ) -> None:
-        """Settle many messages as done. This has the same effect as settling each by itself, but is faster.
+        """Settle many messages as done. This has the same effect as settling each message by itself, but is faster.
 
         The call completes all messages whose locks hold. If the locks of other messages have ended, it then raises a
         :class:`~sbredis.exceptions.MessageLockLostError`. ``sequence_numbers`` of the error name the messages that were

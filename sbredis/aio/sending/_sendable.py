@@ -19,7 +19,8 @@ __all__ = ["key_of", "require_sessions", "scheduled", "too_large"]
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
     """Return the messages with their scheduled times. If one of the times is invalid, no message is changed.
 
-    If the same object is in the list twice, it is sent as a copy the second time, because it may have another time.
+    If the same object is in the list twice, it is sent as a copy the second time, because its scheduled time may
+    differ.
     """
     if isinstance(when, datetime):
         for message in messages:

@@ -360,3 +360,15 @@ async def test_a_closed_client_is_freed_although_its_last_error_refers_to_its_us
     del client, connection
     gc.collect()
     assert freed() is None
+
+
+def test_a_client_is_freed_after_its_event_loop_has_ended_without_closing_it(url: str) -> None:
+    async def use() -> Connection:
+        client = ServiceBusClient(url)
+        await client.ensure_queue("q")
+        client._connection.user = client  # type: ignore[attr-defined]
+        return client._connection
+
+    freed = weakref.ref(asyncio.run(use()))
+    gc.collect()
+    assert freed() is None

@@ -82,7 +82,6 @@ class Connection(Runtime):
         """Whether the last user disappeared while the connection was being opened."""
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
-        self._finalizer: weakref.finalize[Any, Share] | None = None
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -114,11 +113,12 @@ class Connection(Runtime):
         if share is None:
             share = Share()
             self._share = weakref.ref(share)
-            self._finalizer = weakref.finalize(share, self._forgotten)
-            self._finalizer.atexit = False
+            # The loop keeps an open connection alive, and the finalizer must not: a loop may end without closing it.
+            weakref.finalize(share, _forget, weakref.ref(self)).atexit = False
         return share
 
-    def _forgotten(self) -> None:
+    def forget(self) -> None:
+        """Close the connection with a warning, because its last user has disappeared."""
         loop = self._loop
         if loop is None or loop.is_closed() or self.closed:
             return
@@ -198,8 +198,6 @@ class Connection(Runtime):
         """
         self.check_loop()
         self.closed = True
-        if self._finalizer is not None:
-            self._finalizer.detach()  # the finalizer would keep this connection and its last error in memory
         if self.orphaned:
             if self._opened:
                 self._opened = False
@@ -260,6 +258,12 @@ class Connection(Runtime):
             if create is None or not isinstance(error, MessagingEntityNotFoundError):
                 raise
         return await create(self.namespace, name, until - loop.time())
+
+
+def _forget(forgotten: weakref.ref[Connection]) -> None:
+    connection = forgotten()
+    if connection is not None:
+        connection.forget()
 
 
 def _scripts() -> list[Script]:

@@ -322,7 +322,7 @@ class ServiceBusClient(Handlers):
             path = subscription_path(queue_or_topic_name, name)
             create = creation_of(create_if_missing, self._connection, subscription_creation)
         receiver = self._receiver("accept_next_session", path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
-        assert isinstance(receiver, ServiceBusSessionReceiver)  # because a session filter was given
+        assert isinstance(receiver, ServiceBusSessionReceiver)  # the session filter asks for a session
         try:
             return await receiver.__aenter__()
         except NoSessionError:

@@ -178,8 +178,9 @@ class ServiceBusSender:
         """Cancel messages that are scheduled and not enqueued yet.
 
         If one of the messages does not exist, the call cancels none and raises
-        :class:`~sbredis.exceptions.MessageNotFoundError`. But a partitioned queue, or more than 1,000 messages, needs
-        several calls to the server. In that case the error lists the messages that earlier calls had already cancelled.
+        :class:`~sbredis.exceptions.MessageNotFoundError`. But a cancellation on a partitioned queue, or of more than
+        1,000 messages, needs several calls to the server. In that case the error lists the messages that earlier calls
+        had already cancelled.
         """
         warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)

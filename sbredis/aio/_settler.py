@@ -1,4 +1,4 @@
-"""Settling messages and administering sessions by handle, for locks that another process holds."""
+"""Settling messages and administering sessions with handles of locks that another process holds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _LockedMessage:
 class ServiceBusSettler:
     """Settles messages and manages sessions that another process or connection has locked.
 
-    Made by :meth:`ServiceBusClient.get_settler`. It receives nothing. Its methods take handles, which
+    Made by :meth:`ServiceBusClient.get_settler`. A settler receives no messages. Its methods take handles, which
     :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
 
     The settler checks a handle before it changes anything. A handle that is malformed, or was made for another entity

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Make senders and receivers for code without an event loop, by the path of an entity."""
+"""Make senders and receivers from the path of an entity, for code without an event loop."""
 
 from __future__ import annotations
 

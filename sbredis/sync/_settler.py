@@ -1,4 +1,4 @@
-"""Settling messages and administering sessions by handle, from a thread."""
+"""Settling messages and administering sessions with handles, from a thread."""
 
 from __future__ import annotations
 

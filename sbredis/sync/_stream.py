@@ -47,7 +47,7 @@ class _Channel(AsyncIterator[Any]):
             self._post(self._wake)
 
     def _wake(self) -> None:
-        self._waking = False  # reset before the loop reads the items, so that each later item wakes the loop again
+        self._waking = False  # the loop reads the items after this, so each later item must wake the loop again
         self._arrived.set()
 
     async def __anext__(self) -> Any:

@@ -41,7 +41,7 @@ def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
 
 
 def deadline_of(timeout: float | None) -> float:
-    """Return the deadline of a call with this time-out, by the event loop's clock; the default is 60 s from now."""
+    """Return the deadline of a call with this time-out, as a time of the event loop. The default is 60 s from now."""
     seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
     return asyncio.get_running_loop().time() + seconds
 

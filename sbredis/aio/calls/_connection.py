@@ -86,7 +86,7 @@ class Connection(Runtime):
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open(self, until: float) -> None:
-        """Connect by the loop time ``until``, unless the connection is open already."""
+        """Connect before the loop time ``until``, unless the connection is open already."""
         require_asyncio()
         loop = asyncio.get_running_loop()
         if self._loop is not loop and self._begun:

@@ -22,7 +22,10 @@ class Job:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """The future result."""
         self.since = 0.0
-        """The time of the call, by the client's clock. The duration of a lock from this call begins at this time."""
+        """The time of the call, according to the client's clock.
+
+        The duration of a lock from this call begins at this time.
+        """
 
     def end(self) -> None:
         """End the job, with any outcome."""

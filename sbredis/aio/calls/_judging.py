@@ -28,7 +28,7 @@ class Judge:
         self._complaints = Complaints() if complaints is None else complaints
         """The logged complaints about unusable rules. They are kept so that another change does not log them again."""
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
-        """The subscriptions by their places."""
+        """The subscriptions. A subscription's place is its index in this list."""
         self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
         self._large_book = _book(routes.subscriptions, self._complaints)
         self._outdated: frozenset[int] = frozenset()

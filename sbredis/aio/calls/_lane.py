@@ -166,7 +166,7 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if not job.future.done():
                     job.future.set_exception(self._closed_error(sent=sent))
-                    job.future.exception()  # read here, so that asyncio does not report it if no caller reads it
+                    job.future.exception()  # asyncio would report an error that is never read
                 job.end()
             jobs.clear()
 
@@ -338,7 +338,7 @@ class _Pipeline(Generic[J, R]):
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
         """Deliver one call for these jobs and end them, or return an error that one of the jobs may have caused."""
         lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
-        delivery: Delivery | None = None  # made when the first attempt fails
+        delivery: Delivery | None = None  # ``None`` until the first attempt has failed
         request: Request[R] | None = None
         while jobs:
             record, begun = entity.record, self._loop.time()

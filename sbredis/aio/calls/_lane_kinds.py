@@ -117,7 +117,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
             if error is None:
-                job.done = True  # even if no caller waits for the job any more
+                job.done = True  # the job is done even if no caller waits for it any more
                 if not job.future.done():
                     job.future.set_result(None)
             elif not job.future.done():

@@ -118,7 +118,7 @@ class Routed(NamedTuple):
     """The copies of some messages in the subscriptions of a topic."""
 
     places: Sequence[int]
-    """The subscriptions, by their index in the judge's records."""
+    """The index of each subscription in the judge's records."""
     routes: Sequence[Sequence[Copy] | None]
     """The copies of each message; ``None`` for a message that is scheduled and judged later."""
 

@@ -40,11 +40,11 @@ class SharedAttempt(Generic[T]):
         return self.task is not None and not self.task.done()
 
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]], until: float) -> T:
-        """Return the result of the attempt under way, or of a new one made by ``begin``, by the loop time ``until``.
+        """Return the result of the attempt under way, or of a new attempt that ``begin`` makes.
 
-        If an attempt that began before this caller came fails, this caller makes another attempt, because the cause may
-        be gone. If a later caller's attempt fails temporarily, this caller also makes another attempt, because the
-        later caller may have had less time.
+        Wait at most until the loop time ``until``. If an attempt that began before this caller came fails, this caller
+        makes another attempt, because the cause may be gone. If a later caller's attempt fails temporarily, this caller
+        also makes another attempt, because the later caller may have had less time.
         """
         loop = asyncio.get_running_loop()
         begun_before = self._begun
@@ -68,6 +68,6 @@ class SharedAttempt(Generic[T]):
 
     def _ended(self, attempt: asyncio.Task[Any]) -> None:
         if not attempt.cancelled():
-            attempt.exception()  # read here, so that asyncio does not report the error if no caller waits for it
+            attempt.exception()  # asyncio would report an error that is never read
         if self.task is attempt:
             self._when_over()

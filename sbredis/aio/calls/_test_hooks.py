@@ -1,5 +1,7 @@
-"""Hooks by which a test bus controls in-memory servers. All clients of such a server use the clock of the bus, and the
-bus records all messages that are sent. So code under test needs only a URL.
+"""Hooks with which a test bus controls in-memory servers.
+
+All clients of such a server use the clock of the bus, and the bus records all messages that are sent. So code under
+test needs only a URL.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Agenda:
         self._entities: dict[str, tuple[int, ...]] = {}
         self._slots: dict[int, dict[str, None]] = {}
         self._unread: dict[int, dict[str, None]] = {}
-        """The places to read soon, by slot."""
+        """A mapping from each slot to the places in it that must be read soon."""
         self._due: dict[Place, float] = {}
         self._heap: list[tuple[float, int, Place]] = []
         """The times in ``_due``, and outdated times, which are skipped."""

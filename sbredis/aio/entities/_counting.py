@@ -139,7 +139,7 @@ class Counter:
         self._room = anyio.Semaphore(_AT_ONCE)
 
     async def count(self, record: EntityRecord, until: float) -> Tally:
-        """Count the content of an entity by the loop time ``until``.
+        """Count the content of an entity before the loop time ``until``.
 
         If ``record`` is out of date, it is read again. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity is gone.

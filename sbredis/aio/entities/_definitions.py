@@ -195,7 +195,7 @@ class Definition(Generic[P]):
         """
         name = _parts(path)[1] if self.word == "subscription" else path
         function = f"ensure_{self.word}"
-        kept = self.check(function, name, options, clock=clock)  # even if the entity exists
+        kept = self.check(function, name, options, clock=clock)  # wrong options are refused even if the entity exists
         given = self._given(function, name, options)
         made = rules_of(rules) if self.word == "subscription" else ()
         until = anyio.current_time() + timeout

@@ -44,11 +44,14 @@ ROUTING = "route"
 _CLAIM = 10.0
 """The seconds for which the role is claimed at a time. The claim is renewed after a third of that time."""
 _LISTING = 10.0
-"""The seconds between two readings of the census. They are multiplied by the number of calls that a reading needs."""
+"""The seconds between two readings of the census.
+
+The time is multiplied by the number of calls that a reading needs.
+"""
 _LISTING_SOON = 1.0
 """The seconds between two readings after an announcement by an unknown entity.
 
-They are multiplied by the number of calls that a reading needs.
+The time is multiplied by the number of calls that a reading needs.
 """
 _CALLING = 30.0
 _PAUSE = 1.0
@@ -70,7 +73,7 @@ class Maintenance:
     """One client's offer to maintain the namespace."""
 
     def __init__(self, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> None:
-        """``find`` returns the entity with a name. Its second argument is a deadline by the event loop's clock."""
+        """``find`` returns the entity with a name. Its second argument is a deadline, as a time of the event loop."""
         self._runtime = runtime
         self._find = find
         self._news = asyncio.Event()
@@ -189,7 +192,7 @@ class Maintenance:
         watchers = list(self._watchers.values())
         watches = [watcher.watch for watcher in watchers]
         for watch in watches:
-            if watch.look_at is not None and watch.look_at <= now:  # a cheap check, because there may be many watches
+            if watch.look_at is not None and watch.look_at <= now:  # this check saves many calls
                 watch.time_passed(now)
         for place in to_ask(watches, _AT_ONCE):
             watchers[place].begin(fence)

@@ -163,7 +163,7 @@ class Visitor:
             _log.warning("an announcement cannot be read: %r", payload[:100])
             return
         clock = self._runtime.clock
-        told = clock.told()  # the time of a test's clock, which is also the clock of the servers
+        told = clock.told()  # on a test bus, the servers use the clock of the test too
         milliseconds = announcement.due - (announcement.said if told is None else told)
         if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
             self._news.set()

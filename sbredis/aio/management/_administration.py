@@ -56,7 +56,7 @@ class ServiceBusAdministrationClient(
         """
         clock = clock_in("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:
-            ApiVersion(api_version)  # raises for an unknown version
+            ApiVersion(api_version)  # this raises an error for an unknown version
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._timeout = seconds_of(timeout, "timeout")
         self._connection = Connection(

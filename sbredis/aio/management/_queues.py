@@ -126,8 +126,8 @@ class QueueAdministration(Calls):
     def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
         """List all queues, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted are listed too.
-        Their status shows this.
+        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted are listed too, and
+        their status shows this.
         """
         return self._list(QUEUES, self._entities, timeout)
 

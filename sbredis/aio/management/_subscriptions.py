@@ -166,7 +166,7 @@ class SubscriptionAdministration(Calls):
         """List all subscriptions of a topic, ordered by name, to iterate over with ``async for``.
 
         ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted are
-        listed too. Their status shows this. The iteration raises
+        listed too, and their status shows this. The iteration raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
         return self._list(SUBSCRIPTIONS, self._subscriptions(topic_name), timeout)
@@ -191,6 +191,6 @@ class SubscriptionAdministration(Calls):
 
         async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
             found = await self._namespace.list_subscriptions(topic, after, most, timeout=timeout)
-            return Page(found, found[-1].name if found else None)  # a short page of large records is not the last
+            return Page(found, found[-1].name if found else None)  # a page can be short because its records are large
 
         return read

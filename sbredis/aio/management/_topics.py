@@ -130,8 +130,8 @@ class TopicAdministration(Calls):
     def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
         """List all topics, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted are listed too.
-        Their status shows this.
+        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted are listed too, and
+        their status shows this.
         """
         return self._list(TOPICS, self._entities, timeout)
 

@@ -55,7 +55,10 @@ class _Completion(CallJob[Settled]):
 
 
 async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
-    """Complete messages whose locks hold by our clock. Return the messages whose locks the server reported as lost."""
+    """Complete messages whose locks hold according to our clock.
+
+    Return the messages whose locks the server reported as lost.
+    """
     places: dict[PartitionClient, list[Hold]] = {}
     for hold in holds:
         hold.settled = True

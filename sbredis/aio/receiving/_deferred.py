@@ -164,7 +164,7 @@ class Deferred:
                 return
             if not left:
                 break
-            # By the partition's clock, these locks may not have ended yet. So release the messages first.
+            # According to the partition's clock, these locks may not have ended yet. So release the messages first.
             given = [self._entity.partition_client_of(hold).give_back(hold) for hold in ended]
             await asyncio.wait([future for future in given if future is not None])
             places, _ = self._places([hold.sequence_number for hold in ended])

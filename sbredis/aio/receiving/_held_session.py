@@ -83,7 +83,7 @@ class HeldSession:
         return not self.settled and not self.lock_expired(self._runtime.clock.now())
 
     def lock_expired(self, now: float) -> bool:
-        """Return whether its lock has ended by the clock of this process."""
+        """Return whether its lock has ended according to the clock of this process."""
         return self.lease.until <= now
 
     def check(self) -> None:

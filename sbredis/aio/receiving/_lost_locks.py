@@ -13,7 +13,10 @@ _SHOWN = 10
 
 
 def lock_ended(hold: Hold, entity: str) -> MessageLockLostError | SessionLockLostError:
-    """Return the error for a lock on a message or session. By the clock of this process, the lock has ended."""
+    """Return the error for a lock on a message or session.
+
+    According to the clock of this process, the lock has ended.
+    """
     error: MessageLockLostError | SessionLockLostError
     if hold.session is not None:
         error = SessionLockLostError(

@@ -123,7 +123,7 @@ class ServiceBusSession:
         Return ``False`` if the session is released before that, or if ``timeout`` seconds are over. Without a
         ``timeout`` there is no limit.
 
-        The lock is lost when it has ended by the clock of this process, or when a call has reported the loss.
+        The lock is lost when it has ended according to the clock of this process, or when a call has reported the loss.
         """
         return await self._held.wait_lost(None if timeout is None else seconds_of(timeout, "timeout"))
 

@@ -58,9 +58,10 @@ class Settler:
         child of the current span, and links to the span of the send.
 
         The span includes everything inside the context, such as settling the message. If an exception leaves the
-        context, the span is marked as failed, and the exception is raised on.
+        context, the span is marked as failed, and the exception propagates.
 
-        Use it with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is set up.
+        Use the context manager with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is
+        set up.
         """
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
@@ -106,7 +107,7 @@ class Settler:
             raise locks_ended(lost, self._name)
 
     def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
-        """Return the messages whose locks hold by our clock, and those whose locks have ended."""
+        """Return the messages whose locks hold according to our clock, and the messages whose locks have ended."""
         now = self._connection.clock.now()
         live: list[Hold] = []
         lost: list[Hold] = []

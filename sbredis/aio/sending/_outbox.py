@@ -217,8 +217,8 @@ class Outbox:
     ) -> list[MessageView | None]:
         """Return the view of each message for rules, or ``None`` for a message that is scheduled and judged later.
 
-        The partition decides whether the time of a message has come. If the time is near by the clock of this machine,
-        the message is judged now, so that the partition can publish it.
+        The partition decides whether the time of a message has come. If the clock of this machine shows that the time
+        is near, the message is judged now, so that the partition can publish it.
         """
         now = self._connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):

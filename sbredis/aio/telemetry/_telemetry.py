@@ -328,12 +328,12 @@ class _Observed(Operation):
         elapsed = time.perf_counter() - self._started
         failure = error if error is not None and is_failure(error) else None
         try:
-            if self._metrics is not None:  # while the span is current, so that an exemplar can name the span
+            if self._metrics is not None:  # recorded while the span is current, so that an exemplar can name it
                 attributes = self._attributes
                 if failure is not None:
                     attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
-            if self._logs:  # before the span ends, because log handlers may read the current span
+            if self._logs:  # written while the span is current, because log handlers may read it
                 self._write_line(elapsed, error)
         finally:
             span, tracing = self._span, self._tracing

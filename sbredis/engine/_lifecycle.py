@@ -142,8 +142,8 @@ class State(Enum):
     ACTIVE = "active"
     LOCKED = "locked"
     DELAYED = "delayed"  # released with a delay; keeps its number
-    DEFERRED = "deferred"  # received by its number only
-    SCHEDULED = "scheduled"  # not enqueued yet
+    DEFERRED = "deferred"  # can be received only by its number
+    SCHEDULED = "scheduled"  # will be enqueued at its scheduled time
     HELD = "held"  # given out under the lock of its session
     FROZEN = "frozen"  # reserved
     PUBLISHED = "published"  # copied to the subscriptions of its topic
@@ -169,7 +169,7 @@ class Event(Enum):
     RENEW = "renew"
     COMPLETE = "complete"
     ABANDON = "abandon"
-    RELEASE = "release"  # the receiver returns the message unread
+    RELEASE = "release"  # a receiver returns a message that it has not given to the application
     DEFER = "defer"
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"

@@ -29,7 +29,7 @@ MOST_PARTITIONS = 1024
 # 8191. All other partitions are at least 8 slots away.
 _REGISTRY_SALT = "fjl"
 
-# At most two neighbouring slots have no salt, so the nearest slot that has one is never further away than this.
+# At most two neighbouring slots have no salt, so the nearest slot with a salt is never further away than this.
 _SEARCHED = 8
 
 

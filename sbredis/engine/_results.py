@@ -244,7 +244,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         state = states[place - 1] if states else "l"
         if place in known:
             failures, reason, expires, changes = known[place]
-            own = None if name.startswith(b"d") else int(expires)  # a dead letter does not expire
+            own = None if name.startswith(b"d") else int(expires)  # a dead letter never expires
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
             result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))

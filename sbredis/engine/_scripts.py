@@ -325,7 +325,7 @@ def _sections(source: str) -> list[_Section]:
         last = sections[-1]
         if text is None:
             if last.kind == "Refusals":
-                break  # comments between the directives and the code are about the code
+                break  # comments between the directives and the code describe the code and are not part of the header
             continue
         start = _SECTION.match(text)
         if start:

@@ -236,7 +236,7 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
             return AmqpMessageBodyType.SEQUENCE, annotations[_SEQUENCE]
     body = content.body
     if type(body) is not Body:
-        body = content.body = Body(body)  # made only once, at the first access
+        body = content.body = Body(body)  # made at the first access, and then kept
     return AmqpMessageBodyType.DATA, body
 
 

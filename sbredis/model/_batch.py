@@ -68,7 +68,7 @@ class BatchContents:
 
     def _assign(self, place: int, before: str) -> None:
         message, sent = self.messages[place], self.outgoing[place]
-        anew = from_content(decode(sent.payload))  # the message as it was added, without later changes
+        anew = from_content(decode(sent.payload))  # the message as it was when it was added, without later changes
         anew._content.message_id = None
         made = self.outgoing[place] = outgoing(anew, detects_duplicates=True)
         self.size += len(made.payload) - len(sent.payload)

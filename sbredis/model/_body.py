@@ -1,6 +1,6 @@
 """The body of a received message."""
 
-# Iterating over a body works as with Azure's library, and not as with bytes.
+# Iteration over a body follows Azure's library, and differs from iteration over bytes.
 # pyright: reportIncompatibleMethodOverride=false
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _own(value: Any, name: object, depth: int) -> Any:
     value.
     """
     if depth > _DEEPEST:
-        return value  # too deep: the codec will refuse the value
+        return value  # the value is nested too deeply, so the codec will refuse it
     given: Any = value
     if isinstance(value, Mapping):
         if is_typed(given):

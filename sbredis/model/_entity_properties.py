@@ -102,7 +102,8 @@ class ReceivedFrom(Described):
         timedelta(minutes=1),
         least=timedelta(seconds=5),
         most=timedelta(minutes=5),
-        longest="The supplied lock time exceeds the allowed maximum of '5' minutes",  # Azure's limit, in Azure's words
+        # Azure has the same limit and the same error text
+        longest="The supplied lock time exceeds the allowed maximum of '5' minutes",
         setting="lock_duration",
     )
     """How long a received message is locked: 1 minute by default, from 5 seconds to 5 minutes. A lock can be renewed

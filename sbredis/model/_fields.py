@@ -91,7 +91,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
     def shown(cls, name: str, values: Mapping[str, object]) -> Self:
         """Make the properties from the registry's values, which have the right types. Limits are not checked."""
         found = cls.__new__(cls)
-        Described.__init__(found, name, {})  # the subclass has a constructor with a keyword for each property
+        Described.__init__(found, name, {})  # the constructor of the subclass takes other arguments
         found._given.update(values)
         found._read_as = name
         return found
@@ -136,7 +136,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
         return [(name, self[name]) for name in self]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a property by its name; ``default`` if there is none of that name."""
+        """Return a property by its name; ``default`` if there is no property of that name."""
         return getattr(self, key) if key in self else default
 
     def _assign(self, given: tuple[Any, ...], named: Mapping[str, object]) -> None:
@@ -419,7 +419,7 @@ class ListOf(Field[list[T], Sequence[T]]):
         return cast("list[T]", value)
 
     def check(self, value: list[T]) -> None:
-        self.read(value)  # appended items have not been checked yet
+        self.read(value)  # items that were appended to the list have not been checked yet
 
     def read(self, given: Sequence[T]) -> list[T]:
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]

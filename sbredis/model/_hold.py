@@ -83,7 +83,7 @@ class Hold:
     def lock(self, changes: bytes = b"", delay: int = 0) -> Lock:
         """Return the data for a call that settles the message or renews its lock."""
         lease = self.lease
-        assert lease is not None  # the message was received in a mode that locks
+        assert lease is not None  # only messages that were received under a lock are settled or renewed
         return Lock(lease.token, self.name, changes, delay)
 
     def lock_expired(self, now: float) -> bool:

@@ -87,7 +87,8 @@ class ServiceBusMessage:
         raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        content = self._content = _new(Content)  # the class attributes of Content are the defaults
+        # an unset field reads as the default, which is a class attribute of Content
+        content = self._content = _new(Content)
         content.body = body if type(body) is bytes else body_bytes(body)
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")
@@ -133,7 +134,7 @@ class ServiceBusMessage:
             return body
         body = content.body
         if type(body) is bytes:
-            body = content.body = Body(body)  # made only when the application asks for it
+            body = content.body = Body(body)  # a Body is made only when the application reads the body
         return body
 
     @property
@@ -182,8 +183,7 @@ class ServiceBusMessage:
         exactly as it was given. Duplicate detection and rules use the id's text.
 
         A message without an id gets one when it is sent. It keeps an assigned id if the send fails or its outcome is
-        unknown; otherwise it gets another one when it is sent again. An id that the application has set is never
-        changed.
+        unknown; otherwise it gets a new id when it is sent again. An id that the application has set is never changed.
         """
         return self._content.message_id
 
@@ -408,7 +408,9 @@ def from_content(content: Content) -> ServiceBusMessage:
 
 
 def copied(content: Content) -> Content:
-    """Return a copy of a content, so that changing the dictionaries of one does not change the other's."""
+    """Return a copy of a content, so that a change of a dictionary in the copy does not change the original, and the
+    reverse.
+    """
     return replace(
         content,
         properties=None if content.properties is None else text_keys(content.properties),

@@ -24,7 +24,7 @@ def property_docs(owner: type) -> Mapping[str, str]:
     except (OSError, TypeError):
         return {}
     (made,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(made, ast.ClassDef)  # the source of a class is a class definition
+    assert isinstance(made, ast.ClassDef)  # the source of a class always parses to a class definition
     return {
         name.id: inspect.cleandoc(text)
         for assignment, after in pairwise(made.body)

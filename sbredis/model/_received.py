@@ -63,7 +63,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             "a ServiceBusReceivedMessage is made by a receiver; for a message to be sent see ServiceBusMessage"
         )
 
-    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute name
+    if not TYPE_CHECKING:  # if type checkers saw this method, they would accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
             """Give a value to a slot that is empty until its first access."""
@@ -220,7 +220,7 @@ def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) ->
     """Make a message that was delivered or peeked."""
     message: ServiceBusReceivedMessage = _new(ServiceBusReceivedMessage)
     hold: Hold
-    hold = message._hold = _new(Hold)  # setting the slots takes half the time of a constructor
+    hold = message._hold = _new(Hold)  # setting the slots directly takes half the time of a call of the constructor
     hold.delivery = delivery
     hold.name = delivery.name
     hold.source = source

@@ -51,7 +51,10 @@ DEFAULT_RULE = "$Default"
 
 
 class _Comparable:
-    """A filter or an action. It is equal to another one with the same fields, and its fields can be assigned."""
+    """A filter or an action.
+
+    It is equal to another object of its class with the same fields, and its fields can be assigned.
+    """
 
     __slots__ = ()
 
@@ -188,7 +191,8 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
         if holder is None:
             return self._with_docs()
         found = super().__get__(holder, _)
-        return TrueRuleFilter() if found is self.default else found  # a new object: no caller may change the default
+        # a new object each time, so that no caller can change the default
+        return TrueRuleFilter() if found is self.default else found
 
     def read(self, given: RuleFilter) -> RuleFilter:
         if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
@@ -277,7 +281,10 @@ def rule_created(given: RuleProperties) -> Rule:
 
 
 def rule_revised(given: Mapping[str, object], before: Rule) -> Rule:
-    """Return the rule with the given filter and action. If one of them is not given, the rule keeps its own."""
+    """Return the rule with the given filter and action.
+
+    If the filter or the action is not given, the rule keeps its own.
+    """
     shown = rule_shown(before)
     for name in ("filter", "action"):
         if name in given:
@@ -310,7 +317,7 @@ def _to_filter(given: RuleFilter) -> Filter:
             content_type=given.content_type,
             properties=cast(
                 "Mapping[str, Value]", given.properties or {}
-            ),  # a value of another type is refused when the rule is checked
+            ),  # a value of a wrong type is refused when the rule is checked
         )
     for kind, meant in _CONSTANT.items():
         if isinstance(given, kind):

@@ -44,8 +44,8 @@ class QueueRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
-    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
-    lacked the right or the time to process the others. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client lacked
+    the right or the time to process the remaining events. An addition of sbredis.
     """
 
 
@@ -78,8 +78,8 @@ class TopicRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
-    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
-    lacked the right or the time to process the others. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client lacked
+    the right or the time to process the remaining events. An addition of sbredis.
     """
 
 
@@ -113,8 +113,8 @@ class SubscriptionRuntimeProperties:
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted. The counts do not include their messages. An addition of sbredis."""
     is_approximate: bool = False
-    """Whether the counts may be wrong, because more events were due than one count can consider, and the client
-    lacked the right or the time to process the others. An addition of sbredis.
+    """Whether the counts may be wrong, because more events were due than one count can consider, and the client lacked
+    the right or the time to process the remaining events. An addition of sbredis.
     """
 
 

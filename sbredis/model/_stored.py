@@ -53,8 +53,8 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
     """Return the entity with these properties; all other properties stay unchanged. Raises :class:`ValueError` if
     invalid.
 
-    A given value that equals the current one is not checked, because the current one may come from a release with other
-    limits.
+    A given value that equals the current value is not checked, because the current value may come from a release with
+    other limits.
     """
     fields = kind.fields()
     values = entity_values(kind, before)
@@ -75,7 +75,9 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
 
 
 def entity_differences(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> list[str]:
-    """Return the given properties that cannot be changed and differ from those of an existing entity, as texts."""
+    """Return, as texts, the given properties that cannot be changed and differ from the properties of an existing
+    entity.
+    """
     values = entity_values(kind, before)
     fields = kind.fields()
     return [

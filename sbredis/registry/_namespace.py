@@ -120,7 +120,7 @@ class Namespace:
         """
         namespace_name(name)
         wanted = _PARTITIONS if partitions is None else partitions
-        salts(wanted)  # raises for an invalid number of partitions
+        salts(wanted)  # `salts` raises an error for an invalid number of partitions
         request = register_namespace(name, wanted, exact=partitions is not None)
         facts = await perform(transport, request, timeout=timeout, refusals=refusals(name))
         return cls(transport, name, facts.partitions, facts.created_at, told)
@@ -140,10 +140,10 @@ class Namespace:
     ) -> EntityRecord:
         """Create a queue or topic in all partitions, or in one partition.
 
-        With ``colocate_with``, which is the name of another entity, the partition is the one of that entity. Otherwise
-        the name of the new entity decides the partition. If an entity of this name is being deleted, its deletion is
-        finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of
-        this name, of any kind. If several clients create the entity at the same time, only one succeeds.
+        With ``colocate_with``, which is the name of another entity, the partition is the partition of that entity.
+        Otherwise the name of the new entity decides the partition. If an entity of this name is being deleted, its
+        deletion is finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an
+        entity of this name, of any kind. If several clients create the entity at the same time, only one succeeds.
         """
         entity_name(name)
         if properties is not None:
@@ -245,12 +245,13 @@ class Namespace:
                 try:
                     record = await steps.deleting(record, until)
                 except (EntityChangedError, MessagingEntityNotFoundError):
-                    continue  # another client was first: read the new record
+                    continue  # another client has changed the entity: read the new record
             await steps.settled(record, until)
             return
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
-        """Create empty partitions in place of those that a failover has lost; the other partitions keep their messages.
+        """Create empty partitions in place of the partitions that a failover has lost; the other partitions keep their
+        messages.
 
         Use this if a partition reports that the entity does not exist, but the registry has it. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not have it.

@@ -107,7 +107,7 @@ def _quota(entity: str, detail: str) -> _Made:
 
 
 def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
-    """Return the error that an entity does not exist; ``kinds`` are the wanted kinds, empty for any."""
+    """Return the error that an entity does not exist; ``kinds`` are the permitted kinds, empty for any."""
     return MessagingEntityNotFoundError(_missing(namespace, entity, kinds), outcome=Outcome.REFUSED)
 
 
@@ -130,7 +130,7 @@ def missing_subscription(namespace: str, path: str, owner: Kind | None) -> Messa
 
 
 def of_another_kind(namespace: str, entity: str, kind: Kind, kinds: Collection[Kind]) -> MessagingEntityNotFoundError:
-    """Return the error that the entity is of none of the wanted kinds."""
+    """Return the error that the entity has a kind that the caller does not accept."""
     looked_for = " or ".join(f"a {each}" for each in kinds)
     return MessagingEntityNotFoundError(
         f"'{entity}' in namespace '{namespace}' is a {kind}, not {looked_for}. "
@@ -146,7 +146,7 @@ def exists(namespace: str, entity: str, kind: Kind, wanted: Kind) -> MessagingEn
 
 
 def changed(entity: str, now: str) -> EntityChangedError:
-    """Return the error that another client was first."""
+    """Return the error that another client has changed the entity first."""
     return EntityChangedError(_changed(entity, now), outcome=Outcome.REFUSED)
 
 

@@ -52,7 +52,8 @@ async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Route
         try:
             return Routes(record, await reading.subscriptions())
         except (_TornError, MessagingEntityNotFoundError):
-            continue  # the topic has changed: read it again. If it was deleted, the next attempt raises the error
+            # the topic has changed: read it again. If the topic was deleted, the next attempt raises the error
+            continue
 
 
 class _TornError(Exception):

@@ -146,7 +146,7 @@ class Steps:
         return missing_subscription(self._namespace, path, None if owner is None else owner.kind)
 
     def require_kind(self, record: EntityRecord, kinds: Collection[Kind]) -> None:
-        """Raise if kinds are given, and the entity has none of them."""
+        """Raise if kinds are given, and the entity has none of these kinds."""
         if kinds and record.kind not in kinds:
             raise of_another_kind(self._namespace, record.path, record.kind, kinds)
 
@@ -192,7 +192,7 @@ class Steps:
     async def _ended(self, record: EntityRecord, until: float) -> None:
         """Finish the deletion of an entity."""
         if record.parent is not None:
-            with suppress(MessagingEntityNotFoundError):  # the topic is being deleted itself, and accepts no messages
+            with suppress(MessagingEntityNotFoundError):  # if the topic is being deleted too, it accepts no messages
                 await self._catch_up(record.parent, until)
         await self._everywhere(record, self._take_away, until)
         if record.kind == "topic":
@@ -259,7 +259,8 @@ class Steps:
         A failover may have lost these partitions. The other partitions get the settings of the record. If another
         client deletes the entity at the same time, this method notices it and deletes the restored partitions again.
         """
-        found = (await self._found(record.path, until)).record  # raises if another client has deleted the entity
+        # raises MessagingEntityNotFoundError if another client has deleted the entity
+        found = (await self._found(record.path, until)).record
         if found.incarnation == record.incarnation:
             with _saying(
                 f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."
@@ -309,7 +310,7 @@ class Steps:
             await self._ask_partition(partition.configure(now=self._told()), until)
 
     async def _take_away(self, partition: Partition, until: float) -> None:
-        with suppress(MessagingEntityNotFoundError):  # another incarnation is there, so this one is gone
+        with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
             while await self._ask_partition(partition.destroy(), until):
                 pass
 

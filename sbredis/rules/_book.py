@@ -129,7 +129,7 @@ class RuleBook:
                 found.sort(key=_position)
         seen: PropertyView = Memory(facts) if self._shares and found else facts
         copies: list[JudgedCopy] = []
-        plain = -1  # the last subscription whose plain copy was made
+        plain = -1  # the last subscription for which a plain copy was made
         for entry in found:
             action = entry.action
             if action is None and entry.subscription == plain and not entry.dead_letters:

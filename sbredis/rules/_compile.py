@@ -223,7 +223,7 @@ class Compiler:
                 return compare(first, other(seen))
 
             return varies
-        # The usual comparison: of a text with a constant text, or of a number with a constant number.
+        # The usual comparison compares a text with a constant text, or a number with a constant number.
         value = constant.value
         first, second = (str, str) if isinstance(value, str) else (int, float)
         if kind_of(value) not in {Kind.TEXT, Kind.NUMBER} or isinstance(value, Decimal):

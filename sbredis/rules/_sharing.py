@@ -106,7 +106,7 @@ class _Part:
             self.answer = own
         remembered = cast(
             "Callable[[PropertyView], T]", itemgetter(self.answer)
-        )  # a book with shared parts judges each message with a `Memory`
+        )  # if a book has shared parts, `seen` is always a `Memory`
         if not self.can_fail:
             return remembered
 

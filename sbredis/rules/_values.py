@@ -156,8 +156,8 @@ def as_constant(value: object, what: str) -> Constant:
     return cast("Constant", value)
 
 
-# The comparison of two values of different kinds is unknown. Numbers are compared exactly, whole or not; text is
-# compared by code points.
+# The comparison of two values of different kinds is unknown. All numbers are compared exactly; text is compared by code
+# points.
 
 
 def equal(left: object, right: object) -> Truth:
@@ -180,7 +180,7 @@ def _ordered(left: object, right: object) -> bool:
     kind = kind_of(left)
     if kind is not kind_of(right) or kind not in _ORDERED:
         return False
-    # A decimal and NaN have no order: Python would raise an error for the comparison.
+    # If one side is a decimal and one side is NaN, Python would raise an error for the comparison.
     return not (isinstance(left, Decimal) or isinstance(right, Decimal)) or (left == left and right == right)  # noqa: PLR0124
 
 

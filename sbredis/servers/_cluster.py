@@ -57,7 +57,7 @@ class ClusterNode(LocalServer):
             "cluster-config-file": "nodes.conf",
             "cluster-port": str(self.bus_port),
             "cluster-node-timeout": str(self._node_timeout),
-            "cluster-allow-replica-migration": "no",  # a replica stays with the master it was given
+            "cluster-allow-replica-migration": "no",  # a replica stays with the master that it was given
         }
 
 
@@ -98,8 +98,8 @@ class LocalCluster(LocalGroup):
 
         A cluster is whole if
 
-        - every live node says ``cluster_state:ok``, knows all nodes, has links to the live ones, and considers none of
-          them failed;
+        - every live node says ``cluster_state:ok``, knows all nodes, has links to the live ones, and considers no node
+          failed;
         - all live nodes agree on the owner of each slot, and all slots are owned by live nodes;
         - every live replica has its link to its master up.
 

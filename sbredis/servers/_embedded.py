@@ -144,10 +144,10 @@ class EmbeddedLease:
                         self._starter.bring_up(deadline)
                         return
                 finally:
-                    owner.drop()  # a child that another thread forks meanwhile must not keep the lock
+                    owner.drop()  # a child that another thread has forked since must not keep the lock
             finally:
                 owner.close()
-            open_folder(self._folder.path)  # the folder was removed between opening and locking
+            open_folder(self._folder.path)  # the folder was removed after the lock file was opened
 
     def _take_share(self, deadline: float) -> None:
         if self._clients is not None:

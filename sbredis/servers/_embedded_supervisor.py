@@ -65,7 +65,7 @@ def main() -> None:
     """
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
-        os._exit(0)  # then the starting process has no child to wait for
+        os._exit(0)  # so the client that starts the embedded supervisor need not wait for it
     try:
         _EmbeddedSupervisor(order).keep()
     except Exception:
@@ -109,7 +109,7 @@ class _EmbeddedSupervisor:
         while not self._has_ended(pause if listened else 0.005):
             listened = listened or self._folder.socket.exists()
             if not self._folder.socket.exists() and (listened or time.monotonic() > binds_until):
-                break  # its socket, or the whole folder, was removed: no client can reach it any more
+                break  # the socket or the whole folder was removed, so no client can reach the server any more
             if self._asked_to_end:
                 break
             if not clients.take():

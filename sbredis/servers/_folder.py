@@ -14,7 +14,7 @@ from sbredis.exceptions import ServerUnsuitableError, ServiceBusError, ServiceBu
 
 __all__ = ["DataFolder", "open_folder"]
 
-_LONGEST_SOCKET_PATH = 100  # bytes; the kernels permit 104 to 108
+_LONGEST_SOCKET_PATH = 100  # in bytes; the largest length that kernels permit is between 104 and 108
 _MOST_LOG = 1_000_000
 _OURS = "owner.lock"  # the first file that is made in a new folder
 
@@ -116,7 +116,7 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
             )
         about = real.stat()
         if stat.S_IMODE(about.st_mode) & 0o077:
-            real.chmod(0o700)  # messages are for this user only
+            real.chmod(0o700)  # only this user may read the messages
     except FileExistsError:
         raise ServerUnsuitableError(f"{real} is a file. embedded:// needs the path of a folder.") from None
     except NotADirectoryError:

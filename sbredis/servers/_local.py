@@ -112,7 +112,7 @@ class LocalServer(Startable):
             self.launch()
             if self.await_ready():
                 return
-            self._choose_ports()  # another process took the port that was free a moment ago
+            self._choose_ports()  # another process has taken the port since it was chosen
         raise ServerUnsuitableError(f"No free port was found for {self._described()}")
 
     def stop(self) -> None:
@@ -192,7 +192,7 @@ class LocalServer(Startable):
             "enable-debug-command": "local",
             # in tests, all replicas connect at once, so the master need not wait for more replicas
             "repl-diskless-sync-delay": "0",
-            "shutdown-timeout": "0",  # do not wait for a paused replica
+            "shutdown-timeout": "0",  # at its end, the server does not wait for a paused replica
         }
         if self._socket_path is not None:
             settings["unixsocket"] = f'"{self._socket_path}"'
@@ -228,8 +228,8 @@ class LocalServer(Startable):
             self._directory = Path(tempfile.mkdtemp(dir=self._supervisor.directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._unix_socket and (self._socket_path is None or not self._socket_path.parent.is_dir()):
-            # The socket is not in the directory: a socket's path has at most 108 bytes, and a given directory's path
-            # may be longer.
+            # The socket is not in the directory, because a socket's path has at most 108 bytes, and a given directory
+            # may have a longer path.
             self._socket_path = Path(tempfile.mkdtemp(dir=self._supervisor.directory)) / "server.sock"
         if self._port == 0:
             self._choose_ports()
@@ -263,7 +263,7 @@ class LocalServer(Startable):
             self.ask("PING", timeout=2)
             about = self.ask("INFO", "server", timeout=2)
         except ScriptRefusedError as error:
-            return error.reply_code != "LOADING"  # NOAUTH and NOPERM come from a server that is up
+            return error.reply_code != "LOADING"  # a server that answers NOAUTH or NOPERM is up
         except OSError:
             return False
         # The answer may come from a server of another process that has the port. Then our server notices that its port

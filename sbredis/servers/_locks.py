@@ -37,7 +37,7 @@ class FileLock:
 
     def take(self, *, shared: bool = False, until: float = 0.0) -> bool:
         """Take the lock; wait until the monotonic time ``until``. Return ``False`` if it was not free until then."""
-        import fcntl  # some systems have no fcntl; the callers have checked
+        import fcntl  # some systems have no fcntl; the callers check this before
 
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         if self._try(operation):

@@ -31,7 +31,7 @@ def free_port() -> int:
             if port not in _given and _is_free(port):
                 _given.add(port)
                 return port
-        _given.clear()  # a very long test run has used most ports: begin again
+        _given.clear()  # a very long test run has used most ports, so permit used ports again
     raise OSError("no free port was found on 127.0.0.1")
 
 

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 def python_command(module: str) -> list[str]:
     """Return the command that runs ``main()`` of a module of this folder in a new process."""
-    # -P: a json.py in the current folder must not be imported in place of the standard library's.
+    # With -P, a json.py in the current folder is not imported in place of the standard library's module.
     return [_interpreter(), "-P", "-c", f"from sbredis.servers.{module} import main; main()"]
 
 

@@ -41,7 +41,8 @@ def answers(socket_path: str) -> bool:
     try:
         return ask(socket_path, "PING", timeout=1.0) == "PONG"
     except ScriptRefusedError as error:
-        return error.reply_code != "LOADING"  # another error, such as BUSY, comes from a server that runs
+        # a server that answers with another error, such as BUSY, has loaded its data
+        return error.reply_code != "LOADING"
     except OSError:
         return False
 
@@ -64,7 +65,8 @@ class Starter:
                 is_alive = not server.take()
                 log_start = 0 if is_alive else self._start(server, deadline)
             finally:
-                server.close()  # closed, not dropped: the embedded supervisor and the server hold this lock now
+                # closed and not dropped, because the embedded supervisor and the server hold this lock now
+                server.close()
             if is_alive and not self._has_supervisor():
                 self._end_orphan(deadline)
             elif log_start is not None and self._wait_for_answer(deadline):
@@ -184,7 +186,8 @@ class Starter:
         try:
             if not server.take(until=deadline):
                 return False
-            server.drop()  # closing is not enough: a child that another thread starts may hold the lock for a moment
+            # closing is not enough, because a child that another thread starts may hold the lock for a moment
+            server.drop()
             return True
         finally:
             server.close()

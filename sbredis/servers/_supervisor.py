@@ -85,7 +85,7 @@ class _Supervisor:
         for child in self._children.values():
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signal.SIGTERM)
-                child.send_signal(signal.SIGCONT)  # a stopped process would not end otherwise
+                child.send_signal(signal.SIGCONT)  # a stopped process ends only after it is continued
         deadline = time.monotonic() + GRACE
         for child in self._children.values():
             try:
@@ -112,7 +112,7 @@ class _Supervisor:
             return self._start(request["start"], request["directory"], request["log"])
         child = self._children.get(request["pid"])
         if child is not None:
-            child.send_signal(request["signal"])  # this first checks whether the child has exited
+            child.send_signal(request["signal"])  # send_signal does nothing if the child has exited
         return {}
 
     def _start(self, command: list[str], directory: str, log: str) -> dict[str, Any]:
@@ -141,5 +141,5 @@ class _Supervisor:
 
     @staticmethod
     def _say(message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the owner has ended, and our input will end too
+        with contextlib.suppress(BrokenPipeError):  # if the owner has ended, the end of our input follows
             os.write(1, json.dumps(message).encode() + b"\n")

@@ -73,12 +73,12 @@ class SupervisorClient:
             if "error" in answer:
                 raise ServerUnsuitableError(f"{command[0]} cannot be started: {answer['error']}")
             pid: int = answer["pid"]
-            self._exited.pop(pid, None)  # an earlier server may have had the same id
+            self._exited.pop(pid, None)  # an earlier server may have had the same process id
         return pid
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a server that this supervisor started. Does nothing if the server has exited."""
-        with contextlib.suppress(ServerUnsuitableError):  # without a supervisor there is no server
+        with contextlib.suppress(ServerUnsuitableError):  # if the supervisor has ended, its servers have ended too
             self._request({"signal": int(number), "pid": pid})
 
     def exit_code(self, pid: int) -> int | None:
@@ -176,7 +176,8 @@ class _Current:
     def close(self) -> None:
         if self._supervisor is not None:
             self._supervisor.close()
-        for directory in self._directories:  # a killed supervisor left its folder, and its servers may still use it
+        # A killed supervisor has left its folder. The folder is removed only now, because its servers may have used it.
+        for directory in self._directories:
             shutil.rmtree(directory, ignore_errors=True)
 
     def forget(self) -> None:

@@ -305,7 +305,7 @@ class Bus:
         self._closed = True
         for loop in loops:
             if loop is None or loop.is_closed() or loop.is_running() or _in_loop():
-                continue  # the loop has ended with its tasks, or will end
+                continue  # the clients of this loop end with the loop
             loop.run_until_complete(self._close_clients(loop))
         dismantle(self._name)
 
@@ -366,7 +366,7 @@ class Bus:
         topic = await self._entity(split_path(entity.name)[0]) if entity.record.kind != "queue" else None
         for number in entity.numbers:
             if topic is not None:
-                with suppress(MessagingEntityDisabledError):  # scheduled messages of a disabled topic wait
+                with suppress(MessagingEntityDisabledError):  # a disabled topic does not publish its scheduled messages
                     await TopicPublisher(topic, number).publish_due(None)
             while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
                 continue

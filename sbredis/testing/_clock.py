@@ -70,7 +70,7 @@ class MovableClock(Clock):
                 continue
             try:
                 loop.call_soon_threadsafe(moved)
-            except RuntimeError:  # the loop has ended, and its watcher with it
+            except RuntimeError:  # the loop has ended, so its watcher needs no call
                 self._watchers.pop(key, None)
 
 
@@ -83,7 +83,7 @@ class TestClock:
     real time.
     """
 
-    __test__ = False  # pytest collects classes whose names begin with Test
+    __test__ = False  # so pytest does not collect the class, although its name begins with Test
 
     def __init__(self, begins: datetime | None = None) -> None:
         """``begins`` is the first time of the clock, with a time zone; the current time by default."""

@@ -182,7 +182,7 @@ async def hang_up(link: Link) -> None:
     try:
         await link.disconnect(nowait=True)
     except (RedisError, OSError, TimeoutError):
-        return  # the connection is closed, as wanted
+        return  # the connection is closed even if disconnecting fails
 
 
 def _tls_arguments(options: TlsOptions) -> dict[str, Any]:

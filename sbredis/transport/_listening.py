@@ -284,7 +284,7 @@ class _Ear:
             if channel is not None:
                 channel.confirm()
         elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
-            # This answers no command of ours: the server ended the subscription, because the slot has moved.
+            # We have sent no SUNSUBSCRIBE, so the server has ended the subscription because the slot has moved.
             self._listening.trouble(self.endpoint)
             self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
 

@@ -119,7 +119,8 @@ class Transport:
             replicated = durability == "replicated"
         else:
             raise ValueError(f"durability of a call must be 'master' or 'replicated', not {quoted(durability)}")
-        # The common case: the connection is open and takes the call. For speed, no other coroutine is in between.
+        # The common case: the connection is open and takes the call. For speed, the call is submitted here and not in a
+        # further coroutine.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]
             wire = node.calls.wire if node is not None else None
@@ -219,7 +220,7 @@ class Transport:
 
     def redirected(self, failure: Failure) -> Node:
         """Return the server that MOVED or ASK names. Raises ValueError if the reply names no server."""
-        assert failure.endpoint is not None  # only servers redirect
+        assert failure.endpoint is not None  # a redirection always comes from a server
         slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
         node = self._node(endpoint)
         if failure.kind is FailureKind.MOVED:
@@ -262,7 +263,7 @@ class Transport:
         try:
             await started
             layout = await self._insisting(lambda _: self._discover(), patience)
-            assert isinstance(layout, Layout)  # None is returned only for a node
+            assert isinstance(layout, Layout)  # None is possible only if `node` is given
             self._apply(layout)
             judge(self.target, await self._reach_masters(patience), self._replica_count_of)
         except BaseException:
@@ -299,7 +300,7 @@ class Transport:
             self._listening.close(f"The transport to {self.target} was closed.")
             on_close, self._on_close = self._on_close, None
             if on_close is not None:
-                on_close()  # called here, because no caller's cancellation can prevent it
+                on_close()  # called here, where the cancellation of a caller cannot prevent the call
 
     async def _insisting(
         self,
@@ -327,7 +328,7 @@ class Transport:
             if found.kind is not FailureKind.TIMED_OUT:
                 told = found
             elif told is not None:
-                found = told  # the earlier failure tells more than a last attempt without time
+                found = told  # the earlier failure says more than a last attempt that had too little time
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
@@ -354,7 +355,7 @@ class Transport:
                 *(self._insisting(node.calls.get, patience, node) for node in masters), return_exceptions=True
             )
             if None in wires:
-                continue  # the map has changed: reach the masters of the new map
+                continue  # the slot map has changed, so reach the masters of the new map
             for wire in wires:
                 if isinstance(wire, ServiceBusError) and wire.is_transient and len(masters) > 1:
                     _log.warning("%s. Connected without it.", wire.message)

@@ -69,7 +69,7 @@ class Opener:
             refusal = facts if isinstance(facts, Failure) else self.accepts(facts)
             if refusal is not None:
                 return refusal
-            assert isinstance(facts, ServerFacts)  # a failure was returned above
+            assert isinstance(facts, ServerFacts)  # if it is a failure, it was returned above
             opened = True
             return link, facts
         except TimeoutError:

@@ -180,7 +180,7 @@ def reply_parser() -> Callable[[bytes], list[Any]]:
             while (reply := gets(False)) is not nothing:
                 if type(reply) is not push:
                     replies.append(reply)
-        except TypeError as error:  # a mapping with a key that Python cannot hash
+        except TypeError as error:  # the reply has a mapping with a key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
         return replies
 

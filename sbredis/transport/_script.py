@@ -108,7 +108,7 @@ class Call:
     )
 
     # The state of the call on its wire. A call is on one wire at a time. It goes to another wire only when the first
-    # one has answered the call or was lost.
+    # wire has answered the call or was lost.
     future: Any  # an asyncio.Future, which this module never awaits
     deadline: float
     asking: bool

@@ -98,7 +98,7 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         oldest = _OLDEST[facts.product]
         if _numbers(facts.version) < oldest:
             found.append(f"{server} is too old: sbredis needs Redis 7.0 or Valkey 7.2 at least. Upgrade the server.")
-    if facts.mode == "sentinel":  # for a Sentinel, no other fact matters
+    if facts.mode == "sentinel":  # the other facts do not matter for a Sentinel
         return [f"{server} is a Sentinel, not a data server: use redis+sentinel://{facts.endpoint}/MASTER-NAME."]
     if kind == "cluster" and facts.mode == "standalone":
         found.append(f"{server} is not part of a cluster: use redis://{facts.endpoint}.")

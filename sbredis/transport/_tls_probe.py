@@ -71,7 +71,7 @@ async def _answers_with_tls(endpoint: Endpoint) -> bool:
     """Whether the server takes part in a TLS handshake, even if it then refuses our certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no data is sent through it
+    context.verify_mode = ssl.CERT_NONE  # no certificate is checked, because no data is sent
     try:
         async with asyncio.timeout(_ANSWER_WITHIN):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)

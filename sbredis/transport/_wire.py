@@ -176,7 +176,7 @@ class Wire:
             self._watch(self._loop.time())
 
     def fail(self, reason: str) -> None:
-        """End the connection. Calls that are not written were never sent; the outcome of the others is unknown."""
+        """End the connection. Calls that are not written were never sent; the outcome of the other calls is unknown."""
         if self.failure is not None:
             return
         self.failure = Failure(FailureKind.LOST, reason, endpoint=self.facts.endpoint)
@@ -214,7 +214,7 @@ class Wire:
         if self._flush_is_due:
             return
         if not self._in_flight and self._loop.time() - self._heard_at >= self._limits.quiet_after:
-            self._flush()  # no other call is under way: waiting for a turn of the loop would gather nothing
+            self._flush()  # write at once: while no other call is under way, a wait would not gather more calls
         else:
             # Do not write now: the other calls of this turn of the loop are written together with this one.
             self._flush_is_due = True
@@ -245,7 +245,8 @@ class Wire:
                 pieces.append(load.payload(run_id))
                 in_flight.append(load)
             if call.asking:
-                # ASKING applies to the next command of this connection, so no other command may come between them.
+                # ASKING applies to the next command of this connection, so no other command may come between ASKING and
+                # the call.
                 pieces.append(_ASKING)
                 in_flight.append(None)
             pieces.append(call.payload(run_id))
@@ -363,7 +364,8 @@ class Wire:
                 self.fail(f"no answer for {quiet:.1f} s")
                 return
             if quiet >= self._limits.suspect_after:
-                # Report this at each check, because a failover may take longer than the first question about it.
+                # Report the silence at each check, because a failover may still be under way when the first question is
+                # answered.
                 self.silent = True
                 self._on_suspect()
         if self.owes:

@@ -17,7 +17,7 @@ __all__ = ["Judge"]
 _SMALL_BOOK = 32
 """All rules are compiled again only if more subscriptions than this have changed or were deleted."""
 _SMALL_PART = 4
-"""For every four subscriptions of the topic, that limit is one higher."""
+"""That limit grows by one for every four subscriptions of the topic."""
 
 
 class Judge:

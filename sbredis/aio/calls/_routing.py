@@ -48,7 +48,7 @@ _MOST_COPIES = 4000
 """The largest number of copies that one call should make. The client estimates the number before the call."""
 _MANY_RULES = 200
 _LONG_JUDGING = 4 * 1024 * 1024
-"""If the message bytes times the subscriptions reach this number, judging may take a hundredth of a second or more."""
+"""If the product of message bytes and subscriptions reaches this limit, judging may take 10 ms or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
 """The bytes that actions may add to all copies of a message that is sent by itself.
 

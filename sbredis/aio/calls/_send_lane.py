@@ -177,9 +177,9 @@ class SendLane(Lane[SendJob, Sent]):
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
         """Limit the ``seconds`` for a call that need not wait for an unreachable partition.
 
-        Movable messages wait only a short time. So do the first jobs that cannot reach a partition, because movable
-        messages may be queued after them. If the user has limited the repetitions, nothing is moved, because a move
-        would be a repetition too.
+        Movable messages wait only a short time. The first jobs that cannot reach a partition also wait only a short
+        time, because movable messages may be queued after them. If the user has limited the repetitions, nothing is
+        moved, because a move would be a repetition too.
         """
         entity = self.entity
         if (

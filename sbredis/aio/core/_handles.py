@@ -19,7 +19,10 @@ __all__ = ["LockHandle", "read_handle"]
 
 _VERSION = 1
 _HEAD = struct.Struct(">BBHBB")
-"""The start of a handle: the version, the length of the incarnation, the partition, the lengths of token and name."""
+"""The start of a handle: the version, the length of the incarnation, the partition, the lengths of token and name.
+
+The texts follow, and the session comes last.
+"""
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)

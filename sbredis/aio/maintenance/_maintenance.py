@@ -6,7 +6,7 @@ with the role visits their partitions when something is due (:mod:`sbredis.aio.m
 client that offers maintenance waits until the role is free.
 
 The role has a *fence*, a number: a topic's partition refuses a call with a fence that is older than one that it has
-seen. But even if two clients believed that they had the role, they would do nothing twice. A script publishes a message
+seen. But even if two clients believed that they had the role, they would do no work twice. A script publishes a message
 and removes it from the schedule in one step, and a visit does only work that is due.
 """
 

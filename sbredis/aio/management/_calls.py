@@ -80,7 +80,10 @@ class Calls:
         return await self._counter.count(record, until)
 
     async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
-        """Return queues and topics whose names come after the name ``after``. A short page is the last one."""
+        """Return queues and topics whose names come after the name ``after``.
+
+        A page that is not full is the last page.
+        """
         found = await self._namespace.list_entities(after, most, timeout=timeout)
         return Page(found, found[-1].name if len(found) == most else None)
 

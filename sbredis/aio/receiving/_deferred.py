@@ -2,9 +2,9 @@
 
 One call returns only a limited number of bytes, so that it does not hold up the server. Therefore many calls may be
 needed. The first call to a partition requests all of its messages, up to 1,000. If one of them is missing, the script
-locks none. If large messages fill a reply, the next call requests at most twice the number of messages in that reply,
-or at most 16 if the reply has fewer than 8. If anything fails, all locked messages are released without an increase of
-their delivery counts.
+locks none. If large messages fill a reply, the next call requests at most twice the number of messages in that reply.
+If that reply has fewer than 8 messages, the next call requests at most 16. If anything fails, all locked messages are
+released without an increase of their delivery counts.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class ReceiveCall:
         self.unanswered: dict[PartitionWatcher, int] | None = None
         """The partitions whose answer the request still needs; ``None`` while it waits for messages to come.
 
-        A request for the messages that are there now needs an answer from each partition. So does a request that has
-        waited long enough. This is a mapping from each partition to the number of a call: only answers to later calls
-        count.
+        A request for the messages that are there now needs an answer from each partition. A request that has waited
+        long enough also needs these answers. This is a mapping from each partition to the number of a call: only
+        answers to later calls count.
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None

@@ -183,8 +183,8 @@ class Telemetry:
     def create(self, destination: str, messages: Sequence[TelemetryMessage]) -> None:
         """Give each message without a creation context a ``create`` span, and write the context into the message.
 
-        Call this before messages are encoded, if they are encoded before the send, such as the messages of a batch
-        object. :meth:`operation` does it for its own messages.
+        Some messages, such as those in a batch object, are encoded before the send. Call this method before they are
+        encoded. For other messages, :meth:`operation` does the same.
         """
         if not self.active or self.tracing is None:
             return

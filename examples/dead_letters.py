@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusClient
 
 
 async def main(url: str) -> None:
-    """Dead-letter one message and let another fail too often; then mend both and send them again."""
+    """Dead-letter one message and let another fail too often; then correct both messages and send them again."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("letters", max_delivery_count=3)
         async with client.get_queue_sender("letters") as sender:

@@ -38,7 +38,7 @@ def say(text: str = "") -> None:
 
 
 async def embedded(url: str) -> None:
-    """Use a real server in a folder: the first client starts it, it ends after the last one, and its data stay."""
+    """Use a real server in a folder. The first client starts it, it ends after the last client, and its data stay."""
     say("1. An embedded server: a folder is all it takes")
     for visit in ("first", "second"):
         started = time.perf_counter()
@@ -114,7 +114,7 @@ async def show_counts(administration: ServiceBusAdministrationClient, seen: Coun
 
 
 async def reminders(url: str) -> bool:
-    """Schedule a reminder that expires. No client sends or receives, but both happen when they are due."""
+    """Schedule a reminder. It is enqueued and expires on time, although no client sends or receives then."""
     say("3. Time: without senders and receivers, everything happens as of the time when it was due")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("reminders", dead_lettering_on_message_expiration=True)
@@ -140,7 +140,7 @@ async def reminders(url: str) -> bool:
 
 
 async def payments(url: str) -> bool:
-    """Handle payments, those of each account in order, and send each to a topic, where a rule selects some."""
+    """Handle the payments of each account in order, and send them to a topic, where a rule selects some."""
     say(f"4. Sessions and a topic: {CLERKS} workers handle each account's payments in order; a rule selects some")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("payments", requires_session=True)

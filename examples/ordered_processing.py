@@ -1,4 +1,4 @@
-"""Payments in order: those of one account one after the other, those of different accounts at the same time.
+"""Payments of one account are handled in order, one after the other. Different accounts are handled at the same time.
 
 python examples/ordered_processing.py [CONNECTION STRING]
 """
@@ -22,7 +22,7 @@ async def worker(client: ServiceBusClient, report: list[str]) -> None:
             # The previous worker of this account stored the number of the last payment and the balance.
             last, balance = map(int, (await session.get_state() or b"0 0").split())
             for message in await receiver.receive_messages(max_message_count=2, max_wait_time=0.5):
-                if message.sequence_number > last:  # otherwise, a worker counted it and then died
+                if message.sequence_number > last:  # otherwise, a worker counted it and then died before completing it
                     last, balance = message.sequence_number, balance + int(str(message))
                     await session.set_state(f"{last} {balance}")
                     report.append(f"{session.session_id}: {message} makes {balance}")
@@ -42,7 +42,8 @@ async def main(url: str) -> None:
         report: list[str] = []
         # A worker takes two payments at a time, so each account is accepted twice, and its state keeps the balance.
         await asyncio.gather(worker(client, report), worker(client, report))
-        for line in sorted(report, key=lambda line: line.partition(":")[0]):  # by account; the sort keeps the rest
+        # Sort by account. The payments of one account keep their order.
+        for line in sorted(report, key=lambda line: line.partition(":")[0]):
             print(line)
 
 

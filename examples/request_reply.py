@@ -24,7 +24,7 @@ async def service(bus: ServiceBusClient, requests: int) -> None:
                 correlation_id=request.message_id,
             )
             await sender.send_messages(reply)
-            await receiver.complete_message(request)  # last: if this process dies before, another one answers
+            await receiver.complete_message(request)  # last: if this process dies earlier, another process answers
 
 
 async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[str]:

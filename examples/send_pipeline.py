@@ -14,13 +14,13 @@ from sbredis.aio import ServiceBusClient
 
 
 async def readings(count: int) -> AsyncIterator[ServiceBusMessage]:
-    """Yield readings, as from a sensor. The sender asks for the next one only when it has room."""
+    """Yield readings, as from a sensor. The sender asks for the next reading only when it has room."""
     for number in range(count):
         yield ServiceBusMessage(json.dumps({"sensor": number % 7, "value": number / 10}), subject="reading")
 
 
 async def main(url: str) -> None:
-    """Send 5,000 readings with at most 500 in flight, and one that is too large."""
+    """Send 5,000 readings with at most 500 in flight, and a message that is too large."""
     async with (
         ServiceBusClient(url) as client,
         client.get_queue_sender("readings", create_if_missing=True, max_in_flight=500) as sender,

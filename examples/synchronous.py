@@ -1,4 +1,4 @@
-"""The same API for code without an event loop.
+"""Sending and receiving without an event loop.
 
 python examples/synchronous.py [CONNECTION STRING]
 """

@@ -13,7 +13,7 @@ CONVERSATIONS = {"ann": ["Hello!", "Anybody there?"], "bob": ["Good morning.", "
 
 
 def answer(client: ServiceBusClient) -> list[str]:
-    """Accept conversations that no other thread has, until there are none, and return their messages."""
+    """Accept conversations that no other thread has, until no conversation is left, and return their messages."""
     heard: list[str] = []
     while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
         with receiver:  # if an error leaves this block, each unsettled message gets a failed delivery
@@ -35,7 +35,8 @@ def main(url: str) -> None:
 
         with ThreadPoolExecutor(2) as threads:
             heard = [line for each in threads.map(answer, [client, client]) for line in each]
-        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name; the sort keeps the rest
+        # Sort by name. The lines of one name keep their order.
+        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -315,7 +315,7 @@ class SessionCannotBeLockedError(ServiceBusError):
 
 
 class SessionLockLostError(ServiceBusError):
-    """The lock on the session has ended. Another receiver may have its messages. Accept the session again."""
+    """The lock on the session has ended. Another receiver may have the session's messages. Accept the session again."""
 
     code = "SessionLockLost"
 

@@ -30,19 +30,25 @@ __all__ = [
 
 
 class SettingsStaleError(ServiceBusError):
-    """The caller's settings of an entity are older than those of its partition: the caller reads them again."""
+    """The caller's settings of an entity are older than the partition's settings.
+
+    The caller must read the settings again.
+    """
 
     is_transient = True
 
 
 class SettingsBehindError(ServiceBusError):
-    """The partition's settings are older than the caller's: the caller gives it the newer ones."""
+    """The partition's settings are older than the caller's settings. The caller must send the newer settings."""
 
     is_transient = True
 
 
 class LaneUnknownError(ServiceBusError):
-    """The partition does not know the lane of a call that is not the lane's first: the caller opens another lane."""
+    """The partition has no record of a lane, and the call is not the lane's first.
+
+    The caller must open another lane.
+    """
 
     is_transient = True
 

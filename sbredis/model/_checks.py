@@ -69,7 +69,7 @@ def body_bytes(body: object) -> bytes:
 
 
 def encoded_bytes(value: object, what: str) -> bytes:
-    """Return a copy of the given bytes, which are kept unchanged. Refuse other types."""
+    """Return a copy of the given bytes, which are kept unchanged. Refuse values of other types."""
     if type(value) is bytes:
         return value
     if not isinstance(value, (bytes, bytearray, memoryview)):

@@ -46,7 +46,7 @@ class AnyEntity(Described):
 
     default_message_time_to_live = Duration(UNLIMITED, least=timedelta(seconds=1), setting="time_to_live")
     """The longest time to live of a message, and the default for messages without one: no limit by default, 1 second at
-    least. In a subscription, the shorter of its own limit and that of its topic applies.
+    least. In a subscription, the shorter of two limits applies: its own limit and the limit of its topic.
     """
 
     status = Choice(

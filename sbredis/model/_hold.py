@@ -1,4 +1,4 @@
-"""What a client knows about a message that it received: its lock, and how it was received.
+"""The client's record of a message that it received: the lock on the message, and how the message was received.
 
 An application sees a :class:`~sbredis.ServiceBusReceivedMessage`. The code that receives, settles and renews works with
 the message's :class:`Hold`. A message refers to its hold, but a hold never to its message. So both are freed

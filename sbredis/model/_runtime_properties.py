@@ -36,7 +36,7 @@ class QueueRuntimeProperties:
     transfer_dead_letter_message_count: int = 0
     """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
     total_message_count: int = 0
-    """The sum of these counts."""
+    """The number of all messages: the sum of the other counts of messages."""
     size_in_bytes: int = 0
     """The size of all messages, including those on the dead-letter queue."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
@@ -107,7 +107,7 @@ class SubscriptionRuntimeProperties:
     transfer_dead_letter_message_count: int = 0
     """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
     total_message_count: int = 0
-    """The sum of these counts."""
+    """The number of all messages: the sum of the other counts of messages."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()

@@ -117,7 +117,7 @@ class EntityDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRecord(EntityDescription):
-    """An entity as the registry knows it."""
+    """An entity as the registry records it."""
 
     id: str
     """The id in the names of the entity's keys. No other entity gets this id."""

@@ -40,7 +40,7 @@ _RECORD = re.compile(rb"1 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?
 
 
 class KeptRule(NamedTuple):
-    """A rule as the registry knows it."""
+    """A rule as the registry records it."""
 
     rule: Rule
     created_at: int

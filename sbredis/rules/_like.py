@@ -105,7 +105,7 @@ def _pieces(pattern: str, escape: str | None) -> list[_Piece]:
 
 
 def matcher(pattern: str, escape: str | None = None) -> Matcher:
-    """Return a function that tells whether text matches a pattern."""
+    """Return a function that returns whether text matches a pattern."""
     first, *inner = _pieces(pattern, escape)
     if not inner:
         exact = first.plain

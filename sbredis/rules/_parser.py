@@ -1,7 +1,7 @@
 """The parser of filters and actions: one method for each rule of the grammar, from the loosest binding to the tightest.
 
-Parentheses may contain a condition or a value, and the parser learns only later which of the two it has read. So the
-same methods parse both, and each operator checks the kind of its operands.
+Parentheses may contain a condition or a value, and the parser can decide only later which of the two it has read. So
+the same methods parse both, and each operator checks the kind of its operands.
 """
 
 from __future__ import annotations

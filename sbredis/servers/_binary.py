@@ -24,7 +24,10 @@ Flavour = Literal["valkey", "redis"]
 
 
 class ServerNotFoundError(ServerUnsuitableError):
-    """The error if there is no Redis or Valkey server program on this machine. Its text says how to get one."""
+    """The error if there is no Redis or Valkey server program on this machine.
+
+    Its text says how to get a server program.
+    """
 
     code = "ServerNotFound"
 

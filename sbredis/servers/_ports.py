@@ -21,7 +21,7 @@ def free_port() -> int:
     Ports are below the range that the kernel uses for outgoing connections. With a port inside that range, a client
     that keeps trying to reach a stopped server might be given that very port, and would be connected to itself.
 
-    Another process can still take the port first, so the caller must be ready to try another one.
+    Another process can still take the port first, so the caller must be ready to try another port.
     """
     ceiling = min(_HIGHEST, _first_ephemeral() - 1)
     floor = min(_LOWEST, ceiling - 2000)

@@ -96,7 +96,7 @@ class Starter:
         """Raise if the disk is full.
 
         With ``appendfsync always`` a server ends at the first write that fails, so starting it again does not help. Its
-        log cannot tell the reason, because the log is on the same disk.
+        log cannot contain the reason, because the log is on the same disk.
         """
         about = os.statvfs(self.folder.path)
         if about.f_bavail * about.f_frsize >= _ROOM:

@@ -11,10 +11,10 @@ It reads requests from its standard input and answers on its standard output, on
 Its first line is ``{"directory": "/tmp/sbredis-…"}``: a folder for its owner. The supervisor removes the folder with
 everything in it when it ends.
 
-The owner holds the other end of its standard input. When that end closes, the owner has ended, and the supervisor ends
-all servers. When the supervisor itself is killed, the kernel ends them (Linux). The supervisor lives in a session of
-its own, so a Ctrl-C reaches only the owner, which can then close in order. Only the supervisor sends signals to
-servers: as their parent, it knows whether a process id still belongs to a server.
+The owner holds the other end of the supervisor's standard input. When that end closes, the owner has ended, and the
+supervisor ends all servers. When the supervisor itself is killed, the kernel ends them (Linux). The supervisor lives in
+a session of its own, so a Ctrl-C reaches only the owner, which can then close in order. Only the supervisor sends
+signals to servers: as their parent, it knows whether a process id still belongs to a server.
 """
 
 from __future__ import annotations

@@ -115,7 +115,10 @@ class Bus:
 
     @property
     def client(self) -> ServiceBusClient:
-        """A client that is closed with the bus. If the code under test closes it, this property makes another one."""
+        """A client that is closed with the bus.
+
+        If the code under test closes it, this property makes another client.
+        """
         self._check_open()
         client = self._client
         if client is None or client._connection.closed:

@@ -70,7 +70,10 @@ class SyncBus:
 
     @property
     def client(self) -> ServiceBusClient:
-        """A client that is closed with the bus. If the code under test closes it, this property makes another one."""
+        """A client that is closed with the bus.
+
+        If the code under test closes it, this property makes another client.
+        """
         self._bus._check_open()
         if not self._clients or self._clients[-1]._portal.closed:
             self._clients.append(ServiceBusClient(self.url))

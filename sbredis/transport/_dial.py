@@ -80,7 +80,7 @@ class Dialer:
 
     @property
     def strips_shebang(self) -> bool:
-        """Whether scripts are sent without their first line ``#!lua``: fakeredis does not know it."""
+        """Whether scripts are sent without their first line ``#!lua``: fakeredis does not accept this line."""
         return self._memory is not None
 
     def server(self, endpoint: Endpoint, *, protocol: int = 3) -> Link:

@@ -171,7 +171,7 @@ class Listening:
 
 
 class _Ear:
-    """The connection that listens to the channels of one node. It lives while a channel is wanted there."""
+    """The connection that listens to the channels of one node. It lives while listeners need a channel of this node."""
 
     def __init__(self, listening: Listening, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

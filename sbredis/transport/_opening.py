@@ -124,9 +124,9 @@ class Opener:
 class WireHolder:
     """The keeper of one connection to one server: opened when first needed, and again after it was lost.
 
-    However many callers want the connection, there is one attempt to open it at a time. The attempt runs in a task of
-    its own, so a caller that is cancelled does not end it for the others. After a failure there is a pause before the
-    next attempt. Callers get that failure during the pause.
+    There is only one attempt to open the connection at a time, and it serves all callers. The attempt runs in a task of
+    its own, so a caller that is cancelled does not end the attempt for the other callers. After a failure there is a
+    pause before the next attempt. Callers get that failure during the pause.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener) -> None:

@@ -116,8 +116,8 @@ class Failure:
     def error(
         self, call: Call | None = None, *, maybe_ran: bool = False, attempts: int = 1, seconds: float = 0.0
     ) -> ServiceBusError:
-        """Return the exception for a caller whose last attempt is this failure. Without ``call``, the caller wanted to
-        connect.
+        """Return the exception for a caller whose last attempt is this failure. Without ``call``, the attempt was an
+        attempt to connect.
 
         ``maybe_ran`` means that an earlier attempt at the same call ended with an unknown outcome. Then the outcome
         stays unknown.

@@ -48,10 +48,10 @@ def _encoded(argument: Argument) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """A Lua script as it is sent: its name for people, its source, and the hash that servers know it by.
+    """A Lua script as it is sent: its name for people, its source, and the hash by which servers identify it.
 
     With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it. The run id
-    is put in when the call is written to a connection; it is ``?`` if the server does not tell it.
+    is put in when the call is written to a connection; it is ``?`` if the server does not report its run id.
     """
 
     name: str

@@ -57,8 +57,8 @@ class SlotMap:
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
     """Return the slot map from the answer of ``asked`` to CLUSTER SLOTS.
 
-    A server that does not know its own address gives an empty one. Then the address at which the server was asked is
-    used. ``?`` marks a node whose address is configured to be hidden and is not yet known.
+    A server that does not know its own address gives an empty address. Then the address at which the server was asked
+    is used. ``?`` marks a node whose address is configured to be hidden and is not yet known.
     """
     ranges: list[tuple[int, int, Endpoint]] = []
     try:

@@ -23,7 +23,10 @@ _ANSWER_WITHIN = 1.0
 
 
 async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | None:
-    """Open a connection. Return the failure at once if TLS is wanted and the server has none. Raises other errors."""
+    """Open a connection.
+
+    Return the failure at once if the client uses TLS and the server has no TLS. Raises other errors.
+    """
     if not secure:
         await link.connect()
         return None
@@ -40,7 +43,7 @@ async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | 
 
 
 async def with_tls_hint(failure: Failure, endpoint: Endpoint, *, secure: bool) -> Failure:
-    """Return a failure that says that the server wants TLS, if that is the reason, or else the same failure."""
+    """If the server requires TLS, return a failure that says so; otherwise return the given failure."""
     if secure or not endpoint.port or failure.kind is not FailureKind.UNREACHABLE:
         return failure
     if await _answers_with_tls(endpoint):

@@ -42,7 +42,7 @@ class WireLimits:
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
     suspect_after: float = 0.5
-    """After this many seconds without an answer, the client asks other servers whether this one was replaced. If so,
+    """After this many seconds without an answer, the client asks other servers whether this server was replaced. If so,
     the client gives this server up.
     """
     give_up_after: float = 5.0

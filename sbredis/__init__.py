@@ -1,7 +1,7 @@
 """Azure Service Bus semantics on Redis: a message broker that needs nothing but Redis or Valkey.
 
 This package has the API for code without an event loop. :mod:`sbredis.aio` has the API for asyncio, and
-:mod:`sbredis.management` the administration. The names are those of ``azure.servicebus``.
+:mod:`sbredis.management` the administration. The names are the same as in ``azure.servicebus``.
 """
 
 from __future__ import annotations

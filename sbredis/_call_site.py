@@ -36,7 +36,7 @@ def warn_of_line(message: str, category: type[Warning], line: Line) -> None:
 
 
 def _caller() -> tuple[Line, int]:
-    """Return the line, and its distance from the caller of this function, as ``stacklevel`` counts it."""
+    """Return the line, and the ``stacklevel`` of the line as seen from the caller of this function."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # `warnings` and `logging` use it too
     level = 1
     while frame.f_code.co_filename.startswith(_INSIDE) and frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""Public classes built from internal ones: their errors name only the public class. Pure."""
+"""Public classes that inherit from internal classes: their errors name only the public class. Pure."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class NamespaceMissingError(MessagingEntityNotFoundError):
 
 
 class MessagingEntityAlreadyExistsError(ServiceBusError):
-    """An entity of that name exists already. Names are compared without case."""
+    """An entity of that name exists already. Names are compared without regard to case."""
 
     code = "MessagingEntityAlreadyExists"
 

@@ -73,7 +73,7 @@ class Content:
     raw_amqp: bytes | None = None
     """The sender's own encoding of the message. sbredis does not read it."""
     assigned: str | None = field(default=None, compare=False, repr=False)
-    """The id that sbredis assigned last. This field itself is not sent."""
+    """The last id that sbredis has assigned to the message. This field itself is not sent."""
     id_used: bool = field(default=False, compare=False, repr=False)
     """Whether the message was sent under its id, or is being sent."""
 

@@ -134,7 +134,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionsListed:
-    """Some sessions, in order."""
+    """A page of a list of sessions, in order."""
 
     names: tuple[str, ...]
     times: tuple[int, ...]

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class ServiceBusReceiveMode(Listed, StrEnum):
-    """What receiving does to a message."""
+    """The effect of a receive on the message."""
 
     PEEK_LOCK = "peeklock"
     """The message is locked, and stays until it is settled."""

@@ -228,7 +228,9 @@ _LEFT_OUT: Any = _LeftOut()
 
 @public
 class RuleProperties(Described):
-    """Which messages a subscription receives by this rule, and what the rule changes in its copies of them."""
+    """The messages that a subscription receives by this rule, and the changes that the rule makes in its copies of
+    them.
+    """
 
     __slots__ = ()
     kind: ClassVar[str] = "Rule"

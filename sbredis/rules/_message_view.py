@@ -56,7 +56,9 @@ _ALIASES = {
 
 
 def canonical(name: str) -> str | None:
-    """Return the canonical name of a system property, from a name in any case; ``None`` for any other name."""
+    """Return the canonical name of a system property, from a name in any case; ``None`` if no system property has this
+    name.
+    """
     name = name.lower()
     name = _ALIASES.get(name, name)
     return name if name in SYSTEM_PROPERTIES else None

@@ -1,4 +1,4 @@
-"""Starting real servers: local ones for tests, benchmarks and demonstrations, and the embedded one that processes
+"""Starting real servers: local servers for tests, benchmarks and demonstrations, and the embedded server that processes
 share.
 
 All functions here block, so an asynchronous caller uses a thread. This package only checks whether a server is up, and

@@ -2,8 +2,8 @@
 
 A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`). The embedded supervisor
 inherits the taken locks ``server.lock`` and ``supervisor.lock``, and a log as its standard output. It hands
-``server.lock`` on to the server and keeps the other lock. From then on it depends on no client: it runs in a session of
-its own, and the process that started it has ended.
+``server.lock`` on to the server and keeps ``supervisor.lock``. From then on it depends on no client: it runs in a
+session of its own, and the process that started it has ended.
 
 It looks at ``clients.lock`` a few times a second. When that lock has been free for a while, it takes ``owner.lock``, so
 that no client can take a share while the server is ended. Then it looks at ``clients.lock`` once more, and ends the

@@ -79,7 +79,8 @@ class Bus:
 
     Code under test uses :attr:`client`, or makes a client of its own from :attr:`url`, in this process and in any
     thread. All these clients use :attr:`clock`. You need not open anything: everything opens at its first use. The
-    helpers that return messages lock and settle none of them: messages that the code under test has locked stay locked.
+    helpers that return messages neither lock nor settle these messages, so messages that the code under test has locked
+    stay locked.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the extra ``memory`` is not installed:
     run ``pip install '.[memory]'`` in the checkout of sbredis.

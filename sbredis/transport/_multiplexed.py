@@ -425,7 +425,7 @@ class Transport:
         return lost or replies
 
     def known(self) -> list[Endpoint]:
-        """Return the servers to ask about the cluster: connected ones first, suspected ones last."""
+        """Return the servers to ask about the cluster: connected servers first, suspected servers last."""
         nodes = sorted(self._nodes.values(), key=lambda node: (node.suspected, not node.calls.open))
         return [node.endpoint for node in nodes]
 

@@ -1,7 +1,7 @@
 """A parser of the server's protocol, RESP2 and RESP3, for bytes in pieces of any size. Pure.
 
-If hiredis is installed, it does the same faster; :func:`reply_parser` chooses. Pushes are dropped, because they answer
-no call. If a push were taken for a reply, every later caller would get the reply to another call.
+If hiredis is installed, its faster parser is used instead; :func:`reply_parser` chooses the parser. Pushes are dropped,
+because they answer no call. If a push were taken for a reply, every later caller would get the reply to another call.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from sbredis.registry import Namespace
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient as SyncAdministrationClient
 from tests.complaints import complaints
-from tests.waiting import eventually
+from tests.waiting import eventually, wait_until
 from tools.repository import ROOT
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -370,5 +370,4 @@ def test_a_client_is_freed_after_its_event_loop_has_ended_without_closing_it(url
         return client._connection
 
     freed = weakref.ref(asyncio.run(use()))
-    gc.collect()
-    assert freed() is None
+    wait_until(lambda: gc.collect() >= 0 and freed() is None)  # threads that end hold a reference for a moment

@@ -52,6 +52,7 @@ def opening(receiver: ServiceBusReceiver) -> Opening:
 # -- by name -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("name", ["a", "", "an odd näme ÿ/{x}:\x00", "x" * 128])
 async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, name: str) -> None:
@@ -104,6 +105,7 @@ async def test_a_refused_receiver_can_accept_the_session_later(url: str, partiti
         assert session_of(other).session_id == "a"
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
     """This also holds if the session has more locked messages than one call processes."""
@@ -143,6 +145,7 @@ async def test_concurrent_calls_of_one_receiver_accept_its_session_only_once(url
 # -- the next session --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_the_next_session_is_the_one_that_has_been_free_longest(url: str, partitioned: bool) -> None:
     """This order holds within a partition. Sessions without receivable messages do not count."""
@@ -160,6 +163,7 @@ async def test_the_next_session_is_the_one_that_has_been_free_longest(url: str, 
         assert await queue.client.accept_next_session("q", max_wait_time=0.05) is None
 
 
+@pytest.mark.slow
 @both
 async def test_accepting_raises_a_timeout_or_returns_none_if_no_session_is_free(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -174,6 +178,7 @@ async def test_accepting_raises_a_timeout_or_returns_none_if_no_session_is_free(
         assert await queue.is_unused()
 
 
+@pytest.mark.slow
 @both
 async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
     """The call may be a receive or a peek; both accept the session."""
@@ -263,6 +268,7 @@ async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
         assert not await queue.waiters()
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("what", ["lapses", "is scheduled", "was delayed"])
 async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, partitioned: bool, what: str) -> None:
@@ -288,6 +294,7 @@ async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, part
         assert calls.by_script["accept_session"] <= 8 * len(queue.partitions)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("how", ["is cancelled", "takes another"])
 async def test_an_acceptor_that_stops_waiting_passes_on_the_due_time_that_it_knew(
@@ -322,6 +329,7 @@ async def test_an_acceptor_that_stops_waiting_passes_on_the_due_time_that_it_kne
             await receiver.close()
 
 
+@pytest.mark.slow
 @both
 async def test_the_number_of_woken_acceptors_equals_the_number_of_freed_sessions(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
@@ -345,6 +353,7 @@ async def no_receiver_waits(queue: Queue) -> bool:
     return await queue.waiters() == 0
 
 
+@pytest.mark.slow
 @both
 async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str, partitioned: bool) -> None:
     """No session is forgotten, and the messages of each session keep their order across two clients."""
@@ -466,6 +475,7 @@ async def test_a_closed_renewer_prevents_accepting_a_session(url: str) -> None:
 # -- cancelling and closing --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
@@ -489,6 +499,7 @@ async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
         assert done
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -533,6 +544,7 @@ async def test_a_session_accepted_after_cancellation_is_released(url: str, parti
             assert message.delivery_count == 1
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_accepted_after_the_timeout_is_released(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -692,6 +704,7 @@ class UnresponsivePartitions:
         return await self._through(script, keys, *arguments, **options)
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("hangs", [True, False])
@@ -714,6 +727,7 @@ async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(ur
             assert loop_time() - begun < 20
 
 
+@pytest.mark.slow
 @in_memory
 async def test_the_absence_of_a_free_session_is_reported_even_if_one_partition_is_unreachable(url: str) -> None:
     """The connection error is raised only if no partition can be reached."""
@@ -792,6 +806,7 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
     """This also holds if a new queue of that name exists, in the same or in other partitions."""

@@ -36,6 +36,7 @@ def acting(text: str, parameters: dict[str, Any] | None = None, *, where: str | 
     return [RuleProperties("r", filter=chosen, action=SqlRuleAction(text, parameters or {}))]
 
 
+@pytest.mark.slow
 @in_memory
 async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
     """The time to live of the copy may be longer than that of the message."""
@@ -119,6 +120,7 @@ async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ah
         assert await subject.scheduled() == 2
 
 
+@pytest.mark.slow
 @in_memory
 async def test_date_arithmetic_in_rules_is_correct_across_a_time_change(url: str) -> None:
     """In the repeated hour at the end of summer time, Python never considers times of different zones equal."""
@@ -151,6 +153,7 @@ async def test_a_bytearray_property_equals_a_bytes_parameter(url: str) -> None:
         assert await subject.take_bodies("s") == ["x"]
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("dead_letters", [True, False], ids=["dead-lettered", "dropped"])
 @pytest.mark.parametrize(
@@ -173,6 +176,7 @@ async def test_an_action_that_makes_properties_too_large_fails_its_rule(
         assert all(text in each for each in dead)
 
 
+@pytest.mark.slow
 @in_memory
 async def test_actions_may_add_at_most_4_mb_to_a_list_of_messages(url: str) -> None:
     subscriptions = {f"s{number}": acting("SET x = @p", {"@p": "p" * 30_000}) for number in range(3)}

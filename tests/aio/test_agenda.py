@@ -297,6 +297,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(steps=steps)
 def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: list[tuple[str, ...]]) -> None:

@@ -60,6 +60,7 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
         assert [watcher._live.waiter for watcher in inbox._watchers] == [b""] * len(queue.partitions)
 
 
+@pytest.mark.slow
 @both
 async def test_a_non_waiting_receive_finds_messages_without_a_wake(url: str, partitioned: bool) -> None:
     """The call asks the partitions, so it does not depend on the wake."""

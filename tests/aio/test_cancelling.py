@@ -30,6 +30,7 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
     return None if task.cancelled() else task.result()
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -54,6 +55,7 @@ async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: boo
             assert message.delivery_count == 1 + bool(messages)
 
 
+@pytest.mark.slow
 @both
 async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -67,6 +69,7 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
         assert {message.delivery_count for message in rest} == {1}
 
 
+@pytest.mark.slow
 @both
 async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(url: str, partitioned: bool) -> None:
     """A deleted message cannot be returned to the queue, so the receiver keeps it for its next call."""
@@ -83,6 +86,7 @@ async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_ca
         assert (await queue.counts()).bytes == 0
 
 
+@pytest.mark.slow
 @both
 async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -106,6 +110,7 @@ async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str
             await eventually(lambda: queue.counts_are(0, 0))
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("what", ["complete", "abandon", "defer", "dead-letter"])
 async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, partitioned: bool, what: str) -> None:
@@ -134,6 +139,7 @@ async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, p
         assert left[what] == (0 if what == "complete" else len(STEPS))
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_cancelled_completing_settles_all_messages_or_none(url: str, partitioned: bool) -> None:
@@ -164,6 +170,7 @@ def _is_idle(receiver: ServiceBusReceiver) -> bool:
     return not any(jobs for lane in lanes for jobs, _ in lane._all())
 
 
+@pytest.mark.slow
 @both
 async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -192,6 +199,7 @@ async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, 
         assert (await queue.counts()).bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_cancelled_close_continues_in_the_background(url: str, partitioned: bool) -> None:
@@ -214,6 +222,7 @@ async def test_a_cancelled_close_continues_in_the_background(url: str, partition
             assert await queue.waiters() == 0
 
 
+@pytest.mark.slow
 @in_memory
 async def test_closing_the_client_leaves_no_task_at_any_step(url: str) -> None:
     """This holds at any step of receiving and renewing. ``queue_at`` checks that no task is left."""

@@ -99,6 +99,7 @@ async def test_sends_made_during_a_running_call_are_gathered_for_the_next_call(u
         assert flat(await stored_bodies(queue)) == list("123456789")
 
 
+@pytest.mark.slow
 async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
     """A call carries up to a thousand messages and four megabytes. The next call carries further messages."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=10_000) as sender:
@@ -129,6 +130,7 @@ async def test_several_senders_share_calls(url: str, *, partitioned: bool) -> No
         assert len(flat(await stored_bodies(queue))) == 200
 
 
+@pytest.mark.slow
 @both
 async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:

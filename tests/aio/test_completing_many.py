@@ -16,6 +16,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_messages_are_completed_with_one_call_per_partition(url: str, partitioned: bool) -> None:

@@ -270,6 +270,7 @@ async def test_a_client_that_could_not_connect_tries_again_later(binary: str | N
         await client.close()
 
 
+@pytest.mark.slow
 async def test_a_call_times_out_if_connecting_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """The connection attempt fails later. Python does not report its error as one that was never retrieved."""
     async with answering(never_answering) as where:

@@ -100,6 +100,7 @@ async def deferred_are(queue: Queue, count: int) -> bool:
     return (counts.deferred, counts.locked) == (count, 0)
 
 
+@pytest.mark.slow
 @in_memory
 @modes
 async def test_deferred_messages_beyond_the_limit_of_a_call_take_several_calls(
@@ -239,6 +240,7 @@ async def large(queue: Queue, count: int) -> list[int]:
     return numbers
 
 
+@pytest.mark.slow
 @in_memory
 @modes
 async def test_many_large_deferred_messages_take_several_calls(url: str, mode: ServiceBusReceiveMode) -> None:

@@ -13,6 +13,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from several nodes")]
 
 
+@pytest.mark.slow
 @both
 async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned: bool) -> None:
     """In this test messages keep arriving for longer than a lock lasts."""
@@ -41,6 +42,7 @@ async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned
             trickling.cancel()
 
 
+@pytest.mark.slow
 async def test_a_receiver_closed_while_it_subscribes_leaves_nothing_behind(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue:
         for turns in range(0, 60, 3):

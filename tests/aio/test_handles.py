@@ -208,6 +208,7 @@ async def test_a_lost_message_lock_is_reported_when_settling_by_handle(
 # -- refused handles ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_invalid_or_foreign_message_handle_is_refused(url: str, way: str) -> None:

@@ -96,6 +96,7 @@ def test_a_subscription_keeps_its_place_when_others_change(
         assert second.records[place].name == record.name
 
 
+@pytest.mark.slow
 def test_an_unusable_rule_is_logged_only_once_although_other_rules_change(caplog: pytest.LogCaptureFixture) -> None:
     """Another release may have stored the rule. The rule fails on each message, and the other rules still make their
     copies.

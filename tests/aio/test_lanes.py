@@ -464,6 +464,7 @@ async def test_closing_the_client_does_not_end_a_send_that_has_already_ended(url
 # -- cancelled callers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 @in_memory
 @pytest.mark.parametrize("connected", [False, True])

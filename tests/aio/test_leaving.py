@@ -63,6 +63,7 @@ def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
     return pytest.raises(kind)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
 async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
@@ -265,6 +266,7 @@ async def test_a_released_message_is_delivered_again_with_the_same_delivery_coun
         assert await queue.counts_are(0, 0)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
 async def test_a_released_message_of_a_session_is_delivered_before_later_messages(

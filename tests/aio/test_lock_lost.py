@@ -55,6 +55,7 @@ async def test_wait_lock_lost_returns_true_when_the_lock_time_has_passed(url: st
         assert await session.wait_lock_lost()
 
 
+@pytest.mark.slow
 @in_memory
 async def test_wait_lock_lost_returns_when_the_lock_ends_in_real_time(url: str) -> None:
     async with session_queue_at(url, lock_duration=300) as queue, queue.session("a") as receiver:

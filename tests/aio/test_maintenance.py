@@ -71,6 +71,7 @@ async def kill_client(client: ServiceBusClient) -> None:
 # -- publishing --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("way", ["schedule", "property", "stream", "batch"])
 async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partitioned: bool, way: str) -> None:
@@ -105,6 +106,7 @@ async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partiti
         assert loop_time() - begun < 20
 
 
+@pytest.mark.slow
 @both
 async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_time(
     url: str, partitioned: bool
@@ -127,6 +129,7 @@ async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_
         assert await subject.scheduled() == 0
 
 
+@pytest.mark.slow
 @both
 async def test_a_scheduled_message_is_cancelled_by_its_sequence_number(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
@@ -155,6 +158,7 @@ async def test_a_message_that_is_already_due_is_published_immediately(url: str, 
         assert await subject.take_bodies("one") == ["x"]
 
 
+@pytest.mark.slow
 @both
 async def test_many_messages_that_are_due_together_are_each_published_once(url: str, partitioned: bool) -> None:
     async with (
@@ -185,6 +189,7 @@ async def test_moving_the_test_clock_publishes_a_scheduled_message(url: str, par
             await subject.wait_for_count("one", 1)
 
 
+@pytest.mark.slow
 @both
 async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
@@ -199,6 +204,7 @@ async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitione
         assert calls.by_script.total() <= 1 + (loop_time() - begun) / 3  # the client renews the role
 
 
+@pytest.mark.slow
 @both
 async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, partitioned: bool) -> None:
     """The client keeps the role and serves all other topics."""
@@ -295,6 +301,7 @@ def is_at_rest(watcher: TopicWatcher, seconds: float) -> bool:
     return not watch.under_way and watch.look_at is not None and watch.look_at > loop_time() + seconds
 
 
+@pytest.mark.slow
 @both
 async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_other(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -328,6 +335,7 @@ async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_o
         assert "broke on a defect" not in caplog.text
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_message_that_could_not_be_published_is_retried_when_the_rules_change(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -344,6 +352,7 @@ async def test_a_message_that_could_not_be_published_is_retried_when_the_rules_c
             await subject.wait_for_count("two", 1)
 
 
+@pytest.mark.slow
 @both
 async def test_messages_after_many_unpublishable_ones_are_published(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -361,6 +370,7 @@ async def test_messages_after_many_unpublishable_ones_are_published(
         assert len(complaints(caplog)) == 7
 
 
+@pytest.mark.slow
 @both
 async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -386,6 +396,7 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
         assert len(complaints(caplog)) == 1
 
 
+@pytest.mark.slow
 @both
 async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -409,6 +420,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
             await subject.wait_for_count("one", 8)
 
 
+@pytest.mark.slow
 @in_memory
 async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this test the judging of the message ends only after the event loop has sent and received another message."""
@@ -442,6 +454,7 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
 # -- holding the role --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -468,6 +481,7 @@ async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
         assert await subject.take_bodies("one") == ["1", "2"]
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("answered_after", [0.0, 0.5])
 async def test_the_role_is_renewed_after_a_third_of_its_time(
@@ -502,6 +516,7 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
             assert renewal[1] <= before[0] + 0.9 / 3 + 0.001
 
 
+@pytest.mark.slow
 @both
 async def test_another_client_takes_over_after_the_holder_is_killed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -532,6 +547,7 @@ async def wait_until_at_rest(client: ServiceBusClient) -> None:
     await eventually(lambda: watchers and all(is_at_rest(watcher, 20) for watcher in watchers.values()))
 
 
+@pytest.mark.slow
 @both
 async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -561,6 +577,7 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
         assert Counter(await subject.take_bodies("one")) == Counter(str(number) for number in range(200))
 
 
+@pytest.mark.slow
 @both
 async def test_two_clients_with_valid_fences_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -583,6 +600,7 @@ async def test_two_clients_with_valid_fences_publish_once(
         assert Counter(await subject.take_bodies("one")) == Counter(texts)
 
 
+@pytest.mark.slow
 @both
 async def test_scheduling_without_a_maintenance_client_warns_once(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
@@ -604,6 +622,7 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
         assert warnings() == 1
 
 
+@pytest.mark.slow
 @both
 async def test_scheduling_with_a_maintenance_client_does_not_warn(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
@@ -620,6 +639,7 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 # -- deleted topics and lost connections -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -686,6 +706,7 @@ async def test_scheduled_messages_are_published_after_connections_are_lost(
         await subject.wait_for_count("one", 1)
 
 
+@pytest.mark.slow
 async def test_the_role_has_one_holder_at_a_time_and_its_fence_only_increases(url: str) -> None:
     async with topic_at(url) as subject:
         connection = subject.client._connection

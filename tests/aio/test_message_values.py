@@ -38,6 +38,7 @@ def ids_of(message: Any) -> tuple[Any, ...]:
     return type(message.message_id), message.message_id, type(message.correlation_id), message.correlation_id
 
 
+@pytest.mark.slow
 @both
 async def test_ids_are_received_with_the_type_and_value_that_were_sent(
     url: str, *, partitioned: bool, caplog: pytest.LogCaptureFixture
@@ -97,6 +98,7 @@ async def test_duplicates_are_recognised_by_the_text_of_their_ids(url: str, firs
         await sender.send_messages([ServiceBusMessage("5", message_id=one) for one in (first, again)])
 
 
+@pytest.mark.slow
 async def test_rules_see_the_text_of_an_id(url: str) -> None:
     rules = {
         "number": [RuleProperties("r", filter=CorrelationRuleFilter(message_id="7", correlation_id="8"))],
@@ -130,6 +132,7 @@ async def test_rules_see_the_text_of_an_id(url: str) -> None:
         assert "sys.CorrelationId must be text, not bytes" in str(failed.dead_letter_error_description)
 
 
+@pytest.mark.slow
 async def test_rules_can_compute_with_decimals_and_unsigned_64_bit_numbers(url: str) -> None:
     rules = {
         "exact": [RuleProperties("r", filter=SqlRuleFilter("exact = @price", {"@price": Decimal("12.34")}))],
@@ -154,6 +157,7 @@ async def test_rules_can_compute_with_decimals_and_unsigned_64_bit_numbers(url: 
         assert properties == VALUES | {"exact": Decimal("24.68"), "next": 2**64 - 2, "RuleName": "r"}
 
 
+@pytest.mark.slow
 @both
 async def test_the_raw_amqp_of_a_sender_is_received_byte_for_byte(url: str, *, partitioned: bool) -> None:
     raw = bytes(range(256)) * 40

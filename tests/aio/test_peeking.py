@@ -102,6 +102,7 @@ async def test_a_peek_continues_after_the_messages_that_were_received(url: str, 
         assert bodies(await queue.receiver().peek_messages(10)) == list("abcdef")
 
 
+@pytest.mark.slow
 async def test_large_messages_are_peeked_a_few_at_a_time(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(12, size=900_000)
@@ -172,6 +173,7 @@ async def test_a_closed_receiver_cannot_peek(url: str) -> None:
             await receiver.peek_messages()
 
 
+@pytest.mark.slow
 @in_memory
 async def test_peeking_many_empty_partitions_takes_one_call_each(url: str) -> None:
     queue: Queue

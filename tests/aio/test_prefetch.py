@@ -143,6 +143,7 @@ async def test_messages_of_a_cancelled_caller_go_to_the_next_caller_first(url: s
             assert bodies(await receiver.receive_messages(3, 60)) == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 @in_memory
 async def test_messages_that_arrive_during_a_cancellation_keep_their_order(url: str) -> None:
     async with queue_at(url) as queue:

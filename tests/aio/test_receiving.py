@@ -158,6 +158,7 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_were_made(
         assert served == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
@@ -200,6 +201,7 @@ async def test_a_receiver_takes_messages_from_all_partitions_in_turn(url: str, p
         assert {queue.entity.place(message.sequence_number)[0] for message in received} == {*queue.entity.numbers}
 
 
+@pytest.mark.slow
 @in_memory
 async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_busy(url: str) -> None:
     """The registration at the idle partition has ended, so this partition wakes no receiver."""
@@ -224,6 +226,7 @@ async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_bu
 # -- iterating ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -258,6 +261,7 @@ async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, part
 # -- never more messages than requested --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
     """All sixteen partitions have messages. The test counts the locked ones after every call of the receiver."""
     async with queue_at(url, partitioned=True, partitions=16) as queue:
@@ -318,6 +322,7 @@ async def test_waiting_calls_fail_when_the_receiver_is_closed(url: str, partitio
         assert await queue.waiters() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")]
 
 
+@pytest.mark.slow
 @both
 async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

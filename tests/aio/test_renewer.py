@@ -56,6 +56,7 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
             assert not calls.by_script["renew"]
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_lock_is_renewed_while_real_time_passes(url: str) -> None:
     async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
@@ -67,6 +68,7 @@ async def test_a_lock_is_renewed_while_real_time_passes(url: str) -> None:
         await receiver.complete_message(message)
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
@@ -87,6 +89,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
         assert await queue.locked() == 0
 
 
+@pytest.mark.slow
 @in_memory
 async def test_messages_registered_close_together_share_entries_of_the_renewer(url: str) -> None:
     async with queue_at(url, clock=HandClock()) as queue, AutoLockRenewer() as renewer:
@@ -188,6 +191,7 @@ def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
     return lease is None or lease.until < clock.now() + 50
 
 
+@pytest.mark.slow
 @both
 async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
     """Some messages of one receive call are settled while the others are being renewed."""
@@ -302,6 +306,7 @@ async def test_a_failing_callback_is_logged(url: str, caplog: pytest.LogCaptureF
         assert "mine" in caplog.text
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_renewal_that_fails_transiently_is_retried(url: str) -> None:
     clock = HandClock()

@@ -23,6 +23,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a key chooses a partition, and a partition has a slot")]
 
 
+@pytest.mark.slow
 async def test_the_session_id_or_partition_key_selects_the_partition(url: str) -> None:
     """The session id takes precedence over the partition key."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:

@@ -549,6 +549,7 @@ async def test_each_operation_is_logged_with_its_entity_count_and_ids(url: str, 
     assert [secret for secret in secrets if secret in log.text] == []
 
 
+@pytest.mark.slow
 @in_memory
 async def test_spans_and_metrics_contain_no_message_body_and_no_token(url: str, seen: Listener) -> None:
     _, secrets = await use_all(url, "q")

@@ -178,6 +178,7 @@ async def test_several_scheduled_messages_are_cancelled_together_or_not_at_all(u
         assert (await queue.counts()).scheduled == 2
 
 
+@pytest.mark.slow
 @in_memory
 async def test_the_error_lists_the_numbers_that_earlier_calls_have_already_cancelled(url: str) -> None:
     """Several calls are needed for more numbers than a call takes, and for numbers of several partitions."""

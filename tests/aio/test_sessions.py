@@ -58,6 +58,7 @@ SETTLEMENTS: dict[str, Settlement] = {
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -74,6 +75,7 @@ async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, parti
                 await receiver.complete_messages(received)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
 async def test_an_abandoned_message_is_delivered_again_before_later_messages(
@@ -160,6 +162,7 @@ async def test_after_a_session_lock_lapsed_the_next_holder_gets_all_messages_in_
             assert [(str(each), each.delivery_count) for each in received] == [("1", 2), ("3", 2), ("4", 1)]
 
 
+@pytest.mark.slow
 @both
 async def test_closing_a_session_does_not_raise_the_delivery_count_of_unsettled_messages(
     url: str, partitioned: bool
@@ -174,6 +177,7 @@ async def test_closing_a_session_does_not_raise_the_delivery_count_of_unsettled_
             assert {each.delivery_count for each in await receiver.receive_messages(30, 60)} == {1}
 
 
+@pytest.mark.slow
 @both
 async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -227,6 +231,7 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
@@ -255,6 +260,7 @@ async def test_a_waiting_receiver_of_a_session_is_woken(url: str, partitioned: b
             assert loop_time() - begun < 20
 
 
+@pytest.mark.slow
 @both
 async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned, lock_duration=400) as queue:
@@ -467,6 +473,7 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
         assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
 
 
+@pytest.mark.slow
 @both
 async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> None:
     reports: list[tuple[object, Exception | None]] = []
@@ -508,6 +515,7 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
 # -- prefetching -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: str, partitioned: bool) -> None:
     clock = HandClock()
@@ -528,6 +536,7 @@ async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: st
                 assert not calls.by_script["abandon"]
 
 
+@pytest.mark.slow
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
     """The cancellation comes just after the answer has filled the buffer as well."""
@@ -554,6 +563,7 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
             assert bodies(await receiver.receive_messages(8, 60)) == [str(number) for number in range(8)]
 
 
+@pytest.mark.slow
 @both
 async def test_prefetched_messages_of_a_session_are_kept_almost_until_its_lock_ends(
     url: str, partitioned: bool
@@ -600,6 +610,7 @@ async def test_prefetched_messages_of_a_lost_session_are_not_returned_to_callers
                 await receiver.receive_messages(4, 60)
 
 
+@pytest.mark.slow
 @both
 async def test_messages_of_a_session_can_be_received_and_deleted(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
@@ -677,6 +688,7 @@ async def test_the_state_of_a_lost_session_can_neither_be_read_nor_changed(url: 
 # -- finding sessions --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -703,6 +715,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
         assert sorted(name for page in pages for name in page) == sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_can_be_listed_by_the_time_of_their_last_state_change(
@@ -740,6 +753,7 @@ async def test_sessions_can_be_listed_by_the_time_of_their_last_state_change(
                 queue.client.list_queue_sessions("q", state_updated_after=wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("by_time", [False, True])
@@ -832,6 +846,7 @@ async def test_a_message_deferred_by_another_session_is_not_found(url: str, part
 # -- dead-lettering a whole session ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
     """There are over a thousand messages, with received and prefetched ones. Other sessions keep their messages."""
@@ -1019,6 +1034,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 # -- many sessions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_memory
 @both
 async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(url: str, partitioned: bool) -> None:

@@ -137,6 +137,7 @@ async def test_abandoning_and_lapsing_raise_the_delivery_count_but_releasing_doe
 # -- refusals, in Azure's order ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothing(url: str, partitioned: bool) -> None:
     clock = HandClock()
@@ -168,6 +169,7 @@ async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothi
                 await settle(receiver, nonsense)
 
 
+@pytest.mark.slow
 @both
 async def test_a_message_can_be_settled_only_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -280,6 +282,7 @@ async def test_invalid_settlement_arguments_leave_the_message_settleable(
         await receiver.complete_message(message)
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_settlement_without_an_answer_has_an_unknown_outcome(url: str) -> None:
     async with queue_at(url) as queue:
@@ -323,6 +326,7 @@ async def test_concurrent_completions_of_a_message_settle_it_only_once(url: str,
 # -- concurrent calls --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -> None:
@@ -338,6 +342,7 @@ async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -
             await queue.clear()
 
 
+@pytest.mark.slow
 @both
 async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -354,6 +359,7 @@ async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, par
             await queue.clear()
 
 
+@pytest.mark.slow
 @both
 async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str, partitioned: bool) -> None:
     """A renewal may give the message another token, so the settlement waits for the renewal."""

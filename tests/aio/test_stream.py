@@ -93,6 +93,7 @@ async def test_messages_with_one_key_keep_their_order(url: str, *, partitioned: 
                 assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
 
 
+@pytest.mark.slow
 async def test_awaiting_a_stream_sends_all_messages_and_returns_their_count(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         assert await sender.send_stream(Source(120)) == 120
@@ -100,6 +101,7 @@ async def test_awaiting_a_stream_sends_all_messages_and_returns_their_count(url:
         assert (await queue.counts()).active == 120
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_the_source_is_never_read_beyond_the_window(url: str, kind: str) -> None:

@@ -147,6 +147,7 @@ async def take_and_release(
         throttle.release(*share)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(1, MESSAGES + 2), st.integers(0, BYTES + 20)), min_size=1, max_size=30),
@@ -186,6 +187,7 @@ def test_the_limits_of_the_throttle_are_never_exceeded(shares: list[tuple[int, i
     asyncio.run(act())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, MESSAGES), st.integers(0, BYTES)), min_size=2, max_size=20))
 def test_shares_are_granted_in_the_order_of_the_requests(shares: list[tuple[int, int]]) -> None:

@@ -49,6 +49,7 @@ def loop_time() -> float:
 # -- copies for subscriptions ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
@@ -65,6 +66,7 @@ async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> No
         assert await subject.take_bodies("one", dead=True) == []
 
 
+@pytest.mark.slow
 @both
 async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -> None:
     rules = {
@@ -90,6 +92,7 @@ async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -
         }
 
 
+@pytest.mark.slow
 @both
 async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned: bool) -> None:
     rules = {
@@ -118,6 +121,7 @@ async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned
         assert message.application_properties == {"n": 1, "gone": True}
 
 
+@pytest.mark.slow
 @both
 async def test_a_message_on_which_a_filter_fails_is_dead_lettered_or_dropped(url: str, partitioned: bool) -> None:
     bad = [rule("bad", SqlRuleFilter("1 / zero = 1"))]
@@ -132,6 +136,7 @@ async def test_a_message_on_which_a_filter_fails_is_dead_lettered_or_dropped(url
         assert await subject.take_bodies("dropped", dead=True) == []
 
 
+@pytest.mark.slow
 @both
 async def test_a_session_subscription_dead_letters_messages_without_a_session(url: str, partitioned: bool) -> None:
     """Other subscriptions get the message without a session as usual."""
@@ -175,6 +180,7 @@ async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partit
         assert loop_time() - begun < 20
 
 
+@pytest.mark.slow
 @both
 async def test_duplicates_are_detected_before_copies_are_made(url: str, partitioned: bool) -> None:
     """This also holds for subscriptions that are created later, and if no subscription got the first message."""
@@ -194,6 +200,7 @@ async def test_duplicates_are_detected_before_copies_are_made(url: str, partitio
         assert await subject.take_bodies("two") == ["3", "4", "5"]
 
 
+@pytest.mark.slow
 @both
 async def test_a_batch_is_judged_with_the_values_that_its_messages_had_when_added(url: str, partitioned: bool) -> None:
     rules = {"red": [rule("r", SqlRuleFilter("color = 'red'"))], "all": None}
@@ -210,6 +217,7 @@ async def test_a_batch_is_judged_with_the_values_that_its_messages_had_when_adde
         assert await subject.take_bodies("all") == ["x", "x", "z", "z"]
 
 
+@pytest.mark.slow
 @both
 async def test_large_batches_reach_many_subscriptions(url: str, partitioned: bool) -> None:
     names = [f"s{number:02}" for number in range(30)]
@@ -256,6 +264,7 @@ async def test_create_if_missing_creates_a_topic_and_a_subscription(url: str, pa
             assert bodies(await receiver.receive_messages(1, 60)) == ["x"]
 
 
+@pytest.mark.slow
 @both
 async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, partitioned: bool) -> None:
     subscriptions = {"one": None, "two": None}
@@ -324,6 +333,7 @@ class Senders:
         await eventually(lambda: len(self.acknowledged) >= goal or self.errors)
 
 
+@pytest.mark.slow
 @both
 async def test_each_message_is_judged_by_one_set_of_rules_while_rules_change(url: str, partitioned: bool) -> None:
     """The test changes the mark in the rule of one subscription and then of the other, again and again. Every copy has
@@ -355,6 +365,7 @@ async def test_each_message_is_judged_by_one_set_of_rules_while_rules_change(url
         assert await subject.take_bodies("log") == sorted(map(str, senders.acknowledged))
 
 
+@pytest.mark.slow
 @both
 async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": []}, partitioned=partitioned) as subject, subject.sender() as sender:
@@ -369,6 +380,7 @@ async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, 
         assert await subject.take_bodies("one") == ["0", "0", "1", "1", "2", "2"]
 
 
+@pytest.mark.slow
 @both
 async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
     """The senders get no error while subscriptions are created and deleted."""
@@ -390,6 +402,7 @@ async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url
             assert senders.errors == []
 
 
+@pytest.mark.slow
 @both
 async def test_changing_a_subscription_loses_and_duplicates_no_message_of_the_others(
     url: str, partitioned: bool
@@ -404,6 +417,7 @@ async def test_changing_a_subscription_loses_and_duplicates_no_message_of_the_ot
         assert await subject.take_bodies("stays") == sorted(map(str, senders.acknowledged))
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("change", [False, True], ids=["same partitions", "other partitions"])
 async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
@@ -434,6 +448,7 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
         assert await subject.take_bodies("two") == ["new", "new"]
 
 
+@pytest.mark.slow
 @both
 async def test_sends_that_wait_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
     """This also holds if another sender notices the change first."""
@@ -496,6 +511,7 @@ async def test_sends_continue_when_a_queue_is_replaced_by_a_topic_or_the_reverse
         assert bodies(await receiver.receive_messages(6, 60)) == ["new"] * 6
 
 
+@pytest.mark.slow
 @both
 async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partitioned: bool) -> None:
     """A failover can lose a partition. Senders and receivers continue afterwards."""
@@ -530,6 +546,7 @@ async def test_a_publish_call_with_a_lost_answer_runs_only_once(server: LocalSer
             assert sorted(map(int, await subject.take_bodies(name))) == list(range(60))
 
 
+@pytest.mark.slow
 @both
 async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
@@ -550,6 +567,7 @@ async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partiti
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.slow
 @in_memory
 async def test_the_shorter_time_to_live_of_topic_and_subscription_applies(url: str) -> None:
     clock = HandClock()
@@ -577,6 +595,7 @@ async def test_the_shorter_time_to_live_of_topic_and_subscription_applies(url: s
 # -- messages that cannot be judged ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_memory
 @both
 @pytest.mark.parametrize("broken", [ValueError("oh"), ZeroDivisionError("oh")], ids=["error of the message", "defect"])

@@ -79,6 +79,7 @@ async def test_one_session_is_purged_except_received_and_scheduled_messages(url:
         assert await purger.purge_messages() == 1
 
 
+@pytest.mark.slow
 @both
 async def test_the_purge_of_a_session_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:

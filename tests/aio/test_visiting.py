@@ -64,6 +64,7 @@ async def dead_letters(queue: Queue, count: int) -> None:
     await eventually(only_dead_letters)
 
 
+@pytest.mark.slow
 @both
 async def test_expired_messages_are_dead_lettered_without_any_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
@@ -71,6 +72,7 @@ async def test_expired_messages_are_dead_lettered_without_any_call(url: str, par
         await dead_letters(queue, 3)
 
 
+@pytest.mark.slow
 @both
 async def test_messages_that_existed_before_the_maintenance_client_are_found(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
@@ -79,6 +81,7 @@ async def test_messages_that_existed_before_the_maintenance_client_are_found(url
             await dead_letters(queue, 3)
 
 
+@pytest.mark.slow
 @both
 async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=400) as queue, maintained(queue):
@@ -94,6 +97,7 @@ async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str,
         assert await queue.counts_are(2, 0)
 
 
+@pytest.mark.slow
 async def test_maintenance_ends_the_lock_on_a_session(url: str) -> None:
     async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
         await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
@@ -106,6 +110,7 @@ async def test_maintenance_ends_the_lock_on_a_session(url: str) -> None:
         await eventually(free)
 
 
+@pytest.mark.slow
 @both
 async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject, maintained(subject):
@@ -131,6 +136,7 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
         await dead_letters(queue, 3)
 
 
+@pytest.mark.slow
 @both
 async def test_maintenance_finds_a_new_entity_by_its_announcement(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +185,7 @@ async def kill_client(client: ServiceBusClient) -> None:
     await client.close()
 
 
+@pytest.mark.slow
 @both
 async def test_another_client_takes_over_when_the_first_is_killed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -198,6 +205,7 @@ async def test_another_client_takes_over_when_the_first_is_killed(
             assert offer_of(second).standing.held
 
 
+@pytest.mark.slow
 @both
 async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str, partitioned: bool) -> None:
     settings: Any = PartitionSettings(**BRIEF)
@@ -234,6 +242,7 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
             await dead_letters(queue, 3)
 
 
+@pytest.mark.slow
 @both
 async def test_changed_settings_and_deleted_entities_are_noticed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +263,7 @@ async def test_changed_settings_and_deleted_entities_are_noticed(
         await eventually(lambda: not agenda.knows(record.id))
 
 
+@pytest.mark.slow
 @both
 async def test_many_due_messages_take_several_visits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
@@ -287,6 +297,7 @@ async def test_idle_entities_cause_almost_no_calls(
     assert ran <= 8 + 4, calls.by_script
 
 
+@pytest.mark.slow
 @both
 async def test_a_partition_whose_messages_are_settled_in_time_gets_no_visits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=60_000) as queue, maintained(queue) as holder:

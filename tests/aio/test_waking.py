@@ -89,6 +89,7 @@ async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partition
         assert bodies(await task) == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
 async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew(
     url: str, partitioned: bool, how: str
@@ -141,6 +142,7 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
 # -- the receivers that are woken --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, partitioned: bool) -> None:
     """Ten receivers wait. A message causes one call of one receiver, and no call of the others."""
@@ -157,6 +159,7 @@ async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, par
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.slow
 @both
 async def test_all_waiting_receivers_get_their_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
@@ -213,6 +216,7 @@ async def test_a_receiver_is_unregistered_when_it_closes(url: str, partitioned: 
         assert asyncio.get_running_loop().time() - begun < 20
 
 
+@pytest.mark.slow
 @in_memory
 async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
     """After its notice the receiver has looked once, and no longer waits."""

@@ -96,6 +96,7 @@ async def test_the_guide_lists_and_clears_a_session_without_a_receiver(
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_guide_maintains_topics(url: str) -> None:
     """While the function of the guide runs, scheduled messages of a topic reach its subscriptions."""
@@ -167,6 +168,7 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
                 assert await receiver.session.get_state() == count
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) -> None:
     """A handler that ends before its lock is lost returns its result."""

@@ -76,6 +76,7 @@ def test_a_decoded_message_equals_the_encoded_one(content: Content) -> None:
     assert decode(encode(content)) == content
 
 
+@pytest.mark.slow
 @given(CHANGES)
 def test_decoded_changes_equal_the_encoded_ones(changes: Changes) -> None:
     assert decode_changes(encode_changes(changes)) == changes
@@ -225,6 +226,7 @@ def test_bytes_that_are_no_message_cause_only_the_documented_error(data: bytes) 
             continue
 
 
+@pytest.mark.slow
 @given(CONTENTS, st.data())
 def test_a_damaged_message_is_decoded_or_refused(content: Content, data: st.DataObject) -> None:
     payload = bytearray(encode(replace(content, body=b"")))

@@ -159,6 +159,7 @@ def test_five_common_arguments_come_before_the_arguments_of_an_operation(name: s
     assert len(COMMON) == 1 + 5  # the fifth argument, the run id, comes from the transport
 
 
+@pytest.mark.slow
 @each_operation
 def test_the_keys_match_the_header(name: str) -> None:
     header, request = contract_of(name), REQUESTS[name](PARTITION)

@@ -87,6 +87,7 @@ def test_an_abandoned_message_returns_to_its_own_place() -> None:
     assert [(message.name, message.failures) for message in again.messages] == [("2", 1), ("3", 0)]
 
 
+@pytest.mark.slow
 def test_a_lapsed_message_returns_and_its_old_lock_is_lost() -> None:
     model = a_queue()
     send(model, b"a")

@@ -42,10 +42,12 @@ def slots_of(partitions: int) -> list[int]:
 # -- one slot for each partition ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_salt_is_three_characters_that_need_no_quoting_anywhere() -> None:
     assert {salt for count in ALL for salt in salts(count) if not re.fullmatch("[0-9a-z]{3}", salt)} == set()
 
 
+@pytest.mark.slow
 def test_each_partition_has_its_slot_in_its_own_slice() -> None:
     """Slices do not overlap, so no two partitions have the same slot or salt."""
     for count in ALL:
@@ -195,6 +197,7 @@ def test_names_spread_over_the_partitions() -> None:
 # -- promises to stored data -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_slots_of_stored_data_do_not_change_between_releases() -> None:
     """If this test fails, the code is wrong: with other slots, clients would not find stored messages."""
     assert " ".join(salts(16)) == "04s 003 kld 4x6 0ay 0e9 4mt 4i4 0ag 22u 4mj 6zp 04m 895 6o2 6kr"

@@ -224,6 +224,7 @@ async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> 
         topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
+@pytest.mark.slow
 async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -522,6 +522,7 @@ def test_the_header_of_an_operation_is_a_contract(name: str) -> None:
     assert contract(text_of(name)).keys, "an operation without a key cannot be sent to where it belongs"
 
 
+@pytest.mark.slow
 @every_operation
 def test_every_operation_can_be_assembled_and_compiled(name: str) -> None:
     source = expand(name, read)
@@ -531,6 +532,7 @@ def test_every_operation_can_be_assembled_and_compiled(name: str) -> None:
     assert load(name).source == source
 
 
+@pytest.mark.slow
 @for_each("name", [*FRAGMENTS, *(name.removeprefix("includes/") for name in GENERATED)])
 def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
     assert compiled(f"includes/{name}").locals in ([name], [name.upper()])
@@ -557,6 +559,7 @@ PASSING_ON = {"configure"}
 """Scripts that open another call inside, but do not return the refusals of this inner call."""
 
 
+@pytest.mark.slow
 @every_operation
 def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> None:
     listed = set(contract(text_of(name)).refusals)
@@ -568,6 +571,7 @@ def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> N
     assert found == listed
 
 
+@pytest.mark.slow
 @every_operation
 def test_an_operation_lists_call_as_a_refusal_if_and_only_if_it_opens_a_call(name: str) -> None:
     begins = "-- includes/begin\n" in expand(name, read) and name not in PASSING_ON

@@ -44,6 +44,7 @@ def test_no_line_of_lua_is_too_wide_to_read() -> None:
     assert wide == []
 
 
+@pytest.mark.slow
 def test_no_file_names_a_machine_or_a_package_registry() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {foreign[0]}"

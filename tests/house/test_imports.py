@@ -95,12 +95,14 @@ def refused(module: Module, imported: str) -> bool:
     return target not in ALLOWED[module.folder] | {module.folder, "_version"}
 
 
+@pytest.mark.slow
 @every_module
 def test_a_folder_imports_only_folders_on_lower_floors(module: Module) -> None:
     assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
     assert [name for name in module.imports() if refused(module, name)] == []
 
 
+@pytest.mark.slow
 @every_module
 def test_a_reserved_library_is_imported_only_by_its_modules(module: Module) -> None:
     wrong = [
@@ -112,6 +114,7 @@ def test_a_reserved_library_is_imported_only_by_its_modules(module: Module) -> N
     assert wrong == []
 
 
+@pytest.mark.slow
 @every_module
 def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
     """The two libraries cancel differently: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
@@ -119,6 +122,7 @@ def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
     assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
 
 
+@pytest.mark.slow
 @for_each("name", sorted(PURE))
 def test_a_pure_module_awaits_nothing_and_opens_nothing(name: str) -> None:
     module = next(module for module in MODULES if module.name == name)
@@ -142,6 +146,7 @@ def test_architecture_names_the_folders_whose_modules_are_all_pure() -> None:
     assert re.findall(r"`([\w/]+)`", sentence["folders"]) == PURE_FOLDERS
 
 
+@pytest.mark.slow
 def test_the_tree_in_architecture_names_every_folder() -> None:
     drawn = set(re.findall(r"^[├└]─ (\w+)", ARCHITECTURE, re.MULTILINE))
     assert {module.folder for module in MODULES} - {""} <= drawn

@@ -64,6 +64,7 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
                 done.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the warnings about unknown options are tested elsewhere
 @for_each("thing", classes())
 def test_the_error_for_a_wrong_call_shows_only_public_names(thing: Any) -> None:
@@ -74,6 +75,7 @@ def test_the_error_for_a_wrong_call_shows_only_public_names(thing: Any) -> None:
     assert [text for text in said if pattern.search(text)] == []
 
 
+@pytest.mark.slow
 def test_wrong_calls_cause_errors() -> None:
     said = [text for _, function in functions(aio.ServiceBusReceiver) for text in complaints(function)]
     assert "ServiceBusReceiver.complete_message() got an unexpected keyword argument 'no_such_option'" in said

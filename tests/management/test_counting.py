@@ -234,6 +234,7 @@ def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
     connection.transport = Failing(connection.transport, partitions)
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize(
     "error",
@@ -306,6 +307,7 @@ async def test_a_partition_that_missed_a_change_is_updated_and_counted(admin: Ad
     assert stored == [b"2", b"3"]
 
 
+@pytest.mark.slow
 async def test_a_partition_lost_in_a_failover_is_recreated_and_counted(admin: Admin) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     queue = await Queue.named(admin, "q")

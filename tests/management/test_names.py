@@ -20,6 +20,7 @@ LONG = "n" * 50_000
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True], ids=["to a new name", "to the name of another one"])
 async def test_an_update_cannot_rename_an_entity(admin: Admin, *, there: bool) -> None:
     """The refused update changes nothing, even if another entity has the new name."""
@@ -104,6 +105,7 @@ async def entities(admin: Admin) -> None:
     await admin.create_subscription("t", "s")
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.usefixtures("entities")
 @for_each("call", LONG_NAMES)

@@ -101,6 +101,7 @@ async def test_queue_exists_reports_whether_a_queue_exists(admin: Admin) -> None
     assert await held(admin) == before
 
 
+@pytest.mark.slow
 async def test_a_topic_is_not_found_as_a_queue(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_subscription("news", "all")
@@ -199,6 +200,7 @@ async def existing(admin: Admin) -> None:
     await admin.create_queue("q")
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.usefixtures("existing")
 @every_wrong_property
@@ -236,6 +238,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
     await admin.close()
 
 
+@pytest.mark.slow
 async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
@@ -350,6 +353,7 @@ async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) ->
     await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
 async def test_many_clients_may_ensure_a_queue_at_the_same_time(admin: Admin, where: str, *, partitioned: bool) -> None:
@@ -365,6 +369,7 @@ async def test_many_clients_may_ensure_a_queue_at_the_same_time(admin: Admin, wh
             assert found[0] == await admin.get_queue(f"q{turn}")
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(5):
@@ -396,6 +401,7 @@ async def test_a_queue_can_be_created_with_a_test_clock(admin: Admin) -> None:
     assert (await admin.get_queue_runtime_properties("q")).total_message_count == 0
 
 
+@pytest.mark.slow
 @in_memory
 async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
     """Senders and receivers that are opened with ``create_if_missing`` create their queue in this way."""
@@ -440,6 +446,7 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
     assert [queue.name async for queue in listing] == [*by_name[1:], "e"]
 
 
+@pytest.mark.slow
 async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last page may have fewer entries. A page is empty only if the whole list is empty."""
     monkeypatch.setattr(calls, "PAGE", 3)
@@ -469,6 +476,7 @@ async def test_an_invalid_continuation_token_is_refused(admin: Admin) -> None:
         admin.list_queues().by_page(5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @in_memory
 async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> None:
     names = sorted(f"q{number:03}" for number in range(calls.PAGE * 2 + 1))

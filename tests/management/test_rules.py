@@ -115,6 +115,7 @@ async def test_rule_exists_reports_whether_a_rule_exists(admin: Admin) -> None:
     assert await held(admin) == before
 
 
+@pytest.mark.slow
 async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
     for topic, subscription, text in (
         ("news", "all", "'[Nn]ews/subscriptions/[Aa]ll' has no rule 'red'"),
@@ -200,6 +201,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
     await admin.close()
 
 
+@pytest.mark.slow
 @in_memory
 async def test_the_number_of_filters_of_a_topic_is_limited(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rulebook, "LIMITS", limits.Limits(2000, 1, 1))
@@ -255,6 +257,7 @@ async def test_a_concurrent_change_of_another_property_is_kept(
     assert len(seen) == (2 if recreated else 3)
 
 
+@pytest.mark.slow
 async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None:
     one, other = SqlRuleFilter("a = 1"), SqlRuleFilter("a = @b", {"@b": 2})
     action = SqlRuleAction("SET a = 1")
@@ -278,6 +281,7 @@ async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None
     assert await now() == (TrueRuleFilter(), None)
 
 
+@pytest.mark.slow
 async def test_rules_with_the_same_name_in_two_subscriptions_are_independent(admin: Admin) -> None:
     await admin.create_subscription("news", "other", rules=[RuleProperties("r")])
     await admin.create_rule("news", "all", "r")
@@ -315,6 +319,7 @@ async def test_rules_are_listed_by_name_over_several_pages(admin: Admin, monkeyp
     assert rest.continuation_token is None
 
 
+@pytest.mark.slow
 @in_memory
 async def test_all_rules_are_listed_even_if_they_do_not_fit_into_one_answer(admin: Admin) -> None:
     large = {"a": "x" * 60_000}
@@ -324,6 +329,7 @@ async def test_all_rules_are_listed_even_if_they_do_not_fit_into_one_answer(admi
     assert [rule.name async for rule in admin.list_rules("news", "all")] == names
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_rule("news", "all", "r")

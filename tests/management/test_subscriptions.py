@@ -77,6 +77,7 @@ async def test_a_subscription_may_be_created_with_other_rules(admin: Admin) -> N
     assert await rules(admin, "ensured") == ["blue", "red"]
 
 
+@pytest.mark.slow
 async def test_a_subscription_is_not_created_with_wrong_rules(admin: Admin) -> None:
     wrong = RuleProperties("r", filter=SqlRuleFilter("a ="))
     twice = [RuleProperties("r"), RuleProperties("R")]
@@ -172,6 +173,7 @@ async def test_subscription_exists_reports_whether_a_subscription_exists(admin: 
     assert await held(admin) == before
 
 
+@pytest.mark.slow
 async def test_the_error_of_a_subscription_names_the_missing_topic(admin: Admin) -> None:
     await admin.create_queue("Queue")
     for topic, text in (
@@ -188,6 +190,7 @@ async def test_the_error_of_a_subscription_names_the_missing_topic(admin: Admin)
             await refused(admin, done, MessagingEntityNotFoundError, f"There is no subscription 's' {text}")
 
 
+@pytest.mark.slow
 async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
     for topic, name in (("news", "s"), ("nothing", "s")):
         for done in (
@@ -234,6 +237,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize(("properties", "error", "text"), WRONG)
 async def test_wrong_properties_neither_create_nor_change_a_subscription(
@@ -311,6 +315,7 @@ async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
 # -- ensuring ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: Admin, where: str) -> None:
     made = await admin.ensure_subscription("news", "All", lock_duration="PT30S")
     assert made == SubscriptionProperties("All", lock_duration="PT30S")
@@ -329,6 +334,7 @@ async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: A
     assert await rules(admin, "s") == ["$Default"]
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(3):
@@ -366,6 +372,7 @@ async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) ->
 # -- listing and deleting ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_subscriptions_are_listed_by_name_over_several_pages(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,6 +412,7 @@ async def test_a_disabled_subscription_is_shown_with_the_status_disabled(admin: 
     assert (await admin.get_subscription("news", "s")).status is EntityStatus.ACTIVE
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
     await admin.create_subscription("news", "s")

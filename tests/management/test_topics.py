@@ -101,6 +101,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await refused(admin, admin.create_queue("news"), MessagingEntityAlreadyExistsError, text)
 
 
+@pytest.mark.slow
 async def test_an_entity_of_another_kind_is_not_found_as_a_topic(admin: Admin) -> None:
     await admin.create_queue("Orders")
     text = "'Orders' in namespace 'ns' is a queue, not a topic"
@@ -216,6 +217,7 @@ async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value
     await refused(admin, admin.ensure_topic("t", **{name: value}), ValueError, differs)
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_concurrent_changes_of_a_topic_and_its_subscriptions_all_succeed(admin: Admin) -> None:
     await admin.create_topic("t", enable_partitioning=True)
@@ -234,6 +236,7 @@ async def test_concurrent_changes_of_a_topic_and_its_subscriptions_all_succeed(a
 # -- ensuring ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: Admin, where: str) -> None:
     made = await admin.ensure_topic("News", default_message_time_to_live="PT30S", enable_partitioning=True)
     assert made.default_message_time_to_live == timedelta(seconds=30)
@@ -265,6 +268,7 @@ async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
 # -- listing and deleting ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_topics_and_queues_are_listed_separately_over_several_pages(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

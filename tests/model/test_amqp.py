@@ -89,6 +89,7 @@ def test_the_fields_of_a_message_agree_with_its_amqp_view() -> None:
     assert routing_key(message) == "g"
 
 
+@pytest.mark.slow
 @given(MAPS, MAPS, MAPS, MAPS)
 def test_values_of_every_type_round_trip_in_every_section(
     application: dict[str, Any], annotations: dict[str, Any], delivery: dict[str, Any], footer: dict[str, Any]

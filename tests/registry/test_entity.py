@@ -101,6 +101,7 @@ def altered(**changes: Any) -> bytes:
     return kept(PLAIN).split(b"{", 1)[0] + json.dumps(body).encode()
 
 
+@pytest.mark.slow
 @given(records(), st.lists(TOKENS, max_size=3))
 def test_a_record_is_read_back_unchanged(record: EntityRecord, older: list[str]) -> None:
     assert decode(kept(record, *older)) == record

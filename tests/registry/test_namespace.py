@@ -195,6 +195,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Tr
     )
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url: str, transport: Transport) -> None:
     async with await open_transport(url) as another:
@@ -502,6 +503,7 @@ async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(
         await perform(transport, namespace.partition(old, old.partitions[0]).count())
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
     url: str, transport: Transport, namespace: Namespace

@@ -341,6 +341,7 @@ async def test_entities_are_listed_by_name_page_by_page(transport: Transport) ->
     assert [record.name for record in await ask(transport, REGISTRY.listed("Aa", 1))] == ["b"], "also after no name"
 
 
+@pytest.mark.slow
 async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Transport) -> None:
     for number in range(LONGEST_PAGE + 1):
         await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_token()))
@@ -419,6 +420,7 @@ async def orders(transport: Transport) -> None:
     await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("orders")
 @for_each(
     ("name", "arguments"),

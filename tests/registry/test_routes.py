@@ -76,6 +76,7 @@ async def test_a_topic_without_subscriptions_has_empty_routes(namespace: Namespa
     assert (await namespace.routes("Topic-2")).subscriptions[0].rules == ()
 
 
+@pytest.mark.slow
 async def test_only_the_rules_that_have_changed_are_read_again(transport: Transport, namespace: Namespace) -> None:
     routes, scripts = await read_recorded(transport, None)
     assert scripts == [*READ, "list_rules"]
@@ -142,6 +143,7 @@ async def test_a_half_made_or_half_deleted_subscription_matches_no_message(
     assert routes_say(routes) == judged_by(await kept_of(transport))
 
 
+@pytest.mark.slow
 async def test_large_rules_are_read_page_by_page(transport: Transport, namespace: Namespace) -> None:
     big = {f"p{number}": "x" * 700 for number in range(80)}
     for name in ("b", "C"):
@@ -156,6 +158,7 @@ async def test_large_rules_are_read_page_by_page(transport: Transport, namespace
     assert len(listed) == 15
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_thousand_rules_and_more_are_read(transport: Transport, namespace: Namespace) -> None:
     for name in ("x", "y"):
@@ -233,6 +236,7 @@ async def test_a_topic_under_deletion_is_not_read_as_one_without_subscriptions(
         await reading
 
 
+@pytest.mark.slow
 @in_memory
 async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
     transport: Transport, namespace: Namespace
@@ -249,6 +253,7 @@ async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
         await Namespace(Restless(), "ns", 1, 0).routes("Topic", timeout=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_every_snapshot_is_the_state_at_one_version(
     url: str, transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch

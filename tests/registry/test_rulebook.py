@@ -372,6 +372,7 @@ BAD: dict[str, dict[int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @for_each(
     ("name", "arguments"),
     [

@@ -91,6 +91,7 @@ async def test_every_change_of_a_rule_raises_the_topic_version(transport: Transp
     require_whole(await kept_of(transport), 2)
 
 
+@pytest.mark.slow
 async def test_only_the_rule_that_was_read_is_changed(transport: Transport, namespace: Namespace) -> None:
     seen = await namespace.create_rule("Topic", "Sub", SQL)
     now = await namespace.update_rule("Topic", "Sub", Rule("Sql", CORRELATED.filter), seen=seen)
@@ -116,6 +117,7 @@ async def test_the_default_rule_can_be_deleted(namespace: Namespace) -> None:
     assert (await namespace.routes("Topic")).subscriptions[0].rules == ()
 
 
+@pytest.mark.slow
 async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -> None:
     for name in ("Su", "Sub-2", "Sub.a", "Subs"):
         await namespace.create_subscription("Topic", name, OF_SUBSCRIPTION, rules=[Rule("other")])
@@ -186,6 +188,7 @@ async def test_an_invalid_rule_is_refused_before_sending(
     assert await snapshot(transport) == before
 
 
+@pytest.mark.slow
 async def test_the_number_of_filters_of_a_topic_is_limited(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ async def test_the_number_of_filters_of_a_topic_is_limited(
 # -- several clients ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_concurrent_rule_changes_all_succeed(url: str, transport: Transport, namespace: Namespace) -> None:
     version = (await namespace.get_entity("Topic")).version
     async with await open_transport(url) as another:

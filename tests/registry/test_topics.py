@@ -102,6 +102,7 @@ async def test_a_topic_and_a_queue_cannot_share_a_name(transport: Transport, nam
         await refused(transport, again, MessagingEntityAlreadyExistsError, "There is already an entity '[Tq]")
 
 
+@pytest.mark.slow
 async def test_an_entity_of_another_kind_is_refused(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await namespace.create_entity("q", PartitionSettings())
@@ -172,6 +173,7 @@ async def test_listing_queues_and_topics_skips_subscriptions(namespace: Namespac
     assert await namespace.list_entities("topic") == ()
 
 
+@pytest.mark.slow
 async def test_subscriptions_are_listed_by_name_and_topic(namespace: Namespace) -> None:
     for topic in ("T", "T-2", "t/subs", "T2"):
         await make_topic(namespace, topic, partitioned=False)
@@ -192,6 +194,7 @@ async def test_subscriptions_are_listed_by_name_and_topic(namespace: Namespace) 
     assert await namespace.list_subscriptions("T", "zzz~\U0010ffff") == ()
 
 
+@pytest.mark.slow
 async def test_a_page_has_fewer_subscriptions_if_they_are_large(namespace: Namespace) -> None:
     await make_topic(namespace, partitioned=False)
     for number in range(20):
@@ -275,6 +278,7 @@ async def test_an_invalid_subscription_is_not_created(  # noqa: PLR0917 -- the c
     assert await snapshot(transport) == before
 
 
+@pytest.mark.slow
 async def test_a_subscription_may_be_created_with_many_rules_or_none(
     transport: Transport, namespace: Namespace
 ) -> None:

@@ -75,6 +75,7 @@ def test_the_limits_are_those_of_azure() -> None:
     assert LIMITS == (2_000, 2_000, 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "rules", "text"),
     [
@@ -110,6 +111,7 @@ async def test_subscriptions_with_the_filter_that_is_always_true_need_no_sql_fil
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_subscription_change_raises_the_topic_version_only_if_it_affects_rules(
     transport: Transport, namespace: Namespace
 ) -> None:
@@ -128,6 +130,7 @@ async def test_a_subscription_change_raises_the_topic_version_only_if_it_affects
     require_whole(await kept_of(transport), 4)
 
 
+@pytest.mark.slow
 async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
     """The test changes a subscription, and a topic, whose version also rises with each change of a rule."""
     topic = await make_topic(namespace)
@@ -153,6 +156,7 @@ async def test_a_lost_partition_is_recreated_and_uses_the_newest_rules(
     require_whole(await kept_of(transport), 4)
 
 
+@pytest.mark.slow
 async def test_the_next_caller_updates_partitions_that_missed_a_change(
     transport: Transport, namespace: Namespace
 ) -> None:
@@ -243,6 +247,7 @@ async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_its
     assert (topic.id, record.id) == ("1", "2")
 
 
+@pytest.mark.slow
 async def test_concurrent_deletions_succeed_or_find_the_entity_missing(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:

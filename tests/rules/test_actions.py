@@ -202,6 +202,7 @@ TIMES = st.builds(lambda text, zone: datetime.fromisoformat(text).replace(tzinfo
 GIVEN = st.one_of(DIGITS, TIMES, TIMES.map(datetime.isoformat), st.integers(-(2**65), 2**65), st.text(max_size=5))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(GIVEN, st.sampled_from([1, 1.5, True, NOON, ID, "x", None]))
 def test_text_converts_as_documented_or_the_action_fails(value: Any, before: Any) -> None:

@@ -249,6 +249,7 @@ def seconds(book: RuleBook, facts: MessageView) -> float:
     return min(once() for _ in range(30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", [1, 2])
 def test_the_time_to_judge_a_message_does_not_grow_with_the_number_of_rules(shapes: int) -> None:
     """A lookup among thirty thousand rules takes far less time than evaluating a hundredth of them.

@@ -60,6 +60,7 @@ def typed(value: Any) -> Any:
     return None
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(RULES)
 def test_a_rule_is_read_back_unchanged(rule: Rule) -> None:

@@ -76,6 +76,7 @@ def test_derived_code_keeps_its_line_numbers() -> None:
     assert traceback.extract_tb(raised.value.__traceback__)[-1].lineno == 8
 
 
+@pytest.mark.slow
 @for_each("module", MODULES)
 def test_derived_code_has_no_asynchronous_parts(module: str) -> None:
     names = {node.id for node in ast.walk(ast.parse(synchronous_source(module))) if isinstance(node, ast.Name)}

@@ -55,6 +55,7 @@ def warned(sample: Sample) -> Iterator[None]:
     assert [sample.warns in str(warning.message) for warning in caught] == [True]
 
 
+@pytest.mark.slow
 @every_sample
 # the synchronous scenarios run on a server and a cluster too
 @pytest.mark.parametrize("target", ["memory"], indirect=True)

@@ -52,6 +52,7 @@ def receive_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
+@pytest.mark.slow
 @pytest.mark.everywhere("a client opens every target")
 def test_a_sent_message_is_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     sender.send_messages([ServiceBusMessage(str(number), partition_key="one") for number in range(3)])
@@ -63,6 +64,7 @@ def test_a_sent_message_is_received_and_completed(sender: ServiceBusSender, rece
     assert receiver.peek_messages() == []
 
 
+@pytest.mark.slow
 def test_a_batch_is_filled_and_sent(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     batch = sender.create_message_batch(max_size_in_bytes=1000)
     batch.add_message(ServiceBusMessage("first", partition_key="one"))
@@ -71,6 +73,7 @@ def test_a_batch_is_filled_and_sent(sender: ServiceBusSender, receiver: ServiceB
     assert bodies(receiver.receive_messages(2)) == ["first", "second"]
 
 
+@pytest.mark.slow
 def test_an_iteration_ends_after_max_wait_time(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     for number in range(3):
         sender.send_messages(ServiceBusMessage(str(number)))
@@ -88,11 +91,13 @@ def test_an_iteration_ends_after_max_wait_time(client: ServiceBusClient, sender:
             receiver.next()
 
 
+@pytest.mark.slow
 def test_next_returns_one_message(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     assert str(receiver.next()) == "a"
 
 
+@pytest.mark.slow
 def test_scheduled_messages_are_cancelled_by_sequence_number(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
@@ -106,6 +111,7 @@ def test_scheduled_messages_are_cancelled_by_sequence_number(
         sender.cancel_scheduled_messages([number])
 
 
+@pytest.mark.slow
 def test_a_message_is_settled_in_each_way(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
@@ -131,6 +137,7 @@ def test_a_message_is_settled_in_each_way(
         assert dead.peek_messages() == []
 
 
+@pytest.mark.slow
 def test_a_delayed_message_is_not_received_before_its_delay_ends(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
@@ -139,6 +146,7 @@ def test_a_delayed_message_is_not_received_before_its_delay_ends(
     assert receiver.receive_messages(max_wait_time=NOTHING) == []
 
 
+@pytest.mark.slow
 def test_messages_are_deleted_by_count_and_by_enqueued_time(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
@@ -149,6 +157,7 @@ def test_messages_are_deleted_by_count_and_by_enqueued_time(
     assert receiver.peek_messages() == []
 
 
+@pytest.mark.slow
 def test_prefetched_messages_are_returned_when_the_receiver_closes(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -162,6 +171,7 @@ def test_prefetched_messages_are_returned_when_the_receiver_closes(
         assert {message.delivery_count for message in rest} == {1}
 
 
+@pytest.mark.slow
 def test_a_message_received_in_receive_and_delete_mode_is_deleted(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -194,12 +204,14 @@ def test_an_error_keeps_its_identity_and_its_traceback_shows_the_callers_line(cl
     assert names.count("send_messages") == 2  # one frame of the synchronous method, and one of the asynchronous method
 
 
+@pytest.mark.slow
 def test_an_oversized_batch_is_refused_completely(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     with pytest.raises(MessageSizeExceededError):
         sender.send_messages([ServiceBusMessage(b"x" * 600_000, partition_key="one") for _ in range(2)])
     assert receiver.peek_messages() == []
 
 
+@pytest.mark.slow
 def test_an_unknown_option_causes_a_warning_at_the_callers_line(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
@@ -244,6 +256,7 @@ def test_a_connection_is_checked(url: str) -> None:
     assert check_connection(url).servers
 
 
+@pytest.mark.slow
 def test_a_receive_from_an_empty_queue_waits_for_a_message(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:

@@ -142,6 +142,7 @@ def test_closing_a_sender_waits_for_running_sends(client: ServiceBusClient) -> N
     assert sender.in_flight == 0
 
 
+@pytest.mark.slow
 def test_a_reference_to_a_sender_or_receiver_keeps_the_client_alive(url: str) -> None:
     client = ServiceBusClient(url)
     client.ensure_queue("q")

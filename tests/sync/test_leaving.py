@@ -42,6 +42,7 @@ def ann(client: ServiceBusClient, prefetch: int = 0) -> Iterator[ServiceBusSessi
         yield receiver
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
 def test_a_handler_that_always_fails_reaches_the_delivery_limit(
     client: ServiceBusClient, sender: ServiceBusSender, prefetch: int
@@ -73,6 +74,7 @@ def test_an_error_unrelated_to_the_message_does_not_raise_the_delivery_count(
         assert receiver.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_an_interruption_does_not_raise_the_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
@@ -88,6 +90,7 @@ def test_an_interruption_does_not_raise_the_delivery_count(
         assert receiver.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_closing_a_receiver_does_not_raise_the_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -100,6 +103,7 @@ def test_closing_a_receiver_does_not_raise_the_delivery_count(
         assert receiver.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_a_released_message_is_delivered_again_with_the_same_delivery_count(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:

@@ -14,6 +14,7 @@ from sbredis.sync import _renewer as renewers
 from tests.waiting import wait_until
 
 
+@pytest.mark.slow
 def test_a_thread_can_wait_until_a_session_lock_is_lost(client: ServiceBusClient) -> None:
     client.ensure_queue("q", requires_session=True, lock_duration=timedelta(seconds=5))
     with client.get_queue_receiver("q", session_id="ann") as receiver:

@@ -49,6 +49,7 @@ def test_messages_are_counted(admin: ServiceBusAdministrationClient, url: str) -
     assert [found.active_message_count for found in admin.list_queues_runtime_properties()] == [5]
 
 
+@pytest.mark.slow
 def test_queues_are_listed_page_by_page(admin: ServiceBusAdministrationClient) -> None:
     assert list(admin.list_queues()) == []
     names = [f"q{number:03}" for number in range(103)]

@@ -235,6 +235,7 @@ def test_a_call_that_never_began_ends_when_the_loop_ends(portal: Portal) -> None
     assert waiting(portal) == 0
 
 
+@pytest.mark.slow
 def test_calls_during_closing_end_with_a_result_or_an_error(owner: Client) -> None:
     for _ in range(20):
         portal = Portal("test", owner.close)

@@ -35,6 +35,7 @@ def receiver(client: ServiceBusClient) -> Iterator[ServiceBusReceiver]:
         yield receiver
 
 
+@pytest.mark.slow
 def test_a_lock_is_renewed_while_its_thread_is_busy(receiver: ServiceBusReceiver) -> None:
     with AutoLockRenewer() as renewer:
         message = receiver.next()
@@ -45,6 +46,7 @@ def test_a_lock_is_renewed_while_its_thread_is_busy(receiver: ServiceBusReceiver
         assert message.auto_renew_error is None
 
 
+@pytest.mark.slow
 @in_memory
 def test_all_messages_of_a_receiver_can_be_renewed(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
     with AutoLockRenewer() as renewer, client.get_queue_receiver("q", auto_lock_renewer=renewer) as renewed:
@@ -55,6 +57,7 @@ def test_all_messages_of_a_receiver_can_be_renewed(client: ServiceBusClient, rec
         assert receiver.peek_messages(3)
 
 
+@pytest.mark.slow
 def test_one_renewer_serves_several_clients(url: str, receiver: ServiceBusReceiver) -> None:
     with AutoLockRenewer() as renewer, ServiceBusClient(url) as other:
         messages: list[ServiceBusReceivedMessage] = []
@@ -113,6 +116,7 @@ def test_each_registration_may_have_a_callback_of_its_own(receiver: ServiceBusRe
     assert isinstance(reported[0][1], AutoLockRenewTimeout)
 
 
+@pytest.mark.slow
 @in_memory
 def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
     reported: Reports = []
@@ -128,6 +132,7 @@ def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusR
     assert isinstance(reported[0][1], AutoLockRenewFailed)
 
 
+@pytest.mark.slow
 @in_memory
 def test_closing_waits_for_running_callbacks_unless_the_caller_declines(receiver: ServiceBusReceiver) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()

@@ -130,6 +130,7 @@ def test_a_session_is_locked_for_one_receiver_until_it_is_closed(
         session_of(receiver).get_state()
 
 
+@pytest.mark.slow
 def test_accepting_the_next_session_fails_if_none_is_available(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -151,6 +152,7 @@ def test_accepting_the_next_session_fails_if_none_is_available(
     assert client.accept_next_session("q", max_wait_time=NOTHING) is None
 
 
+@pytest.mark.slow
 def test_a_thread_that_waits_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
     with ThreadPoolExecutor(1) as pool:
@@ -161,6 +163,7 @@ def test_a_thread_that_waits_for_a_session_is_woken(client: ServiceBusClient, se
     assert session_of(receiver).session_id == "ann"
 
 
+@pytest.mark.slow
 def test_sessions_are_listed(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     assert list(client.list_queue_sessions("q")) == []
     names = [f"s{number:02}" for number in range(20)]
@@ -188,6 +191,7 @@ def test_a_session_is_peeked_and_purged_without_its_lock(client: ServiceBusClien
         assert [str(message) for message in looker.peek_messages(5, session_id="b")] == ["4"]
 
 
+@pytest.mark.slow
 def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     send(sender, "ann", "one", "two", "three")
     send(sender, "bob", "four")
@@ -202,6 +206,7 @@ def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: Serv
     }
 
 
+@pytest.mark.slow
 def test_an_unknown_option_causes_a_warning_at_the_callers_line(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -226,6 +231,7 @@ def test_an_unknown_option_causes_a_warning_at_the_callers_line(
 # -- one session object ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_threads_get_the_same_session_object_from_a_receiver(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -256,6 +262,7 @@ def test_a_session_keeps_its_client_alive_and_the_client_does_not_keep_the_sessi
     assert not worker.is_alive()
 
 
+@pytest.mark.slow
 def test_threads_share_sessions_and_receive_each_message_once(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -284,6 +291,7 @@ def test_threads_share_sessions_and_receive_each_message_once(
 # -- renewing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("by", ["the receiver", "hand"])
 def test_a_session_lock_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
@@ -323,6 +331,7 @@ def test_a_failure_callback_gets_the_session_object_of_the_receiver(
             assert isinstance(reported[0][1], AutoLockRenewTimeout)
 
 
+@pytest.mark.slow
 @in_memory
 def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClient) -> None:
     client.ensure_queue("short", requires_session=True, lock_duration="PT5S")
@@ -367,6 +376,7 @@ def test_an_object_that_cannot_be_renewed_is_refused(
 # -- interruption and closing ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_a_wait_for_a_session(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
@@ -381,6 +391,7 @@ def test_an_interruption_ends_a_wait_for_a_session(
         assert another.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_acceptance_of_the_next_session(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
@@ -396,6 +407,7 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
     assert session_of(found).session_id == "ann"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["with", "accept_next_session"])
 def test_a_session_accepted_during_the_interruption_is_released(
     way: str,
@@ -425,6 +437,7 @@ def test_a_session_accepted_during_the_interruption_is_released(
         assert another.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_closing_a_receiver_ends_a_wait_for_its_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     del sender
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)

@@ -35,6 +35,7 @@ def numbered(count: int) -> Iterator[ServiceBusMessage]:
     return (ServiceBusMessage(str(number)) for number in range(count))
 
 
+@pytest.mark.slow
 def test_the_results_of_a_stream_have_the_order_of_its_source(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -45,12 +46,14 @@ def test_the_results_of_a_stream_have_the_order_of_its_source(
     assert waiting_in(client) == 200
 
 
+@pytest.mark.slow
 def test_a_stream_can_count_its_messages(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     assert sender.send_stream(numbered(50)).count() == 50
     assert sender.send_stream([]).count() == 0
     assert waiting_in(client) == 50
 
 
+@pytest.mark.slow
 def test_the_iterating_thread_reads_the_source_as_far_as_the_window_allows(sender: ServiceBusSender) -> None:
     read: list[int] = []
 
@@ -66,6 +69,7 @@ def test_the_iterating_thread_reads_the_source_as_far_as_the_window_allows(sende
     assert set(read) == {threading.get_ident()}
 
 
+@pytest.mark.slow
 def test_messages_already_read_are_sent_while_the_source_blocks(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -90,6 +94,7 @@ def test_the_first_failure_ends_the_stream_after_the_earlier_results(sender: Ser
     assert list(stream) == []
 
 
+@pytest.mark.slow
 def test_failures_can_be_returned_as_results(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     messages = [ServiceBusMessage("a"), ServiceBusMessage(LARGE), ServiceBusMessage("b")]
     results = list(sender.send_stream(messages, errors="return"))
@@ -98,6 +103,7 @@ def test_failures_can_be_returned_as_results(client: ServiceBusClient, sender: S
     assert waiting_in(client) == 4
 
 
+@pytest.mark.slow
 def test_an_error_of_the_source_is_raised_after_the_earlier_results(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -113,6 +119,7 @@ def test_an_error_of_the_source_is_raised_after_the_earlier_results(
     assert waiting_in(client) == 3
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_closed_early_still_sends_the_messages_already_read(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -130,6 +137,7 @@ def test_a_stream_that_is_closed_early_still_sends_the_messages_already_read(
     assert waiting_in(client) == len(read)
 
 
+@pytest.mark.slow
 def test_leaving_the_loop_early_ends_the_stream(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     stream = sender.send_stream(numbered(100))
     for result in stream:
@@ -150,6 +158,7 @@ def test_a_closed_sender_ends_the_stream_after_the_earlier_results(sender: Servi
     assert list(stream) == []
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_refused_at_once(sender: ServiceBusSender) -> None:
     with pytest.raises(ValueError, match="errors must be"):
         sender.send_stream([], errors="ignore")  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ def demand(receiver: ServiceBusReceiver) -> int:
     return 0 if inbox is None else inbox.demand
 
 
+@pytest.mark.slow
 def test_threads_share_a_sender_and_a_receiver(client: ServiceBusClient) -> None:
     threads, each = 8, 25
     with (

@@ -39,6 +39,7 @@ def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
     return sorted(map(str, messages))
 
 
+@pytest.mark.slow
 def test_each_subscription_gets_the_messages_its_rules_match(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -61,6 +62,7 @@ def test_each_subscription_gets_the_messages_its_rules_match(
         assert {message.subject for message in found} == {None}
 
 
+@pytest.mark.slow
 def test_a_list_a_batch_and_a_stream_are_sent_to_a_topic(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     sender.send_messages([ServiceBusMessage(text, partition_key="one") for text in ("a", "b")])
     batch = sender.create_message_batch()
@@ -72,6 +74,7 @@ def test_a_list_a_batch_and_a_stream_are_sent_to_a_topic(client: ServiceBusClien
     assert (sender.entity_name, sender.in_flight) == ("news", 0)
 
 
+@pytest.mark.slow
 def test_a_subscription_has_a_dead_letter_queue(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     with client.get_subscription_receiver("news", "all", max_wait_time=SOON) as receiver:
@@ -82,6 +85,7 @@ def test_a_subscription_has_a_dead_letter_queue(client: ServiceBusClient, sender
         assert dead.next().dead_letter_reason == "Bad"
 
 
+@pytest.mark.slow
 def test_a_client_with_maintenance_delivers_messages_scheduled_on_a_topic(
     url: str, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
@@ -100,6 +104,7 @@ def test_a_client_with_maintenance_delivers_messages_scheduled_on_a_topic(
         assert (str(message), message.enqueued_time_utc >= soon - timedelta(milliseconds=1)) == ("later", True)
 
 
+@pytest.mark.slow
 def test_sessions_of_a_subscription_work_from_a_thread(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     with client.get_subscription_receiver(
         "news", "turns", session_id="ann", create_if_missing={"requires_session": True}, max_wait_time=SOON
@@ -114,6 +119,7 @@ def test_sessions_of_a_subscription_work_from_a_thread(client: ServiceBusClient,
     assert again.session.session_id == "ann"
 
 
+@pytest.mark.slow
 def test_threads_share_a_topic(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     threads, each = 6, 15
     names = ("all", "too")
@@ -145,6 +151,7 @@ def test_threads_share_a_topic(client: ServiceBusClient, sender: ServiceBusSende
         assert receiver.peek_messages() == []
 
 
+@pytest.mark.slow
 def test_a_wait_at_a_subscription_can_be_interrupted(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
@@ -161,6 +168,7 @@ def test_a_wait_at_a_subscription_can_be_interrupted(
         assert another.next().delivery_count == 1
 
 
+@pytest.mark.slow
 def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     with (
@@ -174,6 +182,7 @@ def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, s
         client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_a_topic_cannot_be_opened_as_a_queue_or_a_queue_as_a_topic(
     url: str, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:

@@ -143,6 +143,7 @@ async def test_a_misspelt_queue_name_is_an_error(bus: Bus, look: Callable[[Bus, 
 # -- stored messages ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_messages_are_listed_by_state(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
@@ -183,6 +184,7 @@ async def test_listing_messages_changes_nothing(bus: Bus, receiver: ServiceBusRe
     await receiver.complete_message(message)
 
 
+@pytest.mark.slow
 async def test_a_list_longer_than_one_peek_is_complete(bus: Bus) -> None:
     await bus.create_queue("orders", enable_partitioning=True)
     async with bus.client.get_queue_sender("orders") as sender:
@@ -190,6 +192,7 @@ async def test_a_list_longer_than_one_peek_is_complete(bus: Bus) -> None:
     assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
 
 
+@pytest.mark.slow
 async def test_a_deferred_message_that_was_received_by_number_is_locked_and_pending(
     bus: Bus, receiver: ServiceBusReceiver
 ) -> None:
@@ -205,6 +208,7 @@ async def test_a_deferred_message_that_was_received_by_number_is_locked_and_pend
     assert bodies(await bus.deferred("orders")) == [b"1", b"2"]
 
 
+@pytest.mark.slow
 async def test_a_purge_keeps_locked_messages(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "locked", "deferred", "dead", "active")
     async with bus.client.get_queue_sender("orders") as sender:
@@ -230,6 +234,7 @@ async def test_a_queue_is_created_once_with_the_given_properties(bus: Bus) -> No
 # -- several buses, and closing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_two_test_buses_share_nothing(bus: Bus) -> None:
     async with Bus() as other:
         await bus.create_queue("orders")
@@ -337,6 +342,7 @@ def test_a_bus_that_was_never_used_can_be_discarded() -> None:
 # -- without an event loop ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_helpers_work_without_an_event_loop(sync_bus: SyncBus) -> None:
     made = sync_bus.create_queue("orders", max_delivery_count=3)
     assert made.max_delivery_count == 3
@@ -368,6 +374,7 @@ def test_the_helpers_work_without_an_event_loop(sync_bus: SyncBus) -> None:
     assert repr(sync_bus) == f"<SyncBus {sync_bus.url} open>"
 
 
+@pytest.mark.slow
 def test_the_synchronous_client_uses_the_test_clock(sync_bus: SyncBus) -> None:
     sync_bus.create_queue("orders")
     client = sync_bus.client

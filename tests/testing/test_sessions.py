@@ -34,6 +34,7 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
     return receiver.session
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_session_messages_are_listed_like_others(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
@@ -50,6 +51,7 @@ async def test_session_messages_are_listed_like_others(bus: Bus, partitioned: bo
     assert await bus.messages("orders") == []
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 @pytest.mark.parametrize("wanted", ["ann", NEXT_AVAILABLE_SESSION])
 async def test_a_session_lock_lapses_when_the_clock_is_moved(bus: Bus, wanted: Any, partitioned: bool) -> None:
@@ -74,6 +76,7 @@ async def test_a_session_lock_lapses_when_the_clock_is_moved(bus: Bus, wanted: A
     assert await bus.messages("orders") == []
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_a_waiting_receiver_gets_a_session_whose_lock_lapsed(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
@@ -102,6 +105,7 @@ async def test_a_session_is_found_when_its_scheduled_message_is_due(bus: Bus) ->
     assert session_of(receiver).session_id == "ann"
 
 
+@pytest.mark.slow
 async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(bus: Bus) -> None:
     await bus.create_queue("orders", requires_session=True)
     async with (

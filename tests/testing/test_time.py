@@ -51,6 +51,7 @@ def bodies(messages: list[ServiceBusReceivedMessage]) -> list[bytes]:
     return [message.body for message in messages]
 
 
+@pytest.mark.slow
 async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
@@ -158,6 +159,7 @@ async def test_expired_messages_reach_a_receiver_waiting_for_dead_letters(bus: B
     assert await bus.messages("orders") == []
 
 
+@pytest.mark.slow
 async def test_messages_expire_without_any_receiver(bus: Bus) -> None:
     await bus.create_queue("kept", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True)
     await bus.create_queue("gone", default_message_time_to_live="PT1M")
@@ -194,6 +196,7 @@ async def test_duplicates_are_detected_within_their_window(bus: Bus) -> None:
     assert len(await bus.sent("orders")) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
@@ -211,6 +214,7 @@ async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, 
         assert sorted(got) == [b"one", b"two"]
 
 
+@pytest.mark.slow
 async def test_a_prefetched_message_is_not_returned_after_its_lock_lapsed(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, *(str(number) for number in range(10)))
@@ -242,6 +246,7 @@ async def _all_locked(bus: Bus, count: int) -> bool:
     return len(await bus.locked("orders")) == count
 
 
+@pytest.mark.slow
 async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")

@@ -40,6 +40,7 @@ def bodies(messages: list[Any]) -> list[bytes]:
 # -- creating ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_a_topic_delivers_messages_to_its_subscriptions(bus: Bus, partitioned: bool) -> None:
     await bus.create_topic("news", enable_partitioning=partitioned)
@@ -53,6 +54,7 @@ async def test_a_topic_delivers_messages_to_its_subscriptions(bus: Bus, partitio
     assert (await bus.counts("news", "all")).active_message_count == 2
 
 
+@pytest.mark.slow
 async def test_rules_can_be_given_in_several_forms(bus: Bus) -> None:
     await bus.create_topic("news")
     made = RuleProperties("made", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
@@ -83,6 +85,7 @@ async def test_rules_can_be_given_in_several_forms(bus: Bus) -> None:
 # -- listing messages --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
@@ -142,6 +145,7 @@ async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> Non
 # -- the clock ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, partitioned: bool) -> None:
     """When the time is reached, the helpers list it as active at once, with or without a waiting receiver."""
@@ -184,6 +188,7 @@ async def test_a_waiting_receiver_gets_a_scheduled_message_of_any_client(bus: Bu
         assert bodies(await waiting) == [b"later"]
 
 
+@pytest.mark.slow
 async def test_many_clients_publish_scheduled_messages_and_each_arrives_once(bus: Bus) -> None:
     await bus.create_topic("news", enable_partitioning=True)
     await bus.create_subscription("news", "all")
@@ -207,6 +212,7 @@ async def _published(bus: Bus, count: int) -> bool:
     return len(await bus.active("news", "all")) == count
 
 
+@pytest.mark.slow
 async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_topic_is_enabled(bus: Bus) -> None:
     await bus.create_topic("news", status=EntityStatus.ACTIVE)
     await bus.create_subscription("news", "all")
@@ -221,6 +227,7 @@ async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_to
     assert bodies(await bus.active("news", "all")) == [b"two"]
 
 
+@pytest.mark.slow
 async def test_messages_of_a_subscription_expire(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription(
@@ -237,6 +244,7 @@ async def test_messages_of_a_subscription_expire(bus: Bus) -> None:
 # -- without an event loop ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_helpers_work_without_an_event_loop(sync_bus: SyncBus) -> None:
     sync_bus.create_topic("news")
     sync_bus.create_subscription("news", "all", max_delivery_count=3)

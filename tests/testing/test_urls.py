@@ -96,6 +96,7 @@ async def test_a_client_of_another_namespace_uses_the_clock_and_stays_separate(b
     assert await bus.sent("orders") == await bus.messages("orders") == []
 
 
+@pytest.mark.slow
 async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> None:
     await bus.create_queue("orders")
     waits, got = threading.Event(), list[bytes]()
@@ -120,6 +121,7 @@ async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> N
     assert await bus.messages("orders") == []
 
 
+@pytest.mark.slow
 async def test_many_threads_share_one_bus(bus: Bus) -> None:
     """Each thread has its own client, sender and receiver. While the clock is moved, every message is received once."""
     await bus.create_queue("orders", lock_duration=timedelta(minutes=5), enable_partitioning=True)

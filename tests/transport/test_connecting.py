@@ -49,6 +49,7 @@ async def test_the_error_names_a_port_without_a_listener_and_the_time_spent(sche
     assert (error.is_transient, error.outcome) == (True, Outcome.NEVER_SENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
 async def test_the_error_names_a_server_that_never_answers_and_the_time_waited(scheme: str) -> None:
     async with answering(never_answering) as address:
@@ -58,11 +59,13 @@ async def test_the_error_names_a_server_that_never_answers_and_the_time_waited(s
     assert (type(caught.value), caught.value.is_transient) == (ServiceBusConnectionError, True)
 
 
+@pytest.mark.slow
 async def test_the_error_names_an_unknown_host() -> None:
     with pytest.raises(ServiceBusConnectionError, match=r"no-such-host\.invalid:6379"):
         await open_transport("redis://no-such-host.invalid", connect_timeout=0.3)
 
 
+@pytest.mark.slow
 async def test_the_error_names_a_missing_socket(tmp_path: Path) -> None:
     url, expected = f"unix://{tmp_path}/none.sock", r"unix:/.*/none\.sock cannot be reached: no such file"
     error = await given_time(lambda seconds: open_transport(url, connect_timeout=seconds), expected)

@@ -32,6 +32,7 @@ async def use(url: str) -> None:
         assert all(value == large for value in values)
 
 
+@pytest.mark.slow
 async def test_every_target_is_served_on_uvloop(url: str) -> None:
     """The targets are memory, one server, and a cluster."""
     await use(url)

@@ -191,6 +191,7 @@ async def test_after_an_unexpected_error_of_the_stream_calls_end_as_lost(caplog:
 # -- deadlines ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_deadline_that_passes_without_an_answer_leaves_the_outcome_unknown() -> None:
     async with running() as (wire, stream):
         hasty, patient = wire.submit(call(1), in_seconds(0.3)), wire.submit(call(2), in_seconds(60))
@@ -303,6 +304,7 @@ async def test_the_command_asking_comes_directly_before_its_call_even_after_a_sc
 # -- silent servers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_answer_is_first_suspected_and_then_given_up() -> None:
     suspected: list[bool] = []
     limits = WireLimits(suspect_after=0.01, give_up_after=0.3)

@@ -314,6 +314,7 @@ def run(seed: int) -> None:
     assert broker.given + broker.kept + sum(broker.there) == broker.sent
 
 
+@pytest.mark.slow
 def test_every_waiting_caller_gets_the_available_messages() -> None:
     for seed in range(2000):
         run(seed)

@@ -302,6 +302,7 @@ worlds = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40), worlds)
 def test_a_session_is_found_in_any_partition(choices: list[int], world: World) -> None:

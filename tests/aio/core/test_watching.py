@@ -336,6 +336,7 @@ class Watching:
         self.a_partition_is_always_looked_at_again()
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
 def test_the_state_agrees_with_a_plain_history_of_all_events(choices: list[int], leaves: bool) -> None:

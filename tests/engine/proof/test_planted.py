@@ -42,6 +42,7 @@ def sent() -> dict[str, str]:
     return {name: expand(name, read_source) for name in map(script_of, OPERATIONS)}
 
 
+@pytest.mark.slow
 @for_each("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_planted_bug_is_unique_and_changes_a_script(bug: Bug) -> None:
     """This test keeps the table up to date with the scripts; the long run shows that each bug is found."""

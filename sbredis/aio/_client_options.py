@@ -62,7 +62,7 @@ def refuse_unfit(given: Mapping[str, object]) -> None:
     """Refuse the options of receivers that ``accept_next_session`` does not have, instead of ignoring them."""
     unfit = {"session_id", "sub_queue"} & given.keys()
     if unfit:
-        raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")
+        raise TypeError(f"accept_next_session does not take {', '.join(sorted(unfit))}")
 
 
 def creation_of(

@@ -35,5 +35,5 @@ def credited(target: Target, credential: Credential | None) -> tuple[Target, Any
         case _:
             raise TypeError(
                 "credential must be a tuple of user and password, or a credential provider of redis-py, not "
-                f"{type(given).__name__}; tokens of Azure mean nothing to Redis"
+                f"{type(given).__name__}; Redis cannot check tokens of Azure"
             )

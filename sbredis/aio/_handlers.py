@@ -50,7 +50,9 @@ class Handlers:
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)
         if sub_queue is not None or subscription is not None:
-            raise ValueError(f"{quoted(entity_path)} is no queue and no topic: messages are sent only to these.")
+            raise ValueError(
+                f"{quoted(entity_path)} is not a queue or a topic. Messages can be sent only to queues and topics."
+            )
         return self._sender("get_sender", name, None, options)
 
     def _sender(self, function: str, name: str, create: Creation | None, given: SenderKeywords) -> ServiceBusSender:

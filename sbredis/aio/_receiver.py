@@ -280,7 +280,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if self._sub_queue is not None:
             raise ValueError("A dead-letter queue has no sessions: leave out session_id.")
         if self._session_id is not None and session_id != self._own_session:
-            raise ValueError("This receiver is for another session: use one that was made without session_id.")
+            raise ValueError("This receiver is for another session. Use a receiver that was made without session_id.")
 
     async def _entity_and_session(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
         """Return the entity, and the session whose messages a call reads or deletes; ``None`` means all messages.

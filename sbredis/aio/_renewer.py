@@ -69,9 +69,7 @@ class AutoLockRenewer:
                 "objects cannot be mixed."
             )
         if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(
-                f"Only a message that was received, or a session, can be renewed, not {type(renewable).__name__}."
-            )
+            raise TypeError(f"Only a received message or a session can be renewed, not {type(renewable).__name__}.")
         hold = hold_on(renewable)
         lease = hold.lease
         if lease is None or (isinstance(hold, Hold) and hold.source.mode is not ServiceBusReceiveMode.PEEK_LOCK):
@@ -105,7 +103,9 @@ class AutoLockRenewer:
     def check_open(self) -> None:
         """Raise if the renewer is closed."""
         if self._renewals.closed:
-            raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
+            raise ServiceBusError(
+                "The AutoLockRenewer is closed and cannot be used again: make another AutoLockRenewer."
+            )
 
 
 def _callable(given: LockRenewFailureCallback | None) -> LockRenewFailureCallback | None:

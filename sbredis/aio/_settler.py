@@ -158,9 +158,7 @@ class ServiceBusSettler:
         deadline = deadline_of(timeout)
         given = self._message_handle(handle)
         if given.session is not None:
-            raise ValueError(
-                "The message has no lock of its own, only that of its session: renew the lock of the session."
-            )
+            raise ValueError("A message of a session has no lock of its own: renew the lock of the session.")
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._locked_message(given, deadline, operation)
             assert held.lease is not None
@@ -221,7 +219,7 @@ class ServiceBusSettler:
         if sub_queue is not self._sub_queue:
             raise ValueError(
                 f"The handle does not belong to a message of {self.entity_path!r}: it belongs to "
-                + ("a dead letter." if sub_queue else "a message that is no dead letter.")
+                + ("a dead letter." if sub_queue else "a message that is not a dead letter.")
             )
         return given
 
@@ -278,7 +276,7 @@ class ServiceBusSettler:
     def _session_handle(self, handle: str) -> LockHandle:
         given = read_handle(handle, "session")
         if self._sub_queue is not None:
-            raise ValueError(f"{self.entity_path!r} has no sessions: take the settler of the queue or subscription.")
+            raise ValueError(f"{self.entity_path!r} has no sessions: use the settler of the queue or subscription.")
         return given
 
     async def _session(self, given: LockHandle, deadline: float) -> HeldSession:
@@ -308,12 +306,12 @@ class ServiceBusSettler:
                 await entity.reload(seen, deadline)
         if entity.record.incarnation != given.incarnation or given.partition not in entity.numbers:
             raise ValueError(
-                f"The handle does not belong to {entity.name!r}: it was made for another entity, or for one of this "
-                "name that was deleted since."
+                f"The handle does not belong to {entity.name!r}: it was made for another entity, or for an entity of "
+                "this name that has been deleted."
             )
         return entity.partition_client(given.partition)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("The settler is closed: get another one from the client.")
+            raise ValueError("The settler is closed: get another settler from the client.")
         self._connection.check_open()

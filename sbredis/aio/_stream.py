@@ -209,7 +209,9 @@ class SendStream(AsyncIterator[SendResult]):
                 errors[str(error)] += 1
         for error_text, count in errors.items():
             _log.warning(
-                "%d messages of a stream failed, and no caller was waiting for them any more: %s", count, error_text
+                "%d messages of a stream failed, and no caller was waiting for their results any more: %s",
+                count,
+                error_text,
             )
 
     # -- reading the source --------------------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ def _keep_id(pending: _Pending) -> None:
 
 def _log_failure(future: asyncio.Future[int]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("a message of a stream failed, and no caller was waiting for it any more: %s", error)
+        _log.warning("a message of a stream failed, and no caller was waiting for its result any more: %s", error)
 
 
 def _named(error: Exception, pending: _Pending) -> Exception:

@@ -171,7 +171,7 @@ def decode(payload: bytes, at: int = 0) -> Content:
     if at >= size:
         raise CodecError("the message is empty")
     if payload[at] != _VERSION:
-        raise CodecError(f"a message of version {payload[at]}, which this release cannot read")
+        raise CodecError(f"the message has version {payload[at]}, which this release cannot read")
     at += 1
     content = _new(Content)
     while True:
@@ -217,7 +217,7 @@ def _read_field(content: Content, tag: int, value: bytes) -> None:
 def _read_id(value: bytes) -> MessageId:
     kind = value[:1]
     if kind not in {b"i", b"u", b"b"}:
-        raise CodecError(f"an id of an unknown kind, {kind!r}")
+        raise CodecError(f"the id has the unknown kind {kind!r}")
     found: Any = read_value(kind, value[1:], 1)
     return found  # type: ignore[no-any-return]  # a value of one of the three kinds
 
@@ -265,7 +265,7 @@ def _fields(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
     if not data:
         raise CodecError("the message is empty")
     if data[0] != _VERSION:
-        raise CodecError(f"a message of version {data[0]}, which this release cannot read")
+        raise CodecError(f"the message has version {data[0]}, which this release cannot read")
     fields: list[tuple[int, bytes]] = []
     at = 1
     while True:

@@ -399,7 +399,7 @@ def state_of_band(number: int) -> tuple[Side, State, int]:
 def score(in_band: int, number: int) -> int:
     """Return the score of the message with this number, in this band."""
     if not 0 <= number < BAND_WIDTH:
-        raise ValueError(f"number {number} is outside a band")
+        raise ValueError(f"number {number} does not fit into a band")
     return in_band * BAND_WIDTH + number
 
 
@@ -417,5 +417,5 @@ def split_member(name: str) -> tuple[Side, int]:
     """Return the side and the number of a member."""
     match = _MEMBER.fullmatch(name)
     if match is None or int(match[2]) >= BAND_WIDTH:
-        raise ValueError(f"{name!r} is not a member")
+        raise ValueError(f"{name!r} is not the name of a message")
     return Side(match[1]), int(match[2])

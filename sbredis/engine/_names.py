@@ -93,7 +93,7 @@ def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
     """
     _require_text(text, what)
     if not text and not may_be_empty:
-        raise ValueError(f"{what} is empty; it has 1 to {_LONGEST_IDENTIFIER} characters")
+        raise ValueError(f"{what} is empty; it must have 1 to {_LONGEST_IDENTIFIER} characters")
     if len(text) > _LONGEST_IDENTIFIER:
         raise ValueError(f"{what} {quoted(text)} has {len(text)} characters; at most {_LONGEST_IDENTIFIER} are allowed")
     try:
@@ -111,7 +111,7 @@ def _require_name(text: str, what: str, form: re.Pattern[str], longest: int, cha
     _require_text(text, what)
     if len(text) > longest or not form.fullmatch(text):
         raise ValueError(
-            f"{what} {quoted(text)} is not 1 to {longest} {characters} that begin and end with a letter or digit"
+            f"{what} {quoted(text)} must have 1 to {longest} {characters}, and begin and end with a letter or digit"
         )
     return text
 

@@ -124,8 +124,8 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
             within(f"level of message {place}", level, 0, LEVELS - 1)
     if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
         raise MessageSizeExceededError(
-            f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call; "
-            f"it takes {MAXIMUM_CALL_BYTES} bytes. Send fewer at once.",
+            f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call, "
+            f"which takes up to {MAXIMUM_CALL_BYTES} bytes. Send fewer messages at once.",
             outcome=Outcome.NEVER_SENT,
         )
 

@@ -156,8 +156,8 @@ class Partition:
         judged = [route for route in routes if route is not None]
         if len(messages) > 1 and (total := sum(map(len, judged))) > MAXIMUM_CALL_COPIES:
             raise MessageSizeExceededError(
-                f"the {len(messages)} messages would become {total} in the subscriptions of the topic; one call may "
-                f"make {MAXIMUM_CALL_COPIES}"
+                f"the {len(messages)} messages would have {total} copies in the subscriptions of the topic; one call "
+                f"may make {MAXIMUM_CALL_COPIES} copies"
             )
         for route in judged:
             places = [copy.place for copy in route]

@@ -47,14 +47,14 @@ def read_record(record: bytes) -> Record:
         return Record(level, int(record[2:15]), int(record[15:28]), record[28:])
     if form == b"s":
         return Record(level, None, NEVER, record[15:])
-    raise ValueError(f"a record of an unknown form, {form!r}")
+    raise ValueError(f"the record has the unknown form {form!r}")
 
 
 def payload_offset(record: bytes) -> int:
     """Return the position in a stored message at which the sender's payload begins."""
     form = record[:1]
     if form not in (b"a", b"s", b"x"):
-        raise ValueError(f"a record of an unknown form, {form!r}")
+        raise ValueError(f"the record has the unknown form {form!r}")
     return 28 if form == b"x" else 15
 
 

@@ -202,7 +202,7 @@ def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number:
     """Add the names in a directive to ``uses``, a mapping from a fragment's name to whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
-        _refuse(stack, f"expected '-- @use NAME …', the only directive there is, found {line!r}", number)
+        _refuse(stack, f"expected '-- @use NAME …', which is the only directive, found {line!r}", number)
     for name in use["names"].split():
         if after_code:
             _refuse(stack, f"'@use {name}' comes after the first line of code", number)
@@ -219,7 +219,7 @@ def _check_fragment(name: str, fragment: _File, stack: tuple[str, ...]) -> None:
         _refuse(stack, f"expected {expected}, found no code")
     (first, line), *others = fragment.top_level
     if fragment.inside and not (line.startswith("local function ") and line.endswith(")")):
-        _refuse(stack, "only a function can have fragments inside, after its first line", first)
+        _refuse(stack, "fragments can be included only inside a function, after its first line", first)
     if not re.match(rf"local (?:function {name}\(|(?:{name}|{name.upper()}) =)", line) or line != fragment.code[0]:
         _refuse(stack, f"expected {expected} as the first line of code, found {line!r}", first)
     for number, other in others:

@@ -98,7 +98,10 @@ class PartitionSettings:
         for name, setting in SETTINGS.items():
             setting.check(name, getattr(self, name))
         if self.topic and (self.shared or self.sessions):
-            raise ValueError("a topic stores its own messages and gives none out: it cannot have shared or sessions")
+            raise ValueError(
+                "a topic stores its messages itself, and no receiver receives from it: it cannot have shared or "
+                "sessions"
+            )
 
     def arguments(self) -> tuple[str | int, ...]:
         """Return the settings as ``configure.lua`` takes them, in the order of :data:`SETTINGS`."""

@@ -312,5 +312,5 @@ _READERS: dict[bytes, Callable[[bytes, int], Value]] = {
 def read_value(kind: bytes, value: bytes, depth: int) -> Value:
     reader = _READERS.get(kind)
     if reader is None:
-        raise CodecError(f"a value of an unknown kind, {kind!r}")
+        raise CodecError(f"the value has the unknown kind {kind!r}")
     return reader(value, depth)

@@ -118,7 +118,7 @@ class _Section(MutableMapping[str, Any]):
 
     def _known(self, name: str) -> str:
         if name not in self._names:
-            raise KeyError(f"{name!r}; there are {', '.join(self._names)}")
+            raise KeyError(f"there is no {name!r}; the names are {', '.join(self._names)}")
         return name
 
     @classmethod

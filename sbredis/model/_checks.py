@@ -63,7 +63,8 @@ def body_bytes(body: object) -> bytes:
     if isinstance(body, (bytes, bytearray, memoryview)):
         return bytes(body)  # pyright: ignore[reportUnknownArgumentType]  # a buffer of any format
     raise TypeError(
-        f"body must be str, bytes or None, not {type(body).__name__}: turn it into one of these first, for example "
+        f"body must be str, bytes or None, not {type(body).__name__}: convert it to one of these types first, for "
+        "example "
         "with json.dumps(body)"
     )
 
@@ -84,7 +85,7 @@ def text(value: object, what: str) -> str:
     size = len(value) if value.isascii() else len(_utf8(value, what))
     if size > MAXIMUM_PROPERTY_BYTES:
         raise ValueError(
-            f"{what} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES}: put large data into the body"
+            f"{what} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES} bytes: put large data into the body"
         )
     return value
 
@@ -134,7 +135,9 @@ def due_time(value: object) -> int:
     if milliseconds < _FIRST:
         raise ValueError(f"{what} {value} is before year 1 in UTC")
     if milliseconds >= NEVER:
-        raise ValueError(f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the latest time that can be kept")
+        raise ValueError(
+            f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the latest time that can be stored"
+        )
     return milliseconds
 
 
@@ -203,15 +206,15 @@ def require_small_header(content: Content, body_sections: frozenset[str]) -> Non
         size = len(encode(Content(properties={name: value}))) - nothing
         if size > MAXIMUM_PROPERTY_BYTES:
             raise MessageSizeExceededError(
-                f"application property {quoted(name)} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
-                "put large data into the body"
+                f"application property {quoted(name)} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES} "
+                "bytes: put large data into the body"
             )
     sections = {name: value for name, value in (content.annotations or {}).items() if name not in body_sections}
     total = len(encode(replace(content, body=b"", raw_amqp=None, annotations=sections))) - nothing
     if total > MAXIMUM_PROPERTIES_BYTES:
         raise MessageSizeExceededError(
-            f"the properties of the message have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES}: "
-            "put large data into the body"
+            f"the properties of the message have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES} "
+            "bytes: put large data into the body"
         )
 
 

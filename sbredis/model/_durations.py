@@ -41,7 +41,9 @@ def parse_duration(text: str) -> timedelta:
     found = _ISO_8601.fullmatch(text)
     parts = [(unit, number) for unit, number in found.groupdict().items() if number is not None] if found else []
     if not parts or any(not number.isdecimal() for _, number in parts[:-1]):
-        raise ValueError(f"{text[:60]!r} is no duration: write one as in 'PT30S', 'P1DT12H' or 'PT0.5S' (ISO 8601)")
+        raise ValueError(
+            f"{text[:60]!r} is not a duration: write a duration as in 'PT30S', 'P1DT12H' or 'PT0.5S' (ISO 8601)"
+        )
     microseconds = 0
     for unit, number in parts:
         whole, _, fraction = number.replace(",", ".").partition(".")
@@ -52,7 +54,7 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(microseconds=microseconds)
     except OverflowError:
         raise ValueError(
-            f"{quoted(text)} is a longer duration than can be expressed; timedelta.max is no limit"
+            f"{quoted(text)} is a longer duration than a timedelta can hold; use timedelta.max for no limit"
         ) from None
 
 

@@ -28,7 +28,7 @@ def _other(value: object, what: str, least: int, most: int) -> MessageId:
     """Check an id that is not text."""
     if isinstance(value, (bytes, bytearray)):
         if not least <= len(value) <= most:
-            raise ValueError(f"{what} has {len(value)} bytes; it may have {least} to {most}")
+            raise ValueError(f"{what} has {len(value)} bytes; it may have {least} to {most} bytes")
         return bytes(value)
     if isinstance(value, UUID):
         return value

@@ -16,4 +16,6 @@ class Listed:
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
         *most, last = [repr(one.value) for one in cast("Iterable[Any]", cls)]
-        raise ValueError(f"{quoted(value)} is no {cls.__name__}; there are {', '.join(most)} and {last}")
+        raise ValueError(
+            f"{quoted(value)} is not a value of {cls.__name__}; the values are {', '.join(most)} and {last}"
+        )

@@ -422,7 +422,9 @@ def _from_mapping(given: Mapping[Any, Any]) -> ServiceBusMessage:
     unknown = [name for name in given if name not in _FIELDS]
     if unknown:
         shown = ", ".join([*map(repr, unknown[:3]), "…"][: len(unknown)])
-        raise TypeError(f"{shown} in a message; it may have {', '.join(sorted(_FIELDS))}. {_AS_BODY}")
+        raise TypeError(f"{shown} cannot be in a message; it may have {', '.join(sorted(_FIELDS))}. {_AS_BODY}")
     if "body" not in given:
-        raise TypeError(f"a mapping that is to be a message must have a body, which may be None. {_AS_BODY}")
+        raise TypeError(
+            f"a mapping that describes a message must have the key body, whose value may be None. {_AS_BODY}"
+        )
     return ServiceBusMessage(**given)

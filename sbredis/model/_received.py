@@ -60,7 +60,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     def __init__(self, *_: Never, **__: Never) -> NoReturn:
         raise TypeError(
-            "a ServiceBusReceivedMessage is made by a receiver; for a message to be sent see ServiceBusMessage"
+            "a ServiceBusReceivedMessage is made by a receiver; to make a message that can be sent, use "
+            "ServiceBusMessage"
         )
 
     if not TYPE_CHECKING:  # if type checkers saw this method, they would accept any attribute name

@@ -325,7 +325,7 @@ def _to_filter(given: RuleFilter) -> Filter:
         if isinstance(given, kind):
             if given != kind():
                 raise ValueError(
-                    f"a {kind.__name__} has a fixed expression: for {given.sql_expression!r} take an SqlRuleFilter"
+                    f"a {kind.__name__} has a fixed expression: for {given.sql_expression!r} use an SqlRuleFilter"
                 )
             return meant
     return SqlFilter(

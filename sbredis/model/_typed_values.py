@@ -46,7 +46,7 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError
         if not least <= value <= most:
-            raise _UnfitError(f"{value} is not within {least} to {most}, which its AMQP type can hold")
+            raise _UnfitError(f"{value} is outside {least} to {most}, the range of its AMQP type")
         return value
 
     return read

@@ -22,4 +22,4 @@ class NoOptions(TypedDict):
 def warn_of_unknown(function: str, given: Mapping[str, object]) -> None:
     """Warn of keywords that ``function`` does not have. They are ignored, as in Azure's library."""
     if given:
-        warn_caller(f"{function} does not know, and ignores: {', '.join(sorted(given))}", UserWarning)
+        warn_caller(f"{function} ignores unknown arguments: {', '.join(sorted(given))}", UserWarning)

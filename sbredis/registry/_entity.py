@@ -93,9 +93,15 @@ class EntityDescription:
         _one_of("kind", self.kind, get_args(Kind))
         _one_of("state", self.state, get_args(State))
         if (self.kind == "subscription") != (self.parent is not None):
-            raise ValueError(f"a {self.kind} with the parent {self.parent!r}: only a subscription has a parent")
+            raise ValueError(
+                f"a {self.kind} cannot have the parent {self.parent!r}: a subscription must have a parent, and no "
+                "other entity may have one"
+            )
         if (self.store is None) != (self.parent is None) or (self.store is not None and not _ID.fullmatch(self.store)):
-            raise ValueError(f"a {self.kind} with the store {self.store!r}: a subscription has the id of its topic")
+            raise ValueError(
+                f"a {self.kind} cannot have the store {self.store!r}: the store of a subscription is the id of its "
+                "topic, and no other entity has one"
+            )
         if self.parent is None:
             entity_name(self.name)
         else:
@@ -105,7 +111,10 @@ class EntityDescription:
         if not all(type(number) is int and 0 <= number < MOST_PARTITIONS for number in numbers):
             raise ValueError(f"partitions must be numbers from 0 to {MOST_PARTITIONS - 1}, not {numbers!r}")
         if not numbers or list(numbers) != sorted(set(numbers)) or (len(numbers) > 1 and not self.partitioned):
-            raise ValueError(f"partitions must be one number, or several in order if partitioned, not {numbers!r}")
+            raise ValueError(
+                "partitions must be one number, or several numbers in rising order if the entity is partitioned, "
+                f"not {numbers!r}"
+            )
         if self.colocated_with is not None:
             entity_name(self.colocated_with)
 
@@ -283,5 +292,5 @@ def _no_number(text: str) -> NoReturn:
 def _unreadable(record: bytes, why: str) -> NoReturn:
     raise DataLayoutError(
         f"The record {record[:_SHOWN]!r}… of an entity cannot be read: {why}. "
-        "If a newer release of sbredis has written it, install that one."
+        "If a newer release of sbredis has written it, install that release."
     ) from None

@@ -293,7 +293,9 @@ class Namespace:
         if properties is not None:
             require_properties(properties)
         if not settings.shared:
-            raise ValueError(f"the topic stores the messages of the subscription {path!r}: its settings must be shared")
+            raise ValueError(
+                f"the settings of the subscription {path!r} must be shared, because its topic stores the messages"
+            )
         require_rules(rules)
         until = anyio.current_time() + timeout
         steps, incarnation = self._steps, new_token()
@@ -486,11 +488,11 @@ def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
         raise ValueError(f"the {kind} {quoted(name)} stores its messages itself: its settings cannot be shared")
     if settings.topic != (kind == "topic"):
         raise ValueError(
-            f"the settings of the {kind} {quoted(name)} are those of a {'topic' if settings.topic else 'queue'}"
+            f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
         )
 
 
 def _check_changes(record: EntityRecord, settings: PartitionSettings) -> None:
     """Raise for a change of a fixed setting, before the registry stores settings that every partition would refuse."""
     for what in record.settings.fixed_differences(settings):
-        raise ValueError(f"'{record.path}' cannot be changed so: {what} was fixed when it was created")
+        raise ValueError(f"'{record.path}' cannot be changed in this way: {what} was fixed when the entity was created")

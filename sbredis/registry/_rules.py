@@ -94,8 +94,8 @@ def require_rules(rules: Iterable[Rule]) -> None:
         known.add(rule_key(rule.name))
     if len(known) > MAXIMUM_RULES or size > _MAXIMUM_BYTES:
         raise ValueError(
-            f"{len(known)} rules of {size} bytes; a subscription is created with at most {MAXIMUM_RULES} rules of "
-            f"{_MAXIMUM_BYTES} bytes: add the others afterwards"
+            f"{len(known)} rules have {size} bytes together; a subscription can be created with at most "
+            f"{MAXIMUM_RULES} rules of {_MAXIMUM_BYTES} bytes together: add the other rules afterwards"
         )
 
 
@@ -114,5 +114,5 @@ def decode_rule(text: bytes) -> KeptRule:
 def _unreadable(text: bytes, why: str) -> NoReturn:
     raise DataLayoutError(
         f"The rule {text[:_SHOWN]!r}… of a subscription cannot be read: {why}. "
-        "If a newer release of sbredis has written it, install that one."
+        "If a newer release of sbredis has written it, install that release."
     ) from None

@@ -29,7 +29,7 @@ class Complaints:
     def defect(self, subscription: str, rule: str, what: str, error: Exception) -> None:
         """Log that a filter or an action failed on a message because of a defect, with the traceback."""
         if self._first(subscription, rule, what, type(error).__name__):
-            _log.error("the %s of rule %r of %s broke on a defect", what, rule, subscription, exc_info=error)
+            _log.error("the %s of rule %r of %s failed because of a defect", what, rule, subscription, exc_info=error)
 
     def _first(self, subscription: str, rule: str, what: str, why: str) -> bool:
         key = subscription, rule, what, why

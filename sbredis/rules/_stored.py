@@ -140,7 +140,7 @@ def _read_filter(given: object) -> Filter:
         texts = {name: _str(fields[name], name) for name in CORRELATED if name in fields}
         properties = cast("dict[str, Value]", _read_values(fields.get("properties", {})))
         return CorrelationFilter(**texts, properties=properties)
-    raise ValueError(f"a filter of the kind {kind!r}, which this release does not know")
+    raise ValueError(f"the filter has the kind {kind!r}, which this release does not know")
 
 
 def _read_values(mapping: object) -> dict[str, Constant]:
@@ -160,8 +160,8 @@ def _read_value(value: object) -> Constant:
             try:
                 return reader(text)
             except (ValueError, OverflowError, binascii.Error) as error:
-                raise ValueError(f"a value that cannot be read: {tag} {text!r}") from error
-    raise ValueError(f"a value that this release does not know: {value!r}")
+                raise ValueError(f"a value cannot be read: {tag} {text!r}") from error
+    raise ValueError(f"a value has a form that this release does not know: {value!r}")
 
 
 def _read_float(text: str) -> float:

@@ -86,7 +86,7 @@ class _Stream:
             return None if rest == "-1" else self._bulk(int(rest))
         if kind == b"*":
             return None if rest == "-1" else [self.reply() for _ in range(int(rest))]
-        raise ConnectionError(f"not an answer of a Redis server: {line[:40]!r}")
+        raise ConnectionError(f"the answer is not from a Redis server: {line[:40]!r}")
 
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:

@@ -55,7 +55,7 @@ class ServerBinary:
         if not found:
             said = (ran.stdout + ran.stderr).strip()[:400]
             raise ServerUnsuitableError(
-                f"{self.path} is no Redis or Valkey server: to --version it answered {said!r}"
+                f"{self.path} is not a Redis or Valkey server: to --version it answered {said!r}"
                 f" (exit code {ran.returncode})"
             )
         flavour: Flavour = "valkey" if found[1] == "Valkey" else "redis"

@@ -110,7 +110,7 @@ class LocalCluster(LocalGroup):
         deadline = time.monotonic() + timeout
         while (missing := self._missing()) is not None:
             if time.monotonic() > deadline:
-                raise ServerUnsuitableError(f"The local cluster is not whole after {timeout:g} s: {missing}")
+                raise ServerUnsuitableError(f"The local cluster is not complete after {timeout:g} s: {missing}")
             time.sleep(0.02)
 
     def flush(self) -> None:

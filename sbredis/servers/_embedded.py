@@ -157,7 +157,7 @@ class EmbeddedLease:
         # are left. It keeps the lock only while it holds owner.lock too, to end the server.
         if not clients.take(shared=True, until=deadline):
             clients.close()
-            raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by something that is not sbredis.")
+            raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by a program other than sbredis.")
         self._clients = clients
 
     def _raise_fsync(self) -> None:
@@ -168,5 +168,5 @@ class EmbeddedLease:
                 ask(self.socket_path, "CONFIG", "SET", "appendfsync", "always")
         except (OSError, ScriptRefusedError) as error:
             raise ServiceBusConnectionError(
-                f"The embedded server of {self._folder.path} did not take fsync=always: {error}"
+                f"The embedded server of {self._folder.path} did not accept the setting appendfsync=always: {error}"
             ) from error

@@ -81,8 +81,8 @@ class DataFolder:
             about = where.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
                 raise ServerUnsuitableError(
-                    f"{where}, where the socket of the embedded server of {self.path} must be, is not a folder of this"
-                    " user alone. Remove it, or choose a data folder with a shorter path."
+                    f"The socket of the embedded server of {self.path} must be in {where}, but this is not a folder "
+                    "that only this user can use. Remove it, or choose a data folder with a shorter path."
                 ) from None
 
     def turn_log(self) -> int:
@@ -111,8 +111,8 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
         # files just now.
         if strangers and not (real / _OURS).exists():
             raise ServerUnsuitableError(
-                f"{real} holds files that sbredis has not put there ({strangers[0]!r}, for one). An embedded server"
-                " needs a folder of its own: name one that is empty or does not exist."
+                f"{real} contains files that are not from sbredis, for example {strangers[0]!r}. An embedded server "
+                "needs a folder of its own: name a folder that is empty or does not exist."
             )
         about = real.stat()
         if stat.S_IMODE(about.st_mode) & 0o077:

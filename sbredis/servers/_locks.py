@@ -55,8 +55,8 @@ class FileLock:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
                 raise
             raise ServerUnsuitableError(
-                f"The file system of {self.path.parent} has no file locks ({error.strerror}), which sharing an"
-                " embedded server needs. Put the folder on a local disk."
+                f"The file system of {self.path.parent} has no file locks ({error.strerror}), but processes that "
+                "share an embedded server need them. Put the folder on a local disk."
             ) from error
         return True
 

@@ -32,7 +32,7 @@ def take_zeros_away(folder: Path) -> int:
         file.truncate(end)
         os.fsync(file.fileno())
     _log.warning(
-        "%s ended with %d zero bytes, as after a loss of power. They were cut off, and were no part of any entry.",
+        "%s ended with %d zero bytes, which a loss of power can leave. They were removed; no entry contained them.",
         *(path, size - end),
     )
     return size - end

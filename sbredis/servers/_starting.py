@@ -116,7 +116,9 @@ class Starter:
         supervisor = FileLock(self.folder.supervisor_lock, handed_on=True)
         try:
             if not supervisor.take(until=deadline):
-                raise ServiceBusConnectionError(f"The last embedded supervisor of {self.folder.path} does not end.")
+                raise ServiceBusConnectionError(
+                    f"The previous embedded supervisor of {self.folder.path} has not ended in time."
+                )
             self.folder.make_socket_folder()
             self.folder.socket.unlink(missing_ok=True)
             self.folder.config.write_bytes(self._configuration())
@@ -178,7 +180,7 @@ class Starter:
             ask(str(self.folder.socket), "SHUTDOWN", timeout=5)
         if not self._is_gone(deadline):
             raise ServiceBusConnectionError(
-                f"The embedded server of {self.folder.path} has lost its embedded supervisor and does not end."
+                f"The embedded server of {self.folder.path} has lost its embedded supervisor and has not ended in time."
             )
 
     def _is_gone(self, deadline: float) -> bool:
@@ -201,7 +203,7 @@ class Starter:
             if time.monotonic() > deadline:
                 raise ServiceBusConnectionError(
                     f"The embedded server of {self.folder.path} is alive, but did not answer within {self.timeout:g} s."
-                    f" It may have much to load. The end of its log:\n{tail_of(self.folder.log, lines=10)}"
+                    f" It may have to load much data. The end of its log:\n{tail_of(self.folder.log, lines=10)}"
                 )
             time.sleep(pause)
             pause = min(pause * 1.5, 0.05)

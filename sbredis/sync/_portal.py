@@ -280,7 +280,8 @@ class Portal:
             worker = self._running_worker()
         if worker.ident == threading.get_ident():
             raise RuntimeError(
-                "This runs in the event loop of the client, and would wait for itself: call it from another thread."
+                "This call was made in the event loop of the client, and would wait for itself: make it from another "
+                "thread."
             )
         call = _Call(make, undo, worker)
         try:

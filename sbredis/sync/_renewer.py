@@ -96,9 +96,7 @@ class AutoLockRenewer:
         elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             inner = renewable
         else:
-            raise TypeError(
-                f"Only a message that was received, or a session, can be renewed, not {type(renewable).__name__}."
-            )
+            raise TypeError(f"Only a received message or a session can be renewed, not {type(renewable).__name__}.")
         callback = None if on_lock_renew_failure is None else self._in_worker(portal, on_lock_renew_failure)
         portal.run(self._renewer_in(portal).register, receiver._aio, inner, max_lock_renewal_duration, callback)
 
@@ -131,7 +129,9 @@ class AutoLockRenewer:
 
     def check_open(self) -> None:
         if self._closed:
-            raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
+            raise ServiceBusError(
+                "The AutoLockRenewer is closed and cannot be used again: make another AutoLockRenewer."
+            )
 
     def _renewer_in(self, portal: Portal) -> aio.AutoLockRenewer:
         """Return the asynchronous renewer in the loop of a client. Make a renewer if there is none."""

@@ -196,7 +196,10 @@ class Bus:
         if written is None:
             record = await own.record(queue_or_topic_name, deadline_of(None))
             if record.kind == "subscription":
-                raise ValueError(f"No messages are sent to {record.path!r}: ask for the messages sent to its topic.")
+                raise ValueError(
+                    f"Messages are not sent to {record.path!r}, which is a subscription: ask for the messages that "
+                    "were sent to its topic."
+                )
         return [from_content(decode(payload)) for payload in written or ()]
 
     # -- messages that are there ---------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Bus:
         """
         entity = await self._entity(queue_or_topic_name)
         if entity.record.kind == "subscription":
-            raise ValueError(f"Nothing is scheduled in {entity.name!r}: it waits on the topic.")
+            raise ValueError(f"No message is scheduled in {entity.name!r}: scheduled messages wait on the topic.")
         return [each for each in await self._peek_all(entity) if each.state is ServiceBusMessageState.SCHEDULED]
 
     async def deferred(

@@ -115,7 +115,7 @@ class TestClock:
         named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         step = named + (by or timedelta())
         if step < timedelta():
-            raise ValueError(f"The clock of a bus cannot go back: by {-step}, from {self.now.isoformat()}.")
+            raise ValueError(f"The clock of a bus cannot go back by {-step} from {self.now.isoformat()}.")
         nanoseconds = step // _MICROSECOND * 1000
 
         def ahead(now: int) -> int:
@@ -136,7 +136,7 @@ class TestClock:
         def ahead(now: int) -> int:
             if until < now:
                 raise ValueError(
-                    f"The clock of a bus cannot go back: to {when.isoformat()}, from {self.now.isoformat()}."
+                    f"The clock of a bus cannot go back to {when.isoformat()} from {self.now.isoformat()}."
                 )
             return until - now
 
@@ -151,7 +151,7 @@ def _checked(moment: datetime, name: str) -> datetime:
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"{name} must be a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
-        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
+        raise ValueError(f"{name} has no time zone: add one, as in datetime.now(timezone.utc)")
     if not _EPOCH <= moment < _END:
         raise ValueError(f"{name} must be from 1970 to {_END.year - 1}, not {moment.isoformat()}")
     return moment

@@ -24,13 +24,16 @@ def target_of(client: Any) -> tuple[Target, CredentialProvider | None]:
         options: Mapping[str, Any] = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
         endpoints = tuple(dict.fromkeys(Endpoint(str(node.host), int(node.port)) for node in nodes))
         if not endpoints:
-            raise ValueError("The cluster client names no node.")
+            raise ValueError("The cluster client has no node.")
         return _target("cluster", endpoints, options, secure=_is_secure(options, None)), _provider(options)
     pool = getattr(client, "connection_pool", None)
     if pool is None or not hasattr(pool, "connection_kwargs"):
         raise TypeError(f"A redis.asyncio.Redis or RedisCluster is needed, not {type(client).__name__}.")
     if hasattr(pool, "sentinel_manager"):
-        raise ValueError("A client that Sentinel has made cannot be taken over: use a redis+sentinel:// string.")
+        raise ValueError(
+            "A client that was made by a Sentinel client cannot be used here: use a redis+sentinel:// connection "
+            "string."
+        )
     options = pool.connection_kwargs
     if options.get("path"):
         return _target("unix", (Endpoint(str(options["path"]), 0),), options, secure=False), _provider(options)
@@ -62,7 +65,7 @@ def _target(kind: Any, endpoints: tuple[Endpoint, ...], options: Mapping[str, An
         )
         taken_not_over = [name for name in ("ssl_ca_data", "ssl_ca_path", "ssl_password") if options.get(name)]
         if taken_not_over:
-            raise ValueError(f"{', '.join(taken_not_over)} cannot be taken over: use files, in a connection string.")
+            raise ValueError(f"{', '.join(taken_not_over)} cannot be used here: name files in a connection string.")
     return Target(
         kind=kind,
         endpoints=endpoints,

@@ -293,7 +293,7 @@ class Transport:
                 await self._closing.wait()
                 tasks.cancel()
         except Exception:  # noqa: BLE001  # any defect belongs in the log, and the calls must learn of the end
-            _log.exception("the transport to %s broke on a defect and is closed", self.target)
+            _log.exception("the transport to %s failed because of a defect and is closed", self.target)
         finally:
             self._closing.set()
             self._news.set()
@@ -337,7 +337,7 @@ class Transport:
                 _log.info("%s", error)
                 raise error
             if failures == 1:
-                _log.info("%s: not ready, trying for another %.1f s: %s", self.target, limit - now, found.detail)
+                _log.info("%s is not ready; trying again for %.1f s: %s", self.target, limit - now, found.detail)
             await self.pause(delay)
             if node is not None and node not in self._masters():
                 return None
@@ -358,7 +358,7 @@ class Transport:
                 continue  # the slot map has changed, so reach the masters of the new map
             for wire in wires:
                 if isinstance(wire, ServiceBusError) and wire.is_transient and len(masters) > 1:
-                    _log.warning("%s. Connected without it.", wire.message)
+                    _log.warning("%s. The client is connected without this node.", wire.message)
                     continue
                 if isinstance(wire, BaseException):
                     raise wire

@@ -75,7 +75,7 @@ class PythonParser:
         while position < size:
             kind = data[position]
             if kind not in _KINDS:
-                raise ValueError(f"nothing begins with {data[position : position + 20]!r}")
+                raise ValueError(f"no reply begins with {data[position : position + 20]!r}")
             end = data.find(b"\r\n", position)
             if end < 0:
                 break

@@ -165,7 +165,7 @@ class Wire:
                 await self._ended.wait()
                 tasks.cancel()
         except Exception:  # noqa: BLE001  # a defect here must end as a lost connection, or callers would wait for ever
-            _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
+            _log.exception("the connection to %s failed because of a defect", self.facts.endpoint)
         finally:
             self.fail("the connection was closed")
 

@@ -221,7 +221,7 @@ async def test_an_unexpected_error_reaches_the_caller_instead_of_leaving_it_wait
         assert isinstance(error, ServiceBusError)
         assert error.outcome is Outcome.UNKNOWN
         assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
-        assert "broke on a defect" in caplog.text
+        assert "failed because of a defect" in caplog.text
         assert sender.in_flight == 0
         await asyncio.gather(*sends(sender, "b"))
 
@@ -264,7 +264,7 @@ async def test_a_message_that_cannot_be_encoded_fails_without_affecting_others(
         assert sender.in_flight == 0
         assert flat(await stored_bodies(queue)) == [body for body in bodies if body not in failed]
         # The log has one line for each shared call, but no line for each attempt.
-        assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
+        assert 1 <= sum("failed because of a defect" in record.getMessage() for record in caplog.records) <= 2
         # No call was refused because its number was out of sequence.
         made = [pipeline._number for pipeline in lane._pipelines]
         assert sum(made) == calls.by_script["send"]
@@ -347,7 +347,7 @@ async def test_an_unexpected_error_after_a_refused_call_is_reported_as_refused(
         assert isinstance(error, ServiceBusError)
         assert error.outcome is Outcome.REFUSED
         assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
-        assert "broke on a defect" in caplog.text
+        assert "failed because of a defect" in caplog.text
         await asyncio.gather(*sends(sender, "b"))
         assert flat(await stored_bodies(queue)) == ["b"]
 

@@ -428,4 +428,4 @@ async def test_an_unexpected_error_in_a_background_task_closes_the_client(
             assert caught.value.outcome is Outcome.UNKNOWN
             with pytest.raises((ValueError, ServiceBusError), match="closed"):
                 await sender.send_messages(ServiceBusMessage("x"))
-        assert "broke on a defect" in caplog.text
+        assert "failed because of a defect" in caplog.text

@@ -134,7 +134,7 @@ async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: st
             assert await transfer.peek_messages(5) == []
             assert await transfer.purge_messages() == 0
             assert await transfer.delete_messages(5) == 0
-            with pytest.raises(MessageNotFoundError, match="None was received"):
+            with pytest.raises(MessageNotFoundError, match="No message was received"):
                 await transfer.receive_deferred_messages(message.sequence_number)
             await transfer.close()
         assert await queue.contents() == before

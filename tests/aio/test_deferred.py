@@ -31,7 +31,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
 
 async def check_not_found(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
     """Check that the call raises an error that names the missing messages, and receives none of the others."""
-    with pytest.raises(MessageNotFoundError, match="None was received") as raised:
+    with pytest.raises(MessageNotFoundError, match="No message was received") as raised:
         await receiver.receive_deferred_messages(numbers)
     assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
     assert all(str(number) in raised.value.message for number in missing)
@@ -336,7 +336,7 @@ async def test_deferred_messages_whose_locks_end_too_soon_raise_an_error(url: st
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         numbers = await defer(queue, 2)
         Late(queue, clock, [31.0] * 20)
-        with pytest.raises(MessageLockLostError, match="fewer at once") as raised:
+        with pytest.raises(MessageLockLostError, match="fewer messages at once") as raised:
             await queue.receiver().receive_deferred_messages(numbers)
         assert (raised.value.entity, raised.value.outcome) == ("q", Outcome.REFUSED)
         await eventually(lambda: deferred_are(queue, 2))

@@ -161,7 +161,7 @@ async def test_a_registry_that_lost_a_change_is_reported_after_few_calls(url: st
         await perform(queue.transport, ahead.configure())
         with (
             Calls(queue.transport) as calls,
-            pytest.raises(SettingsStaleError, match="Change the settings again") as caught,
+            pytest.raises(SettingsStaleError, match="make the change again") as caught,
         ):
             await sender.send_messages(ServiceBusMessage("x"))
         assert sum(calls.by_script.values()) <= 3
@@ -226,7 +226,7 @@ async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, par
         for error in ended:
             assert isinstance(error, MessagingEntityNotFoundError)
             assert (error.is_transient, error.outcome) == (True, Outcome.REFUSED)
-            assert "Send the messages for it again" in str(error)
+            assert "Send the messages for the new entity again" in str(error)
         await send_to_all(sender)
         found = await stored_bodies(queue)
         assert len(found) == (1 if partitioned else PARTITIONS)
@@ -255,7 +255,7 @@ async def test_a_partition_lost_in_a_failover_is_recreated(
         with caplog.at_level(logging.WARNING, "sbredis"):
             await send_to_all(sender)
         assert flat(await stored_bodies(queue)) == list("abcdefgh")
-        assert "made again, empty" in caplog.text
+        assert "created again, empty" in caplog.text
 
 
 @both
@@ -290,7 +290,7 @@ async def test_the_outcome_is_unknown_if_a_lane_is_forgotten_during_its_call(
             await gate.reached(2)
             await queue.transport.command("DEL", ops, key=ops)
             gate.open()
-            with pytest.raises(ServiceBusCommunicationError, match="no longer knows whether it has run") as caught:
+            with pytest.raises(ServiceBusCommunicationError, match="has no record of whether the call ran") as caught:
                 await send
         assert (caught.value.outcome, caught.value.entity) == (Outcome.UNKNOWN, "q")
         assert flat(await stored_bodies(queue)) == (["x"] if fate == "is not answered" else [])

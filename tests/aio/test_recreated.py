@@ -26,7 +26,7 @@ async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str
         await namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         with pytest.raises(
-            ServiceBusError, match="for it again"
+            ServiceBusError, match="for the new entity again"
         ) as raised:  # this message is on its way to the deleted partitions
             await sender.send_messages(ServiceBusMessage("old"))
         assert raised.value.is_transient

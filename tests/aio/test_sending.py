@@ -162,7 +162,10 @@ async def test_an_unknown_sequence_number_is_named_in_the_error(url: str, *, par
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         (number,) = await sender.schedule_messages(ServiceBusMessage("a"), SOON)
         for unknown in (0, -1, 4711, 10**15, 2 << 48, (77 << 48) + 1, 1 << 70):
-            with pytest.raises(MessageNotFoundError, match=rf"Not scheduled, or no longer: {unknown}\.") as caught:
+            with pytest.raises(
+                MessageNotFoundError,
+                match=rf"These messages are not scheduled, or are no longer scheduled: {unknown}\.",
+            ) as caught:
                 await sender.cancel_scheduled_messages(unknown)
             assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
             assert (await queue.counts()).scheduled == 1
@@ -172,7 +175,7 @@ async def test_an_unknown_sequence_number_is_named_in_the_error(url: str, *, par
 async def test_several_scheduled_messages_are_cancelled_together_or_not_at_all(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
-        with pytest.raises(MessageNotFoundError, match="None was cancelled") as caught:
+        with pytest.raises(MessageNotFoundError, match="No message was cancelled") as caught:
             await sender.cancel_scheduled_messages([*numbers, 99])
         assert caught.value.outcome is Outcome.REFUSED
         assert (await queue.counts()).scheduled == 2
@@ -269,7 +272,8 @@ async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: 
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "The 3 messages have 2[0-9]+ bytes together, .* up to 2000 bytes at once. Send fewer at once, or raise max",
+            "The 3 messages have 2[0-9]+ bytes together, .* up to 2000 bytes at once. Send fewer messages at once, "
+            "or raise max",
             lambda: sender.send_messages([small, small, small]),
         )
         await refused_unsent(
@@ -314,7 +318,8 @@ async def test_a_list_of_more_than_a_thousand_messages_is_refused(url: str) -> N
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "^1001 messages are too many for one call, which takes up to 1000. Send fewer at once, .*send_stream",
+            "^1001 messages are too many for one call, which takes up to 1000. Send fewer messages at once, "
+            ".*send_stream",
             lambda: sender.send_messages(many),
         )
         await sender.send_messages(many[:1000])
@@ -333,7 +338,7 @@ async def test_a_single_message_may_exceed_the_size_limit_of_a_shared_call(url: 
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            f"the queue takes up to {MAXIMUM_CALL_BYTES} bytes at once. Send fewer at once. ",
+            f"the queue takes up to {MAXIMUM_CALL_BYTES} bytes at once. Send fewer messages at once. ",
             lambda: sender.send_messages([half, half]),
         )
         assert (await sender.create_message_batch()).max_size_in_bytes == MAXIMUM_CALL_BYTES
@@ -454,7 +459,7 @@ async def test_create_if_missing_creates_a_missing_queue_once(url: str) -> None:
 @in_memory
 async def test_properties_for_create_if_missing_are_validated_immediately(url: str) -> None:
     async with queue_at(url) as queue:
-        with pytest.raises(TypeError, match="create_if_missing does not know 'wrong'"):
+        with pytest.raises(TypeError, match="create_if_missing does not take 'wrong'"):
             queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="max_delivery_count"):
             queue.client.get_queue_sender("new", create_if_missing={"max_delivery_count": 0})
@@ -639,17 +644,17 @@ async def test_a_timeout_must_be_positive(url: str, timeout: Any, error: type[Ex
 @in_memory
 async def test_unknown_options_cause_a_warning_at_the_line_of_the_caller(url: str) -> None:
     async with queue_at(url) as queue:
-        with pytest.warns(UserWarning, match="get_queue_sender does not know, and ignores: wrong") as warned:
+        with pytest.warns(UserWarning, match="get_queue_sender ignores unknown arguments: wrong") as warned:
             sender = queue.client.get_queue_sender("q", wrong=1)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
-        with pytest.warns(UserWarning, match="send_messages does not know") as warned:
+        with pytest.warns(UserWarning, match="send_messages ignores unknown arguments") as warned:
             await sender.send_messages(ServiceBusMessage("x"), wrong=1)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
-        with pytest.warns(UserWarning, match="schedule_messages does not know"):
+        with pytest.warns(UserWarning, match="schedule_messages ignores unknown arguments"):
             await sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1)  # type: ignore[call-arg]
-        with pytest.warns(UserWarning, match="cancel_scheduled_messages does not know"):
+        with pytest.warns(UserWarning, match="cancel_scheduled_messages ignores unknown arguments"):
             await sender.cancel_scheduled_messages([], wrong=1)  # type: ignore[call-arg]
-        with pytest.warns(UserWarning, match="ServiceBusClient does not know, and ignores: logging_enable") as warned:
+        with pytest.warns(UserWarning, match="ServiceBusClient ignores unknown arguments: logging_enable") as warned:
             ServiceBusClient("memory://x", logging_enable=True)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
 

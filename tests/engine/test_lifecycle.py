@@ -304,7 +304,7 @@ def test_a_member_contains_side_and_number(side: Side, number: int) -> None:
 
 @pytest.mark.parametrize("name", ["", "d", "0", "d0", "01", "x5", "5d", "-5", "5\n", "\u0665", " 5", str(BAND_WIDTH)])
 def test_an_invalid_member_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not a member"):
+    with pytest.raises(ValueError, match="not the name of a message"):
         split_member(name)
 
 
@@ -322,5 +322,5 @@ def test_an_invalid_member_is_refused(name: str) -> None:
     ],
 )
 def test_a_state_without_a_band_is_refused(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match=r"outside|no message on|not used"):
+    with pytest.raises(ValueError, match=r"outside|does not fit|no message on|not used"):
         wrong()

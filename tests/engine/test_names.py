@@ -50,21 +50,23 @@ def test_a_name_is_returned_as_it_was_given(named: Checked, name: str) -> None:
 )  # fmt: skip
 def test_an_invalid_name_is_refused_with_the_allowed_form(named: Checked, name: str) -> None:
     """The invalid names include every text with a brace, which would move a key to another slot."""
-    with pytest.raises(ValueError, match=r"is not 1 to \d+ letters, digits, .* begin and end with a letter or digit"):
+    with pytest.raises(
+        ValueError, match=r"must have 1 to \d+ letters, digits, .* begin and end with a letter or digit"
+    ):
         named(name)
 
 
 @given(st.text(), st.sampled_from("{}"), st.text())
 def test_a_brace_is_refused_in_every_name(before: str, brace: str, after: str) -> None:
     for named, _ in NAMERS:
-        with pytest.raises(ValueError, match="is not 1 to"):
+        with pytest.raises(ValueError, match="must have 1 to"):
             named(before + brace + after)
 
 
 @pytest.mark.parametrize(("named", "longest"), NAMERS)
 def test_a_name_longer_than_the_limit_is_refused(named: Checked, longest: int) -> None:
     assert named("a" * longest) == "a" * longest
-    with pytest.raises(ValueError, match=f"is not 1 to {longest} letters"):
+    with pytest.raises(ValueError, match=f"must have 1 to {longest} letters"):
         named("a" * (longest + 1))
 
 
@@ -80,7 +82,7 @@ def test_the_name_of_an_entity_may_be_a_path(name: str) -> None:
     assert entity_name(name) == name
     if "/" in name:
         for named in (subscription_name, rule_name, namespace_name):
-            with pytest.raises(ValueError, match="is not 1 to 50"):
+            with pytest.raises(ValueError, match="must have 1 to 50"):
                 named(name)
 
 
@@ -103,7 +105,7 @@ def test_a_path_segment_with_a_special_meaning_is_refused(name: str) -> None:
 def test_only_a_rule_may_have_the_name_of_the_default_rule(name: str) -> None:
     assert rule_name(name) == name
     for named in (entity_name, subscription_name, namespace_name):
-        with pytest.raises(ValueError, match="is not 1 to"):
+        with pytest.raises(ValueError, match="must have 1 to"):
             named(name)
 
 
@@ -163,7 +165,7 @@ def test_an_identifier_has_at_most_128_characters_however_many_bytes() -> None:
 
 def test_an_empty_identifier_is_refused_unless_it_may_be_empty() -> None:
     assert identifier("", "session id", may_be_empty=True) == b""
-    with pytest.raises(ValueError, match="partition key is empty; it has 1 to 128 characters"):
+    with pytest.raises(ValueError, match="partition key is empty; it must have 1 to 128 characters"):
         identifier("", "partition key")
 
 

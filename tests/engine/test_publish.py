@@ -232,7 +232,7 @@ async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     many = [Copy(0, b"x")] * 10_001
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
-    with pytest.raises(MessageSizeExceededError, match="would become 20002"):
+    with pytest.raises(MessageSizeExceededError, match="would have 20002"):
         topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions)
     monkeypatch.setattr("sbredis.engine._partition.MAXIMUM_CALL_COPIES", 1_000_000)
     with pytest.raises(MalformedCallError, match="routes"):

@@ -108,7 +108,7 @@ def test_a_fragment_defines_one_local_of_its_name(fragment: str) -> None:
 
 NOT_A_DEFINITION = "o -> f, line {}: expected 'local function f(', 'local f =' or 'local F =' as the first line of code"
 ONE_LOCAL = "o -> f, line {}: a fragment defines one local with its file's name, and nothing else; found "
-NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there is, found "
+NOT_A_USE = "o, line {}: expected '-- @use NAME …', which is the only directive, found "
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,11 @@ def test_wrong_client_options_are_refused_by_the_constructor() -> None:
         Admin("memory://x", timeout=0)
     with pytest.raises(ValueError, match="partition_count must be from 1 to 1024, not 0"):
         Admin("memory://x", partition_count=0)
-    with pytest.raises(ValueError, match="namespace 'a b' is not 1 to 50"):
+    with pytest.raises(ValueError, match="namespace 'a b' must have 1 to 50"):
         Admin("memory://x", namespace="a b")
     with pytest.raises(ValueError, match="2016-07"):
         Admin.from_connection_string("memory://x", api_version="2016-07")
-    with pytest.warns(UserWarning, match="does not know, and ignores: logging_enable"):
+    with pytest.warns(UserWarning, match="ignores unknown arguments: logging_enable"):
         Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)  # type: ignore[call-arg]
 
 

@@ -238,7 +238,7 @@ def test_an_authorization_rule_may_be_a_mapping_and_its_repr_hides_the_keys() ->
     ("name", "value", "error", "text"),
     [
         ("lock_duration", 30, TypeError, "lock_duration must be a datetime.timedelta or a str"),
-        ("lock_duration", "30", ValueError, "lock_duration: '30' is no duration"),
+        ("lock_duration", "30", ValueError, "lock_duration: '30' is not a duration"),
         ("max_delivery_count", "3", TypeError, "max_delivery_count must be a whole number, not str"),
         ("max_delivery_count", True, TypeError, "max_delivery_count must be a whole number, not bool"),
         ("max_delivery_count", 3.0, TypeError, "max_delivery_count must be a whole number, not float"),

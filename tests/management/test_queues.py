@@ -220,7 +220,7 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
             await admin.create_queue(name, **properties)  # type: ignore[arg-type]
         with pytest.raises((ValueError, TypeError)):
             await admin.ensure_queue(name, **properties)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="update_queue does not know 'colour'"):
+    with pytest.raises(TypeError, match="update_queue does not take 'colour'"):
         await admin.update_queue({"name": "q"}, colour="red")  # type: ignore[call-arg]
     for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
         for done in (
@@ -415,7 +415,7 @@ async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
     assert len({each.incarnation for each in found}) == 1
     with pytest.raises(ValueError, match="allowed maximum of '5' minutes"):
         queue_creation(lock_duration="PT6M")
-    with pytest.raises(TypeError, match="create_if_missing does not know 'colour'"):
+    with pytest.raises(TypeError, match="create_if_missing does not take 'colour'"):
         queue_creation(colour="red")  # type: ignore[call-arg]
 
 

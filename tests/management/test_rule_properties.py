@@ -165,7 +165,7 @@ def test_a_syntax_error_gives_its_position_and_the_expected_tokens() -> None:
 def test_the_expression_of_a_true_or_false_filter_cannot_be_changed() -> None:
     for given in (TrueRuleFilter(), FalseRuleFilter()):
         given.sql_expression = "a = 1"
-        with pytest.raises(ValueError, match="RuleFilter has a fixed expression: for 'a = 1' take an SqlRuleFilter"):
+        with pytest.raises(ValueError, match="RuleFilter has a fixed expression: for 'a = 1' use an SqlRuleFilter"):
             rule_created(RuleProperties("r", filter=given))
 
 

@@ -363,7 +363,7 @@ async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) ->
         await connection.record("nothing/subscriptions/s", until, creation)
     with pytest.raises(ValueError, match="'news' is not the path of a subscription"):
         await creation(connection.namespace, "news", 60)
-    with pytest.raises(TypeError, match="create_if_missing does not know 'colour'"):
+    with pytest.raises(TypeError, match="create_if_missing does not take 'colour'"):
         subscription_creation(colour="red")  # type: ignore[call-arg]
     with pytest.raises(RuleSyntaxError):
         subscription_creation(rules=[RuleProperties("r", filter=SqlRuleFilter("a ="))])

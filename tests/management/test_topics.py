@@ -261,7 +261,7 @@ async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
     assert await connection.record("T", until, creation) == record
     assert TOPICS.described(record, reachable=True).user_metadata == "ours"
     assert (await TOPICS.create_or_get(connection.namespace, "u", 60, {}, clock="test")).settings.clock == "test"
-    with pytest.raises(TypeError, match="create_if_missing does not know 'lock_duration'"):
+    with pytest.raises(TypeError, match="create_if_missing does not take 'lock_duration'"):
         topic_creation(lock_duration="PT30S")  # type: ignore[call-arg]
 
 

@@ -190,7 +190,7 @@ def test_a_section_can_be_used_like_a_mapping() -> None:
     del header["priority"]
     assert header == AmqpMessageHeader(durable=True)
     assert repr(header) == "AmqpMessageHeader(durable=True)"
-    with pytest.raises(KeyError, match="'colour'; there are delivery_count"):
+    with pytest.raises(KeyError, match="there is no 'colour'; the names are delivery_count"):
         header["colour"] = 1
 
 

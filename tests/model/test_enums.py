@@ -30,7 +30,7 @@ ENUMS: list[type[Enum]] = [
 @pytest.mark.parametrize("enum", ENUMS)
 @pytest.mark.parametrize("wrong", ["foo", None, 77])
 def test_the_error_for_a_wrong_value_lists_the_valid_values(enum: type[Enum], wrong: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{wrong!r} is no {enum.__name__}; there are ") as caught:
+    with pytest.raises(ValueError, match=f"^{wrong!r} is not a value of {enum.__name__}; the values are ") as caught:
         enum(wrong)
     assert all(repr(one.value) in str(caught.value) for one in enum)
     assert [enum(one.value) for one in enum] == list(enum)
@@ -46,9 +46,9 @@ def test_the_error_for_a_wrong_value_lists_the_valid_values(enum: type[Enum], wr
 def test_the_error_for_a_wrong_receiver_option_lists_the_valid_values(options: dict[str, Any], right: str) -> None:
     with sbredis.ServiceBusClient("memory://enums") as client:
         for made in (client, sbredis.aio.ServiceBusClient("memory://enums")):
-            with pytest.raises(ValueError, match=f"there are {right}"):
+            with pytest.raises(ValueError, match=f"the values are {right}"):
                 made.get_queue_receiver("q", **options)
-            with pytest.raises(ValueError, match=f"there are {right}"):
+            with pytest.raises(ValueError, match=f"the values are {right}"):
                 made.get_subscription_receiver("t", "s", **options)
 
 

@@ -145,7 +145,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("application_properties", {"mine": [1, Odd()]}, TypeError, "type Odd"),
     ("application_properties", {"mine": {(2, 3): 1}}, TypeError, "'mine' has a key of the type tuple"),
     ("application_properties", {"mine": Decimal("9" * 35)}, ValueError, "'mine' is a decimal that does not fit"),
-    ("application_properties", {"mine": {"TYPE": "UBYTE", "VALUE": 256}}, ValueError, "'mine': 256 is not within 0"),
+    ("application_properties", {"mine": {"TYPE": "UBYTE", "VALUE": 256}}, ValueError, "'mine': 256 is outside 0"),
     ("application_properties", {"mine": [{"TYPE": "UUID", "VALUE": "x"}]}, TypeError, "'mine': .* AMQP type UUID"),
     ("application_properties", {"mine": 2**64}, ValueError, "'mine' is a whole number that does not fit into 64 bits"),
     (
@@ -213,7 +213,7 @@ def test_a_partition_key_that_differs_from_the_session_id_is_refused() -> None:
 
 
 def test_an_unknown_keyword_is_ignored_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="ServiceBusMessage does not know, and ignores: colour, size") as caught:
+    with pytest.warns(UserWarning, match="ServiceBusMessage ignores unknown arguments: colour, size") as caught:
         message = ServiceBusMessage("x", colour="red", size=1)  # type: ignore[call-arg]
     assert caught[0].filename == __file__
     assert not hasattr(message, "colour")
@@ -331,7 +331,7 @@ def test_properties_nested_too_deeply_are_refused() -> None:
 @pytest.mark.parametrize(
     ("properties", "text"),
     [
-        ({"a": "x" * 32 * 1024}, "'a' has 327.. bytes; one may have 32768"),
+        ({"a": "x" * 32 * 1024}, "'a' has 327.. bytes; a property may have 32768"),
         ({str(number): b"x" * 22_000 for number in range(3)}, "have 660.. bytes; together they may have 65536"),
         ({"n" * 5000 + str(number): 1 for number in range(14)}, "have 70... bytes; together they may have 65536"),
     ],
@@ -466,15 +466,15 @@ def test_several_messages_are_accepted_from_any_iterable() -> None:
     ("value", "text"),
     [
         ("text", r"not str; make one with ServiceBusMessage\(body\)"),
-        ({"a": 1}, r"'a' in a message; .* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
-        ({"to": "a", "subject": "b"}, r"must have a body.* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
-        ({str(number): 1 for number in range(9)}, "'0', '1', '2', … in a message"),
+        ({"a": 1}, r"'a' cannot be in a message; .* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
+        ({"to": "a", "subject": "b"}, r"must have the key body.* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
+        ({str(number): 1 for number in range(9)}, "'0', '1', '2', … cannot be in a message"),
         (1.5, r"not float; make one with ServiceBusMessage\(json\.dumps"),
         (b"bytes", r"not bytes; make one with ServiceBusMessage\(body\)"),
         (7, "a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not int"),
         (None, "not NoneType"),
-        ({"body": "x", "colour": "red"}, "'colour' in a message; it may have application_properties, body"),
-        ({"subject": "x"}, "must have a body"),
+        ({"body": "x", "colour": "red"}, "'colour' cannot be in a message; it may have application_properties, body"),
+        ({"subject": "x"}, "must have the key body"),
     ],
 )
 def test_a_value_that_is_not_a_message_is_refused(take: Callable[[object], object], value: object, text: str) -> None:

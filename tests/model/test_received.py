@@ -232,7 +232,7 @@ def test_the_repr_of_a_received_message_shows_its_lock_and_not_its_body(
 
 
 def test_a_message_that_cannot_be_decoded_still_has_a_repr() -> None:
-    assert "unreadable: a message of version 9" in repr(corrupt())
+    assert "unreadable: the message has version 9" in repr(corrupt())
 
 
 def test_a_program_cannot_construct_a_received_message() -> None:

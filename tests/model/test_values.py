@@ -103,10 +103,10 @@ def test_a_value_with_an_amqp_type_becomes_its_python_value(kind: str, value: An
 @pytest.mark.parametrize(
     ("kind", "value", "error", "text"),
     [
-        ("UBYTE", 256, ValueError, "256 is not within 0 to 255"),
-        ("BYTE", 128, ValueError, "128 is not within -128 to 127"),
-        ("ULONG", 2**64, ValueError, "not within 0 to 18446744073709551615"),
-        ("ULONG", -1, ValueError, "-1 is not within"),
+        ("UBYTE", 256, ValueError, "256 is outside 0 to 255"),
+        ("BYTE", 128, ValueError, "128 is outside -128 to 127"),
+        ("ULONG", 2**64, ValueError, "outside 0 to 18446744073709551615"),
+        ("ULONG", -1, ValueError, "-1 is outside"),
         ("INT", True, TypeError, "the AMQP type INT cannot be made of bool"),
         ("INT", "1", TypeError, "the AMQP type INT cannot be made of str"),
         ("CHAR", "xy", ValueError, "CHAR holds one character, not 2"),

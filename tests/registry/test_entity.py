@@ -194,8 +194,8 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
         (altered(partitions=3), "partitions is 3"),
         (altered(partitions=[]), "partitions must be one"),
         (altered(partitions=[1, 2]), "partitions must be one"),
-        (altered(partitions=[2, 1], partitioned=True), "in order"),
-        (altered(partitions=[1, 1], partitioned=True), "in order"),
+        (altered(partitions=[2, 1], partitioned=True), "in rising order"),
+        (altered(partitions=[1, 1], partitioned=True), "in rising order"),
         (altered(partitions=["1"]), "partitions must be numbers"),
         (altered(partitions=[True]), "partitions must be numbers"),
         (altered(partitions=[-1]), "partitions must be numbers"),
@@ -218,7 +218,7 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
 def test_a_record_of_another_layout_is_refused_with_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(DataLayoutError, match=reason) as raised:
         decode(text)
-    assert "install that one" in str(raised.value)
+    assert "install that release" in str(raised.value)
 
 
 @given(st.binary(max_size=40) | st.builds(lambda rest: b"1 1 a " + rest, st.binary(max_size=80)))

@@ -422,7 +422,9 @@ async def test_a_fixed_property_is_refused_before_the_registry_is_written(
 ) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     before = await snapshot(transport)
-    with pytest.raises(ValueError, match=r"'q' cannot be changed so: .* was fixed when it was created"):
+    with pytest.raises(
+        ValueError, match=r"'q' cannot be changed in this way: .* was fixed when the entity was created"
+    ):
         await namespace.update_entity(record, settings)
     assert await snapshot(transport) == before
 

@@ -285,7 +285,7 @@ def test_the_place_of_a_rule_starts_with_its_subscription() -> None:
     ],
 )
 async def test_a_rule_of_an_unknown_form_is_reported(text: bytes) -> None:
-    with pytest.raises(DataLayoutError, match=r"of a subscription cannot be read: .* install that one"):
+    with pytest.raises(DataLayoutError, match=r"of a subscription cannot be read: .* install that release"):
         decode_rule(text)
 
 

@@ -81,8 +81,8 @@ async def test_a_topic_gets_partitions_like_a_queue(
 @pytest.mark.parametrize(
     ("name", "kind", "settings", "text"),
     [
-        ("t", "topic", PartitionSettings(), "the settings of the topic 't' are those of a queue"),
-        ("t", "queue", OF_TOPIC, "the settings of the queue 't' are those of a topic"),
+        ("t", "topic", PartitionSettings(), "the settings of the topic 't' are settings for a queue"),
+        ("t", "queue", OF_TOPIC, "the settings of the queue 't' are settings for a topic"),
         ("t", "topic", OF_SUBSCRIPTION, "stores its messages itself"),
         ("t", "subscription", OF_SUBSCRIPTION, "must be a queue or a topic, not 'subscription'"),
         ("t/subscriptions/s", "topic", OF_TOPIC, "reserved"),

@@ -210,7 +210,7 @@ def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplo
         assert copies[0].error == "The filter of rule 'a' failed: a defect in sbredis: KeyError: 'odd'."
         assert copies[2].error == "The action of rule 'c' failed: a defect in sbredis: KeyError: 'odd'."
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", f"the {what} broke on a defect")
+        ("ERROR", f"the {what} failed because of a defect")
         for what in (
             *("filter of rule 'a' of t/s", "action of rule 'c' of t/s", "filter of rule 'e' of t/s"),
             *("filter of rule 'a' of t/z", "action of rule 'c' of t/z"),

@@ -222,7 +222,7 @@ def test_a_socket_folder_that_others_can_reach_is_refused(tmp_path: Path) -> Non
     gone(deep)
     shared.mkdir(mode=0o755)
     try:
-        with pytest.raises(ServerUnsuitableError, match="this user alone"):
+        with pytest.raises(ServerUnsuitableError, match="only this user can use"):
             acquire(deep)
     finally:
         shared.rmdir()

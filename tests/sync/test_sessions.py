@@ -221,7 +221,7 @@ def test_an_unknown_option_causes_a_warning_at_the_callers_line(
             lambda: client.accept_next_session("q", max_wait_time=NOTHING, later=True),  # type: ignore[call-arg]
         ]
         for call in calls:
-            with pytest.warns(UserWarning, match="ignores: later") as seen:
+            with pytest.warns(UserWarning, match="ignores unknown arguments: later") as seen:
                 call()
             assert [warning.filename for warning in seen] == [__file__]
     with pytest.raises(TypeError, match="session_id"):
@@ -364,7 +364,7 @@ def test_an_object_that_cannot_be_renewed_is_refused(
         with pytest.raises(ValueError, match="another client"):
             renewer.register(other.get_queue_receiver("q"), session)
         for wrong in (session._aio, receiver, None):
-            with pytest.raises(TypeError, match="a message that was received, or a session"):
+            with pytest.raises(TypeError, match="a received message or a session"):
                 renewer.register(receiver, wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         with pytest.raises(TypeError, match="cannot be mixed"):
             renewer.register(receiver._aio, session)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

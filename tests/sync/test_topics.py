@@ -201,7 +201,7 @@ def test_an_unknown_option_causes_a_warning_at_the_callers_line(client: ServiceB
         lambda: client.get_subscription_receiver("news", "all", later=True),  # type: ignore[call-overload]
     ]
     for call in calls:
-        with pytest.warns(UserWarning, match="ignores: later") as seen:
+        with pytest.warns(UserWarning, match="ignores unknown arguments: later") as seen:
             call()
         assert [warning.filename for warning in seen] == [__file__]
 

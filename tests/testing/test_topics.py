@@ -138,7 +138,7 @@ async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> Non
             await look(bus, "news")
     with pytest.raises(ValueError, match="its topic"):
         await bus.sent("news/subscriptions/all")
-    with pytest.raises(ValueError, match="waits on the topic"):
+    with pytest.raises(ValueError, match="wait on the topic"):
         await bus.scheduled("news/subscriptions/all")
 
 

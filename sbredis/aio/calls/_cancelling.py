@@ -40,9 +40,9 @@ async def cancel_scheduled(entity: Entity, numbers: Sequence[int], deadline: flo
             if not missing:
                 cancelled += [base + own for own in part]
     if missing:
-        done = f" These were cancelled before: {cancelled}." if cancelled else " None was cancelled."
+        done = f" These messages were cancelled before: {cancelled}." if cancelled else " No message was cancelled."
         error = MessageNotFoundError(
-            f"Not scheduled, or no longer: {', '.join(map(str, missing))}.{done}",
+            f"These messages are not scheduled, or are no longer scheduled: {', '.join(map(str, missing))}.{done}",
             outcome=Outcome.UNKNOWN if cancelled else Outcome.REFUSED,
         )
         error.entity = entity.name

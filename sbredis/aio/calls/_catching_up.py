@@ -51,6 +51,8 @@ async def read_after_due(
         while await due():
             pass
     except ServiceBusError as error:
-        _log.info("%s: more has become due than could be read: %s", place, error)
+        _log.info(
+            "%s: the due work could not be finished, so the result does not include all its effects: %s", place, error
+        )
         return result
     return await read()

@@ -185,7 +185,7 @@ class Connection(Runtime):
                     ready.set_result(None)
                 await asyncio.sleep(math.inf)  # the event loop references a task that sleeps, but not other tasks
         except Exception:  # noqa: BLE001  # a defect: callers get an error when the calls that they wait for end
-            _log.exception("the client of %s broke on a defect and is closed", self.target)
+            _log.exception("the client of %s failed because of a defect and is closed", self.target)
         finally:
             self.closed = True
             for entity in self._entities.values():

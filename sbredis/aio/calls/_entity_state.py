@@ -93,11 +93,11 @@ class EntityState:
                     self.adopt(found, routing)
                     return
                 raise SettingsStaleError(
-                    f"A partition of '{self.name}' has newer settings than version {found.version} in the registry: a "
-                    "failover has lost a change. Change the settings again to repair this."
+                    f"A partition of '{self.name}' has newer settings than the registry, which has version "
+                    f"{found.version}. A failover has lost a change in the registry: make the change again."
                 )
             self.adopt(found, routing)
-            _log.debug("%s: version %d of the settings", self.name, self.record.version)
+            _log.debug("%s: the client now uses version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
         """Look the entity up in the registry, after a partition did not know it. If it exists, create what was lost.
@@ -109,7 +109,7 @@ class EntityState:
                 return
             found, routing = await self._read_or_create(until)
             if found.incarnation == seen.incarnation:
-                _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
+                _log.warning("%s: a failover has lost a partition; the partition is created again, empty", self.name)
                 found = await self.runtime.namespace.restore_entity(found, timeout=until - self._loop.time())
                 if routing is not None:
                     found, routing = await self._read_or_create(until)
@@ -128,7 +128,10 @@ class EntityState:
         except NamespaceMissingError:
             if self.create is None:
                 raise
-            _log.warning("%s: the namespace has vanished, its servers came back empty; creating it again", self.name)
+            _log.warning(
+                "%s: the namespace is gone, because its servers have lost their data; the namespace is created again",
+                self.name,
+            )
             await self.create(self.runtime.namespace, self.name, until - self._loop.time())
             self.gone = False
             return await self._read(until)
@@ -173,7 +176,9 @@ class EntityState:
                 try:
                     await perform(transport, partition.count(call_id), timeout=until - self._loop.time())
                 except MessagingEntityNotFoundError:
-                    _log.warning("%s: a failover has lost a partition; it is made again, empty", record.path)
+                    _log.warning(
+                        "%s: a failover has lost a partition; the partition is created again, empty", record.path
+                    )
                     await namespace.restore_entity(record, timeout=until - self._loop.time())
                     recreated = True
                 except (SettingsBehindError, SettingsStaleError):

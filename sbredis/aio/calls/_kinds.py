@@ -27,7 +27,8 @@ def require_sessions(record: EntityRecord) -> None:
         raise _named(
             record,
             ServiceBusError(
-                f"{record.path!r} has no sessions. Leave out session_id, or create it with requires_session=True.",
+                f"{record.path!r} has no sessions. Leave out session_id, or create the entity with "
+                "requires_session=True.",
                 outcome=Outcome.NEVER_SENT,
             ),
         )
@@ -40,8 +41,8 @@ def require_no_sessions(record: EntityRecord) -> None:
             record,
             ServiceBusError(
                 "It is not possible for an entity that requires sessions to create a non-sessionful message receiver. "
-                f"Receive from one of the sessions of {record.path!r}, with session_id. To peek or purge all of them, "
-                "call peek_messages or purge_messages without opening the receiver.",
+                f"Receive from one of the sessions of {record.path!r}, with session_id. To peek or purge the "
+                "messages of all sessions, call peek_messages or purge_messages without opening the receiver.",
                 outcome=Outcome.NEVER_SENT,
             ),
         )

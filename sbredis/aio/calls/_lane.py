@@ -211,9 +211,9 @@ class Lane(ABC, Generic[J, R]):
         """
         entity = self.entity
         error = DisplacedError(
-            f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
-            "was created in other partitions. Send the messages for it again. Messages received from the "
-            "old one are gone.",
+            f"The {entity.record.kind} '{entity.name}' was deleted, and another entity of this name was created in "
+            "other partitions. Send the messages for the new entity again. Messages that were received from the old "
+            "entity are gone.",
             outcome=Outcome.REFUSED,
         )
         self.fail(self._queue, error)
@@ -318,7 +318,7 @@ class _Pipeline(Generic[J, R]):
                 if lane.runtime.closed:
                     lane.close()
                     return
-                _log.exception("%s: a call broke on a defect", lane.link)
+                _log.exception("%s: a call failed because of a defect", lane.link)
                 lane.fail(jobs, DefectError(defect, Outcome.UNKNOWN))
             self.in_flight = []
 
@@ -461,7 +461,7 @@ class _Pipeline(Generic[J, R]):
         """Log a defect, once for all jobs that are delivered together."""
         if not self._defect_logged:
             self._defect_logged = True
-            _log.error("%s: a call broke on a defect", self._lane.link, exc_info=defect)
+            _log.error("%s: a call failed because of a defect", self._lane.link, exc_info=defect)
 
     def _start_lane(self) -> None:
         """Start a new lane at this partition.

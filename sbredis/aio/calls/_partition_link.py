@@ -98,7 +98,7 @@ class PartitionLink:
             while await self.do_due(self._loop.time() + _CATCHING_UP):
                 pass
         except ServiceBusError as error:
-            _log.debug("%s: the work that is due is left to the next call: %s", self, error)
+            _log.debug("%s: due work could not be done and is left to the next call: %s", self, error)
         finally:
             self._catching_up = False
 
@@ -118,7 +118,11 @@ class PartitionLink:
         """Record that the partition could not be reached. For a while, movable messages go to other partitions."""
         pause = self._pauses.next()
         self.down_until = self._loop.time() + pause
-        _log.info("%s cannot be reached; for %.0f s, messages that may go to any partition go to others", self, pause)
+        _log.info(
+            "%s cannot be reached; for %.0f s, messages that may be sent to any partition are sent to other partitions",
+            self,
+            pause,
+        )
 
     def probe_if_due(self) -> None:
         """If the pause is over, test in the background whether the partition can be reached again."""

@@ -55,7 +55,7 @@ _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
 For several messages, the limit is ``MAXIMUM_CALL_BYTES``.
 """
 _FAILED = "Filter evaluation failed."
-_FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
+_FEWER = "Send fewer messages at once, or each message by itself, for instance with send_stream()."
 _UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
 _FIELDS = {
     "contenttype": "content_type",

@@ -118,7 +118,7 @@ class SendLane(Lane[SendJob, Sent]):
         routing = entity.routing
         if routing is None:
             if entity.record.kind == "topic":
-                raise SettingsStaleError("The entity is a topic now, and its rules are not known yet: read them first.")
+                raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
             for job in jobs:
                 job.widths = ()
             return partition.send(call_id, messages)

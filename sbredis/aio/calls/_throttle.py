@@ -72,8 +72,9 @@ class Throttle:
                 self._admit()
             if isinstance(error, TimeoutError):
                 raise OperationTimeoutError(
-                    f"{self._messages} messages of {self._bytes} bytes were under way all the time: there was no room "
-                    "for more before the deadline. Send slower, or raise max_in_flight.",
+                    f"There was no room for more messages before the deadline: {self._messages} messages of "
+                    f"{self._bytes} bytes were under way. Send more slowly, or raise max_in_flight or "
+                    "max_in_flight_bytes.",
                     outcome=Outcome.NEVER_SENT,
                 ) from None
             raise

@@ -223,7 +223,7 @@ class LiveWatch:
             try:
                 await tell()
             except ServiceBusError as error:
-                _log.debug("%s was not told that its waiter has left: %s", self._link, error)
+                _log.debug("%s could not be informed that a receiver no longer waits: %s", self._link, error)
         self.leave()
 
     def leave(self) -> None:

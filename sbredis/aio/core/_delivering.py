@@ -113,8 +113,9 @@ _UNANSWERED: Final = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
 def forgotten(error: ServiceBusError) -> ServiceBusError:
     """Return the error for a call that may have run in a lane that the partition has forgotten."""
     return ServiceBusCommunicationError(
-        "The connection was lost during the call, and the partition no longer knows whether it has run: a failover has "
-        "lost the record of it, or it was too long ago. Check whether it took effect before you repeat it.",
+        "The connection was lost during the call, and the partition has no record of whether the call ran: a "
+        "failover has lost the record, or the record was deleted after some time. Check whether the call took effect "
+        "before you repeat it.",
         outcome=Outcome.UNKNOWN,
         tracking_id=error.tracking_id,
     )

@@ -65,7 +65,7 @@ def read_handle(text: str, what: str) -> LockHandle:
         raise ValueError("This is not a lock handle, or it was changed or cut on its way. Pass it on unchanged.")
     if (what == "message") != bool(handle.name):
         made = "get_lock_handle(message)" if what == "message" else "session.lock_handle"
-        raise ValueError(f"This is not the handle of a {what}. Use the one that {made} returns.")
+        raise ValueError(f"This is not the handle of a {what}. Use the handle that {made} returns.")
     return handle
 
 

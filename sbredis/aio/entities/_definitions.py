@@ -88,8 +88,8 @@ def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], cha
         given, name = dict(entity.given), entity.name
         if entity.read_as is not None:
             raise MessagingEntityNotFoundError(
-                f"The {word} {quoted(entity.read_as)} cannot be renamed, but its name was assigned, as {quoted(name)}. "
-                f"Create another {word} under that name, or assign the old name again.",
+                f"The {word} {quoted(entity.read_as)} cannot be renamed to {quoted(name)}. Create another {word} "
+                "with the new name, or assign the old name again.",
                 outcome=Outcome.NEVER_SENT,
             )
     else:
@@ -316,7 +316,7 @@ def _require_known(
 ) -> None:
     unknown = [name for name in given if name not in kind.fields() or name in besides]
     if unknown:
-        raise TypeError(f"{function} does not know {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
+        raise TypeError(f"{function} does not take {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
 
 
 def _stored(record: EntityRecord) -> StoredEntity:

@@ -28,6 +28,9 @@ def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tu
     for suffix, kind in _BY_SUFFIX.items():
         if lowered.endswith(suffix):
             if sub_queue is not None and sub_queue is not kind:
-                raise ValueError(f"{quoted(name)} names another sub-queue than sub_queue={sub_queue!r}. Give only one.")
+                raise ValueError(
+                    f"{quoted(name)} names another sub-queue than sub_queue={sub_queue!r}. Name the sub-queue only "
+                    "once."
+                )
             return name[: -len(suffix)], kind
     return name, sub_queue

@@ -97,7 +97,9 @@ class TopicPublisher:
             if not await self._publish(wanted, fence):
                 if not self._stuck:
                     _log.error(
-                        "%s: scheduled messages wait behind too many that cannot be published", self.partition_client
+                        "%s: scheduled messages are not published yet, because too many earlier messages cannot be "
+                        "published",
+                        self.partition_client,
                     )
                 self._stuck = True
                 return

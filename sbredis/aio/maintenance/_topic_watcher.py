@@ -69,9 +69,15 @@ class TopicWatcher:
 
     def _tell(self, error: BaseException) -> None:
         if isinstance(error, ServiceBusError):
-            _log.info("%s: scheduled messages wait: %s", self.partition_client, error)
+            _log.info(
+                "%s: scheduled messages are not published yet, because of an error: %s", self.partition_client, error
+            )
         else:
-            _log.error("%s: scheduled messages wait, because of a defect", self.partition_client, exc_info=error)
+            _log.error(
+                "%s: scheduled messages are not published yet, because of a defect",
+                self.partition_client,
+                exc_info=error,
+            )
         self._failed(self, error)
 
     def close(self) -> None:

@@ -135,7 +135,7 @@ class Visitor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("visiting partitions met a defect", exc_info=error)
+            _log.error("visiting partitions failed because of a defect", exc_info=error)
         self._news.set()
 
     # -- listening -----------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Visitor:
                     channel, listener, timeout=_SUBSCRIBING
                 )
             except ServiceBusError as error:
-                _log.info("partition %d of each entity cannot be listened to yet: %s", number, error)
+                _log.info("the announcements of partition %d of each entity cannot be received yet: %s", number, error)
                 await asyncio.sleep(pauses.next())
             else:
                 self.agenda.missed(number)
@@ -185,7 +185,7 @@ class Visitor:
         try:
             times = await perform(runtime.transport, request, timeout=_READING)
         except ServiceBusError as error:
-            _log.info("the due times in partition %d of each entity are not known: %s", read.number, error)
+            _log.info("the due times in partition %d of each entity could not be read: %s", read.number, error)
             agenda.read_failed(read, loop.time())
         except BaseException:
             agenda.read_failed(read, loop.time())
@@ -206,7 +206,7 @@ class Visitor:
         except MessagingEntityNotFoundError:
             await self._look_up(place, record)
         except ServiceBusError as error:
-            _log.info("%s, partition %d: the work that is due waits: %s", record.path, place.number, error)
+            _log.info("%s, partition %d: due work could not be done yet: %s", record.path, place.number, error)
             agenda.visit_failed(place, clock.now())
         except BaseException:
             agenda.visit_failed(place, clock.now())

@@ -112,8 +112,8 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
             return acceptance.session(found)
         if found.outcome == "locked":
             error = SessionCannotBeLockedError(
-                f"The requested session {name!r} cannot be accepted: another receiver has its lock. It is free when "
-                "that receiver is closed, or lets the lock end. Try again then.",
+                f"The requested session {name!r} cannot be accepted: another receiver has its lock. The session is "
+                "free when that receiver is closed or its lock ends. Try again then.",
                 outcome=Outcome.REFUSED,
             )
             error.entity = entity.name

@@ -41,8 +41,8 @@ def changes_of(
     )
     if len(made) > _MOST_BYTES:
         raise MessageSizeExceededError(
-            f"The properties of message {hold.sequence_number} would have {len(made)} bytes. At most {_MOST_BYTES} are "
-            "allowed: store fewer or smaller ones.",
+            f"The properties of message {hold.sequence_number} would have {len(made)} bytes. At most {_MOST_BYTES} "
+            "bytes are allowed: store fewer or smaller properties.",
             outcome=Outcome.NEVER_SENT,
         )
     return made

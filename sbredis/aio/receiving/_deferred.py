@@ -40,7 +40,8 @@ def next_names(rest: list[str], fitted: int) -> list[str]:
 def not_found(entity: Entity, missing: Sequence[int]) -> MessageNotFoundError:
     """Return the error for deferred messages that were not found."""
     error = MessageNotFoundError(
-        f"Not deferred, or no longer, or locked, or expired: {', '.join(map(str, missing))}. None was received.",
+        f"These messages are not deferred, are locked, or have expired: {', '.join(map(str, missing))}. No message "
+        "was received.",
         outcome=Outcome.REFUSED,
     )
     error.entity = entity.name
@@ -173,7 +174,8 @@ class Deferred:
             for partition_client, names in places.items():
                 await self._fetch(partition_client, names)
         error = MessageLockLostError(
-            "Locks ended before all of the deferred messages were here. None was received. Ask for fewer at once.",
+            "The locks on some deferred messages ended before the other messages had arrived. No message was "
+            "received. Ask for fewer messages at once.",
             outcome=Outcome.REFUSED,
         )
         error.entity = self._entity.name

@@ -176,7 +176,7 @@ class HeldSession:
         lane = self.partition_client.settling("abandon")
         for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
             if error is not None:
-                _log.debug("%s: a failed delivery was not counted: %s", self.entity.name, error)
+                _log.debug("%s: a failed delivery could not be counted: %s", self.entity.name, error)
 
     async def release(self) -> None:
         """Release the session with all its locked messages. If the call fails, the lock ends after its duration."""

@@ -162,7 +162,7 @@ class Inbox:
         if caller.error is not None:
             if not caller.got:
                 raise caller.error
-            _log.warning("receiving ended early: %s", caller.error)
+            _log.warning("a receive ended early because of an error: %s", caller.error)
         elif not caller.got and self._watchers and all(watcher.troubled for watcher in self._watchers):
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)

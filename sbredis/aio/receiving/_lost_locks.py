@@ -20,7 +20,8 @@ def lock_ended(hold: Hold, entity: str) -> MessageLockLostError | SessionLockLos
     error: MessageLockLostError | SessionLockLostError
     if hold.session is not None:
         error = SessionLockLostError(
-            f"The lock on the session {hold.session!r} has ended, and with it that on message {hold.sequence_number}. "
+            f"The lock on the session {hold.session!r} has ended, and so has the lock on message "
+            f"{hold.sequence_number}. "
             "Accept the session again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.NEVER_SENT,
         )
@@ -39,8 +40,9 @@ def locks_ended(holds: Sequence[Hold], entity: str) -> MessageLockLostError | Se
     numbers = tuple(sorted(hold.sequence_number for hold in holds))
     shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
     error = (SessionLockLostError if any(hold.session is not None for hold in holds) else MessageLockLostError)(
-        f"The locks on {len(numbers)} of the messages have ended, or they are gone: {shown}. All others were "
-        "completed. Receive these again, and renew their locks if handling takes longer than the lock.",
+        f"The locks on {len(numbers)} of the messages have ended, or the messages are gone: {shown}. All other "
+        "messages were completed. Receive these messages again, and renew their locks if handling takes longer than "
+        "the lock.",
         outcome=Outcome.REFUSED,
     )
     error.sequence_numbers = numbers

@@ -303,7 +303,9 @@ class Settler:
                 f"The message was peeked, not received: without a lock, {what} is not possible. Receive it."
             )
         if source.owner is None:
-            raise ValueError(f"This is a copy, which has no lock: {what} is not possible. Use the received message.")
+            raise ValueError(
+                f"This is a copy of a message, and has no lock: {what} is not possible. Use the received message."
+            )
         if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
         if hold.settled:
@@ -339,7 +341,7 @@ class Settler:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("The receiver is closed. Get another one from the client.")
+            raise ValueError("The receiver is closed. Get another receiver from the client.")
         self._connection.check_open()
 
 

@@ -89,7 +89,7 @@ class Outbox:
     def check_open(self) -> None:
         """Raise if the outbox or the client is closed."""
         if self.closed:
-            raise ValueError("The sender is closed. Get another one from the client.")
+            raise ValueError("The sender is closed. Get another sender from the client.")
         self._connection.check_open()
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -233,4 +233,4 @@ class Outbox:
 def _log_unread_error(future: asyncio.Future[Any]) -> None:
     """Log the error of a send whose caller was cancelled at the moment when it failed."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("a send failed, and no caller was waiting for it any more: %s", error)
+        _log.warning("a send failed, and no caller was waiting for its result any more: %s", error)

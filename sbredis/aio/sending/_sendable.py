@@ -34,8 +34,8 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
     times = list(cast("Iterable[object]", when))
     if len(times) != len(messages):
         raise ValueError(
-            f"schedule_time_utc has {len(times)} times for {len(messages)} messages. Give one time for all of them, or "
-            "a list with one for each."
+            f"schedule_time_utc has {len(times)} times for {len(messages)} messages. Give one time for all messages, "
+            "or a list with a time for each message."
         )
     checked = [due_time(time) for time in times]
     listed: list[ServiceBusMessage] = []
@@ -74,7 +74,8 @@ def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes
         shown = ", ".join([*map(repr, list(keys)[:3]), "…"][: len(keys)])
         raise ValueError(
             f"The messages have different keys ({shown}), so they belong to different partitions of {entity.name!r} "
-            "and cannot be sent all or none. Give them one partition_key, or send each by itself, for instance with "
+            "and cannot be sent all or none. Give all messages the same partition_key, or send each message by "
+            "itself, for instance with "
             "send_stream()."
         )
     return next(iter(keys), None)
@@ -85,7 +86,7 @@ def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError
     together = min(largest, MAXIMUM_CALL_BYTES)
     if count > MAXIMUM_CALL_MESSAGES:
         text = f"{count} messages are too many for one call, which takes up to {MAXIMUM_CALL_MESSAGES}. "
-        text += "Send fewer at once, for instance each by itself with send_stream()."
+        text += "Send fewer messages at once, for instance each message by itself with send_stream()."
     elif count == 1:
         text = (
             f"The message has {size} bytes; the {kind} takes messages of up to {largest} bytes, properties included. "
@@ -94,7 +95,7 @@ def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError
         text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_MESSAGE_BYTES else "."
     else:
         text = f"The {count} messages have {size} bytes together, properties included; the {kind} takes up to "
-        text += f"{together} bytes at once. Send fewer at once"
+        text += f"{together} bytes at once. Send fewer messages at once"
         text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_CALL_BYTES else "."
     error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
     error.entity = entity.name

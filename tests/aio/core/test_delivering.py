@@ -108,7 +108,7 @@ def test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(
         assert delivery.error.outcome is UNKNOWN
     if isinstance(row[0], LaneUnknownError):
         assert step is S.END
-        assert "no longer knows whether it has run" in delivery.error.message
+        assert "has no record of whether the call ran" in delivery.error.message
 
 
 def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:

@@ -67,14 +67,17 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer, find_server
 
 PREFETCHED = 200
-"""The number of messages that a consumer of sbredis prefetches: two for each handler. NATS pushes up to 1,000."""
+"""The number of messages that a consumer of sbredis prefetches: two for each handler.
+
+NATS prefetches up to 1,000 messages.
+"""
 PAUSE = 0.002
 """The pause before each trip of a single message, in seconds."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The extent of the measurement."""
+    """The numbers of messages and rounds of the measurement."""
 
     messages: int
     rounds: int
@@ -219,7 +222,7 @@ class Bench:
         return await JetStreamQueue(self._context, f"{self._loop}-{name}", self._options.body).create()
 
     async def works(self) -> list[Work]:
-        """Return all works whose speed is counted in messages."""
+        """Return all works whose speed is measured in messages a second."""
         works: list[Work] = []
         on_server = used_by(self.redis)
 
@@ -272,7 +275,7 @@ def _steps(way: str, shape: str, queue: Queue) -> Mapping[str, Step]:
 
 
 async def run_all(loop: str, peers: Peers, options: Options) -> Results:
-    """Measure all works in turns on the event loop of this name. Then measure trips of single messages."""
+    """Measure all works in turns on the event loop of this name. Then measure the trips of single messages."""
     async with AsyncExitStack() as stack:
         bench = await Bench(loop, peers, options, stack).open()
         return Results(await alternate(await bench.works(), options.messages, options.rounds), await bench.idle())
@@ -291,7 +294,7 @@ def on_loop(name: str, peers: Peers, options: Options) -> Results:
 
 
 def start_nats(folder: Path, stack: ExitStack) -> tuple[NatsServer | None, str]:
-    """Start a NATS server if possible. Return it, and a line about it for the report."""
+    """Start a NATS server if it is installed. Return the server, and a line about it for the report."""
     try:
         nats = stack.enter_context(NatsServer(folder))
     except ServerUnsuitableError as error:

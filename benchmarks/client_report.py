@@ -41,7 +41,7 @@ BESIDE = {
     CLUSTER_ONE: (ONE,),
     CLUSTER_SIXTEEN: (SIXTEEN,),
 }
-"""The peers with which each competitor is compared, if they were measured."""
+"""For each competitor: the peers with which the report compares it, if they were measured."""
 CALLED = {STREAMS: "streams", NATS: "NATS", ONE: "one", SIXTEEN: "one server"}
 
 TIMES_NATS = {"asyncio": 1.3, "uvloop": 1.5}
@@ -77,12 +77,12 @@ class Results:
         return None if one is None or other is None else one.per_second / other.per_second
 
     def server_ratio(self, way: str, shape: str, who: str, reference: str) -> float | None:
-        """Return the ratio of the server's processor times for a message, for two competitors."""
+        """Return the ratio between the processor times that the server needs for a message of two competitors."""
         one, other = self.of(way, shape, who), self.of(way, shape, reference)
         return None if one is None or other is None else one.server / other.server
 
     def idle_ratio(self, who: str, reference: str) -> float | None:
-        """Return the ratio of two competitors' median times for a trip without other work."""
+        """Return the ratio between two competitors' median times for a trip without other work."""
         one, other = self.idle.get(who), self.idle.get(reference)
         return None if one is None or other is None else one.median / other.median
 
@@ -116,7 +116,7 @@ def _rows(results: Results, way: str, shape: str, who: str) -> Iterator[str]:
 def _compared(results: Results, way: str, shape: str, who: str, reference: str) -> str:
     """Return the ratios of two competitors' speeds and of their clients' processor times, as text.
 
-    A busy machine distorts the processor time less than the speed.
+    A busy machine changes the processor time less than the speed.
     """
     one, other = results.of(way, shape, who), results.of(way, shape, reference)
     if one is None or other is None:

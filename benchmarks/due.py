@@ -1,4 +1,4 @@
-"""Measure how long calls hold the server while a million messages are due together, for each kind of due event.
+"""For each kind of due event, measure how long calls block the server while a million messages are due at once.
 
 python -m benchmarks.due [--messages N] [--server NAME]
 
@@ -73,7 +73,7 @@ KINDS: dict[str, Callable[[Clocked, int], int]] = {
 
 
 def taken(client: Redis, call: Callable[[], Any]) -> float:
-    """Return the time for which a script held the server, in ms."""
+    """Return the time for which a script blocked the server, in ms."""
     before = _spent(client)
     call()
     return (_spent(client) - before) / 1000

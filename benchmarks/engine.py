@@ -77,7 +77,7 @@ def server_cpu(client: Redis) -> float:
 
 
 def memory(client: Redis) -> int:
-    """Return the used memory after the server has freed deleted keys, which it does in the background."""
+    """Wait until the server has freed deleted keys in the background, and return the memory that is then in use."""
     while client.info("memory")["lazyfree_pending_objects"]:
         time.sleep(0.01)
     return int(client.info("memory")["used_memory"])
@@ -203,7 +203,7 @@ def lengthen(client: Redis, rounds: int, waiting: int) -> None:
 
 
 def strain(client: Redis) -> None:
-    """Print the time for which each operation holds the server at its largest legal batch."""
+    """Print the time for which each operation blocks the server when its batch is as large as possible."""
     print("how long the server is held at the largest legal batches:")
 
     def held(label: str, request: Request[Any], engine: Engine) -> None:
@@ -272,7 +272,7 @@ def main() -> None:
         compare(client, options.rounds)
         lengthen(client, options.rounds, options.waiting)
         client.close()
-    for part in (weigh, strain):  # on new servers, because freeing earlier data would be counted too
+    for part in (weigh, strain):  # on new servers, because the measurement would include the time to free earlier data
         with LocalServer(binary=options.server, config=config) as server:
             client = Redis(host=server.host, port=server.port)
             part(client)

@@ -28,7 +28,7 @@ __all__ = ["FAULTS", "KEYS", "counts_on", "in_thread"]
 
 KEYS = [b"{victim}:%d" % number for number in range(20)] + [b"{other%d}" % number for number in range(10)]
 SLOT = key_slot(KEYS[0])
-NODE_TIMEOUT = 500  # milliseconds; with it a failover takes 1 to 2 s
+NODE_TIMEOUT = 500  # milliseconds; with this time-out a failover takes 1 to 2 s
 
 Fault = Callable[[LocalCluster, Pressure], Awaitable[None]]
 
@@ -44,7 +44,7 @@ async def kill_the_master(cluster: LocalCluster, _: Pressure) -> None:
 
 
 async def stop_the_master(cluster: LocalCluster, pressure: Pressure) -> None:
-    """Send SIGSTOP for longer than the node time-out, then SIGCONT: the old master learns late that it was deposed."""
+    """Send SIGSTOP, and SIGCONT after more than the node time-out: the old master learns late that it was replaced."""
     master = cluster.master_of(SLOT)
     master.pause()
     try:
@@ -55,7 +55,7 @@ async def stop_the_master(cluster: LocalCluster, pressure: Pressure) -> None:
 
 
 async def fail_over_by_hand(cluster: LocalCluster, pressure: Pressure) -> None:
-    """Run CLUSTER FAILOVER, there and back."""
+    """Run CLUSTER FAILOVER twice: to the replica and back."""
     for _ in range(2):
         replica = cluster.replicas_of(cluster.master_of(SLOT))[0]
         await in_thread(cluster.failover, replica)
@@ -71,7 +71,7 @@ async def migrate_key_by_key(cluster: LocalCluster, pressure: Pressure) -> None:
 
 
 async def migrate_atomically(cluster: LocalCluster, pressure: Pressure) -> None:
-    """Migrate a slot as Valkey 9 does, there and back: one MOVED."""
+    """Migrate a slot as Valkey 9 does, to another shard and back: calls get one MOVED each way."""
     home = cluster.master_of(SLOT)
     for target in (next(master for master in cluster.masters if master is not home), home):
         await in_thread(cluster.migrate_slot_atomic, SLOT, target)

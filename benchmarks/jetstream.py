@@ -35,8 +35,8 @@ KILL = 9
 class NatsServer:
     """A NATS server with JetStream on 127.0.0.1, with its files in a temporary folder.
 
-    It ends when this process ends in any way. Its settings are the defaults. So it syncs its files every two minutes;
-    the servers of sbredis sync their files every second.
+    The server ends when this process ends, even if the process is killed. Its settings are the defaults. So it
+    syncs its files every two minutes; the servers of sbredis sync their files every second.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -100,7 +100,7 @@ class NatsServer:
             return False
 
     async def processor_time(self) -> float:
-        """Return the seconds of processor time that the server has used; ``nan`` if the system does not tell."""
+        """Return the seconds of processor time that the server has used; ``nan`` if the system does not report it."""
         return _processor_time(self._pid)
 
 
@@ -148,7 +148,7 @@ class JetStreamQueue:
         await self._context.publish(self._name, self._body)
 
     async def send_all(self, count: int) -> None:
-        """Publish messages without waiting in between, and then wait for all acknowledgements."""
+        """Publish all messages without waiting, and then wait for all acknowledgements."""
         await asyncio.gather(*[await self._context.publish_async(self._name, self._body) for _ in range(count)])
 
     async def receive(self, count: int) -> list[Any]:

@@ -63,7 +63,7 @@ class Report:
 
     @property
     def foreign(self) -> list[BaseException]:
-        """Exceptions that are not sbredis' own."""
+        """Exceptions of classes that sbredis does not define."""
         return [error for error in self.failed.values() if not isinstance(error, ServiceBusError)]
 
     def executed_twice(self, counts: dict[str, int]) -> list[str]:
@@ -83,7 +83,7 @@ class Report:
         return [operation for operation in self.failed if counts.get(operation)]
 
     def lost(self, counts: dict[str, int]) -> list[str]:
-        """Return the operations that were acknowledged and are not stored."""
+        """Return the operations that were acknowledged but are not stored."""
         return [operation for operation in self.succeeded if not counts.get(operation)]
 
 

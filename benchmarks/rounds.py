@@ -43,7 +43,7 @@ async def alternate(
 
 
 def table(title: str, measured: Sequence[Measured], reference: str) -> str:
-    """Return the measurements as lines of text, with the ratio to one of them."""
+    """Return the measurements as lines of text, with the ratio of each one to a chosen competitor."""
     base = next(one for one in measured if one.name == reference)
     width = max(len(one.name) for one in measured)
     lines = [title]
@@ -56,7 +56,10 @@ def table(title: str, measured: Sequence[Measured], reference: str) -> str:
 
 
 def run_as_program(main: Callable[[], None]) -> None:
-    """Run a benchmark's ``main``. An interruption or a missing server ends it with one line instead of a traceback."""
+    """Run a benchmark's ``main``.
+
+    If the user interrupts it or a server is missing, it ends with one line instead of a traceback.
+    """
     try:
         main()
     except KeyboardInterrupt:

@@ -1,5 +1,7 @@
-"""Measure how many filters of a topic's rules run in a second. Each case is measured twice: with facts of the message
-that were made before, and with facts that are made again for each message.
+"""Measure how many filters of a topic's rules run in a second.
+
+Each case is measured twice: with message facts that were computed before the measurement, and with facts that are
+computed again for each message.
 
 python -m benchmarks.rules [--rounds N]
 """
@@ -35,7 +37,7 @@ class Case:
     action: SqlAction | None = None
 
     def book(self) -> RuleBook:
-        """Return the filters with one subscription for every fifty of them."""
+        """Return the filters, with one subscription for every fifty filters."""
         rules = [Rule(f"r{number}", given, self.action) for number, given in enumerate(self.filters)]
         return RuleBook([(rules[start : start + 50], True) for start in range(0, len(rules), 50)])
 
@@ -71,7 +73,7 @@ def duration(call: Callable[[], object], rounds: int) -> float:
         for _ in range(calls):
             call()
         took = time.perf_counter() - start
-        if took < SECONDS / 4:  # too short to be measured: this round does not count
+        if took < SECONDS / 4:  # the round was too short to be measured, so it does not count
             calls = max(calls * 2, int(calls * SECONDS / max(took, 1e-9) / 2))
         else:
             times.append(took / calls)

@@ -65,11 +65,14 @@ STATE = 100
 LARGE = PartitionSettings(quota=10**14)
 
 MOST_WEIGHT = 250.0
-"""The largest number of bytes that a message may take besides its body."""
+"""The largest number of bytes that a message may need in addition to its body."""
 MOST_GROWTH = 1.5
-"""The largest factor by which accepting may take longer with a thousand times as many sessions."""
+"""With a thousand times as many sessions, accepting may take at most this many times as long."""
 MOST_LEFT = 1.0
-"""The largest number of bytes that a finished session may leave. All finished sessions together leave a few keys."""
+"""The largest number of bytes that a finished session may leave.
+
+All finished sessions together leave a few keys, and the bytes of these keys count too.
+"""
 
 
 # -- measuring the engine ----------------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
 
 
 def filled(client: Redis, engine: Engine, body: bytes, count: int, each: int | None) -> float:
-    """Send messages, and return the bytes for each message besides its body.
+    """Send messages, and return the number of bytes that each message needs in addition to its body.
 
     ``each`` is the number of messages in a session; with ``None`` the messages have no sessions.
     """
@@ -285,7 +288,7 @@ class Results:
     works: Mapping[str, Mapping[str, Medians]]
     idle: Mapping[str, Idle]
     left: Mapping[str, int]
-    """The bytes of each kind of key that are left of one entity at the end."""
+    """For each kind of key: the bytes that one entity still needs at the end."""
     through: int
     """The number of sessions that went through that entity."""
 
@@ -349,7 +352,7 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
 
 
 async def weigh_keys(server: AsyncRedis, namespace: str) -> dict[str, int]:
-    """Return the bytes of a namespace's keys by kind, the largest first, without the registry."""
+    """Return the bytes of a namespace's keys for each kind of key, the largest number first, without the registry."""
     weights: dict[str, int] = {}
     async for key in server.scan_iter(match=f"sb:{namespace}:*", count=1000):
         parts = key.decode().split(":")

@@ -51,7 +51,7 @@ __all__ = ["verdicts"]
 QUEUE = "a queue"
 FANS = (1, 10, 100)
 WIDE, TAKERS = 2_000, 20
-"""The number of subscriptions of the widest topic that Azure permits, and the number of them that take a message."""
+"""The largest number of subscriptions that Azure permits for a topic, and the number of these that take a message."""
 MOST_WIDE = 10.0
 """The largest number of ms for a send to the widest topic."""
 COPIES = 4_000
@@ -105,7 +105,7 @@ class Call:
 
 
 def cost_of(client: Redis, call: Callable[[], None], calls: int) -> Call:
-    """Make a call a number of times, after one that does not count. Return the average cost."""
+    """Make a call a number of times, after a first call that does not count. Return the average cost."""
     call()
     client.config_resetstat()
     before: Any = client.info("stats")
@@ -143,8 +143,9 @@ def spread_out(client: Redis, body: bytes, messages: int) -> Iterator[str]:
 
 
 def reach_out(client: Redis, body: bytes, calls: int, wide: int) -> tuple[dict[int, Call], list[str]]:
-    """Measure a send to few and to many subscriptions that take it. Subscriptions that do not take it are not in the
-    call.
+    """Measure a send that few subscriptions take, and a send that many subscriptions take.
+
+    The call does not name subscriptions that do not take the message.
     """
     costs: dict[int, Call] = {}
     for width in (TAKERS, wide):
@@ -164,7 +165,7 @@ def reach_out(client: Redis, body: bytes, calls: int, wide: int) -> tuple[dict[i
 
 @dataclass(frozen=True)
 class Shape:
-    """A topic: its number of subscriptions, whether all take each message or one of them does, and its filters."""
+    """A topic: its number of subscriptions, its filters, and whether each message goes to all or to one."""
 
     name: str
     width: int
@@ -256,11 +257,11 @@ class Results:
 
     works: Mapping[str, Mapping[str, Medians]]
     judging: Mapping[str, float]
-    """The client's µs for finding the subscriptions of a message, for each topic."""
+    """For each topic: the time in µs that the client needs to find the subscriptions of a message."""
     idle: Mapping[str, Idle]
     wide: Mapping[str, tuple[Idle, float]]
-    """For each kind of filter: the times of a send to the widest topic, and the part of them, in ms, in which the
-    client finds the subscriptions.
+    """For each kind of filter: the times of a send to the widest topic, and the part of this time, in ms, that the
+    client needs to find the subscriptions.
     """
 
 
@@ -324,7 +325,7 @@ def wide_filters(width: int, kinds: int) -> dict[str, list[Filter]]:
 
 
 def judged(filters: Sequence[Filter], width: int, rounds: int) -> float:
-    """Return the client's µs for finding the subscriptions of a message."""
+    """Return the time in µs that the client needs to find the subscriptions of a message."""
     book = RuleBook([([Rule("it", each)], True) for each in filters])
     numbers = itertools.count()
     return duration(lambda: book.judge(MessageView({"messageid": "m"}, facts_of(next(numbers), width))), rounds) * 1e6

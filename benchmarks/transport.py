@@ -26,7 +26,7 @@ Run = Callable[[int], Awaitable[None]]
 
 
 def shared(call: Callable[[int], Awaitable[object]], callers: int) -> Run:
-    """Make a number of calls with some callers, each with one call under way."""
+    """Make a number of calls with several callers. Each caller makes one call after the other."""
 
     async def run(calls: int) -> None:
         numbers = iter(range(calls))

@@ -1,4 +1,4 @@
-"""The ways in which programs call a queue: with a task for each message, by endless callers, in batches.
+"""The ways in which programs call a queue: with a task for each message, with endless callers, or in batches.
 
 Each way is measured in two shapes. *In step*, a hundred messages are sent and completed before the next hundred. With a
 *backlog*, all messages are sent before the first one is received.
@@ -42,7 +42,7 @@ SHAPES = (IN_STEP, BACKLOG)
 SEND = "send"
 RECEIVE = "receive, complete"
 SLOWEST = 100
-"""The lowest credible speed in messages a second. If a work is slower, it has lost messages."""
+"""The lowest credible speed in messages a second. A slower piece of work has lost messages."""
 
 
 class Batches(Protocol):
@@ -84,7 +84,7 @@ class Handlers:
         self._all_handled = asyncio.Event()
 
     async def start(self, message: Any) -> None:
-        """Handle a message in a task of its own, as soon as fewer than a hundred are under way."""
+        """Wait until fewer than a hundred tasks are under way, and handle a message in a new task."""
         await self._slots.acquire()
         self._tasks.create_task(self._handle(message))
 
@@ -109,9 +109,9 @@ class Handlers:
 
 
 def with_tasks(queue: Queue, shape: str) -> Mapping[str, Step]:
-    """A way with a task for each send, and a task for each message that completes it; at most a hundred of each.
+    """A way with a task that sends each message and a task that completes each message; at most a hundred of each kind.
 
-    In step, the consumer is open all the time. With a backlog, it is opened when all messages are sent.
+    In step, the consumer is open all the time. With a backlog, the consumer is opened when all messages are sent.
     """
 
     async def send(messages: int) -> None:
@@ -148,7 +148,7 @@ def with_tasks(queue: Queue, shape: str) -> Mapping[str, Step]:
 
 
 def by_callers(queue: Queue, shape: str) -> Mapping[str, Step]:
-    """A way with a hundred endless callers, each with one send after the other. Messages are handled in hundreds."""
+    """A way with a hundred endless callers. Each makes one send after the other. Messages are handled in hundreds."""
     return _shaped(shape, sent_by_callers(queue.send), handled_in_groups(queue.receive, queue.complete))
 
 
@@ -180,7 +180,7 @@ async def trip_through(
 ) -> list[float]:
     """Measure trips of a message, from sending it to the start of its handler.
 
-    The next message is sent when the handler has completed the one before.
+    The next message is sent when the handler has completed the previous message.
     """
     starts: asyncio.Queue[float] = asyncio.Queue()
 

@@ -56,12 +56,16 @@ PATIENCE = 10.0
 """A message that has not come after this many seconds is lost, and the run fails."""
 PAUSE = 0.001
 """The seconds before each trip of a single message: enough for the receiver to wait again. After a much longer pause,
-the trip would include the time that the machine takes to wake up. The trip of a bare command shows this time.
+the trip would include the time that the machine takes to wake up. The trip of a command without a message shows how
+much of a trip is wake-up time.
 """
 ALL = ""
 """A piece of work with all its steps."""
 CONFIG = {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": "0"}
-"""The configuration of the servers. They do not rewrite their files, because this would count for one competitor."""
+"""The configuration of the servers.
+
+They do not rewrite their files, because the time for this would be counted for only one competitor.
+"""
 
 Step = Callable[[int], Awaitable[None]]
 """A function that does a step with a number of messages."""
@@ -78,7 +82,7 @@ class Work:
     name: str
     steps: Mapping[str, Step]
     server: ProcessorTime
-    """The processor time of the servers that work for it."""
+    """The processor time of the servers that this work uses."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Idle:
 
     median: float
     slow: float
-    """The time that one trip in a hundred exceeds."""
+    """The 99th percentile: one trip in a hundred takes longer."""
 
 
 # -- steps with messages -----------------------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ def batches(messages: int) -> list[int]:
 
 
 async def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Receive this number of messages with as many calls as it takes."""
+    """Receive this number of messages. Make as many calls as necessary."""
     messages = await receiver.receive_messages(count, PATIENCE)
     while len(messages) < count:
         more = await receiver.receive_messages(count - len(messages), PATIENCE)
@@ -193,7 +197,7 @@ async def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusR
 
 
 def used_by(*servers: Redis) -> ProcessorTime:
-    """Return a function that tells the processor time of Redis or Valkey servers."""
+    """Return a function that returns the processor time of Redis or Valkey servers."""
 
     async def seconds() -> float:
         infos: list[dict[str, float]] = [await server.info("cpu") for server in servers]
@@ -212,7 +216,7 @@ async def measure(step: Step, messages: int, server: ProcessorTime) -> Cost:
 
 
 async def alternate(works: Sequence[Work], messages: int, rounds: int) -> dict[str, dict[str, Medians]]:
-    """Do each work once a round, after a shorter round that does not count. Return the medians of all steps."""
+    """Do each work once in each round, after a shorter round that does not count. Return the medians of all steps."""
     costs: dict[str, dict[str, list[Cost]]] = {work.name: {} for work in works}
     for number in range(rounds + 1):
         count = messages if number else max(1, messages // 10)
@@ -237,7 +241,7 @@ def medians(costs: Sequence[Cost], messages: int) -> Medians:
 async def measure_idle(sender: ServiceBusSender, receiver: ServiceBusReceiver, make: Make, trips: int) -> Idle:
     """Measure the time from sending a message to the start of its handler.
 
-    The next message is sent when the one before was handled and the receiver waits again.
+    The next message is sent when the previous message was handled and the receiver waits again.
     """
     starts: asyncio.Queue[float] = asyncio.Queue()
 

@@ -30,7 +30,7 @@ NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the clus
 
 
 def say(text: str = "") -> None:
-    """Print a line at once, even into a pipe."""
+    """Print a line and flush it, so that it appears immediately even in a pipe."""
     print(text, flush=True)
 
 
@@ -66,7 +66,7 @@ async def orders(url: str) -> bool:
             work = [asyncio.create_task(handle(receiver, seen)) for _ in range(HANDLERS)]
             started = time.perf_counter()
             seen["sent"] = await sender.send_stream(order(number) for number in range(1, ORDERS + 1))
-            await sender.send_messages([order(number) for number in range(1, 201)])  # all of them duplicates
+            await sender.send_messages([order(number) for number in range(1, 201)])  # all are duplicates
             await sender.schedule_messages(order(ORDERS + 1), datetime.now(UTC) + timedelta(seconds=0.5))
             await asyncio.gather(*work)
             summary.cancel()
@@ -94,7 +94,7 @@ async def handle(receiver: ServiceBusReceiver, seen: Counter[str]) -> None:
         number = (message.application_properties or {})["number"]
         if number == 13:  # no handler can handle this order
             await receiver.abandon_message(message)
-        elif number == 500:  # this order is for later
+        elif number == 500:  # the order is deferred and handled later
             seen["deferred"] = message.sequence_number
             await receiver.defer_message(message)
         else:
@@ -253,7 +253,7 @@ async def complete(receiver: ServiceBusReceiver, completed: Counter[str], seen: 
 async def settle(
     receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, completed: Counter[str], seen: Counter[str]
 ) -> None:
-    """Complete a message. If the failover has lost its lock, the message is delivered again."""
+    """Complete a message. If the failover has lost the lock on a message, the message is delivered again."""
     try:
         await receiver.complete_message(message)
         completed[str(message)] += 1

@@ -30,7 +30,7 @@ async def main(url: str) -> None:
             ) as receiver,
         ):
             handled = 0
-            async for message in receiver:  # ends when no message has arrived for a second
+            async for message in receiver:  # the loop ends when no message has arrived for a second
                 await handle(message)
                 await receiver.complete_message(message)
                 handled += 1

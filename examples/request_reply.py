@@ -29,7 +29,7 @@ async def service(bus: ServiceBusClient, requests: int) -> None:
 
 async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[str]:
     """Send a request for each sum, and wait for the replies."""
-    # A session can be accepted before it has messages. From now on, no other receiver gets its replies.
+    # A session can be accepted before it has messages. From now on, no other receiver gets the replies in this session.
     async with bus.get_queue_receiver("replies", session_id=name) as receiver:
         asked: dict[object, str] = {}
         async with bus.get_queue_sender("requests") as sender:

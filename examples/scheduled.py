@@ -13,7 +13,7 @@ from sbredis.aio import ServiceBusClient
 
 
 async def main(url: str) -> None:
-    """Schedule three reminders, cancel one, wait for another, and leave the third."""
+    """Schedule three reminders, cancel the first, wait for the second, and leave the third."""
     async with ServiceBusClient(url) as client:
         now = datetime.now(UTC)
         async with client.get_queue_sender("reminders", create_if_missing=True) as sender:
@@ -29,7 +29,7 @@ async def main(url: str) -> None:
             for message in await receiver.peek_messages(10):
                 due = message.scheduled_enqueue_time_utc
                 print(f"waiting: {message}, on {due:%d %b at %H:%M:%S}, {message.state.name}")
-            (message,) = await receiver.receive_messages(max_wait_time=10)  # returns when the message is due
+            (message,) = await receiver.receive_messages(max_wait_time=10)  # the call returns when the message is due
             print(f"received: {message}")
             await receiver.complete_message(message)
 

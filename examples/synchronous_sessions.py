@@ -17,7 +17,7 @@ def answer(client: ServiceBusClient) -> list[str]:
     heard: list[str] = []
     while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
         with receiver:  # if an error leaves this block, each unsettled message gets a failed delivery
-            for message in receiver:  # ends when no message has arrived for half a second
+            for message in receiver:  # the loop ends when no message has arrived for half a second
                 heard.append(f"{receiver.session.session_id}: {message}")
                 receiver.complete_message(message)
     return heard

@@ -20,7 +20,7 @@ from sbredis.aio import ServiceBusClient
 
 
 def show(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 0) -> None:
-    """Print spans as a tree, each below its parent."""
+    """Print spans as a tree, with each span below its parent."""
     for span in sorted(spans, key=lambda span: span.start_time or 0):
         if (span.parent.span_id if span.parent else None) == parent:
             print("   " * depth + f"{span.name} ({span.kind.name})")

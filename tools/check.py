@@ -1,7 +1,7 @@
-"""Run all checks that need no server, one after the other. All of them run, and the program fails if one of them fails.
+"""Run all checks that need no server, one after the other. All checks run, and the program fails if one of them fails.
 
-The Python package of pyright fetches pyright itself from npm on its first run. If this fails, the last line says that
-pyright did not run, and why. Then only the other checks count; mypy always runs.
+The Python package of pyright fetches pyright itself from npm on its first run. If this download fails, the
+last line says that pyright did not run, and why. Then only the other checks count; mypy always runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHECKS = {
 
 PYRIGHT = "types (pyright)"
 PATIENCE = 300
-"""The seconds that npm has to fetch pyright."""
+"""The time limit, in seconds, for npm to fetch pyright."""
 
 
 def pyright_is_missing() -> str | None:

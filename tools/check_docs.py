@@ -1,4 +1,4 @@
-"""Check the documents against the repository: links, Python, the make targets and files they name, and the version.
+"""Check the documents against the repository: links, Python code, make targets, names of files, and the version.
 
 Each check yields problems as lines of text. No line means no problem.
 """
@@ -22,8 +22,9 @@ MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
 LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 FILE = re.compile(r"`(?P<name>[\w./-]+\.(?:lua|py|toml|txt))`")
 INTERNAL = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
-"""The documents in which a file name in code style means a file of this repository. Elsewhere it may be a reader's
-file.
+"""The documents in which a file name in code style means a file of this repository.
+
+In other documents it may be a reader's file.
 """
 VERSION = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?", re.MULTILINE)
 

@@ -36,7 +36,7 @@ _BRITISH_TOO = {
     "story",
     "writable",
 }
-"""Words in the American dictionary that British programmers use as well."""
+"""Words that codespell lists as American, but that British programmers use as well."""
 
 _WORD = re.compile(r"\w+")
 _PYTHON_CODE = re.compile(r"(?::\w+)*:?`+[^`]+`+")
@@ -55,7 +55,7 @@ _BRITISH = _british_words()
 
 
 def _blank(code: re.Match[str]) -> str:
-    """Return only the line ends of some code, so that the lines after it keep their numbers."""
+    """Return only the line ends of some code, so that the lines after the code keep their numbers."""
     return "\n" * code[0].count("\n")
 
 
@@ -97,7 +97,7 @@ def misspellings(paths: Sequence[Path]) -> list[str]:
     """Name each misspelling that codespell finds, with its file and line."""
     command = [sys.executable, "-m", "codespell_lib", "--toml", str(ROOT / "pyproject.toml"), *map(str, paths)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode not in {0, 65}:  # 65 means that it found some
+    if done.returncode not in {0, 65}:  # codespell exits with 65 if it found misspellings
         raise RuntimeError(f"codespell failed: {done.stderr}")
     return done.stdout.splitlines()
 

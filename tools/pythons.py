@@ -2,8 +2,8 @@
 
 It looks on PATH, among the interpreters of pyenv, and among those of uv. It takes the first one of each minor version.
 Each interpreter has an environment in ``.cache/pythons``, except that the Python of ``.venv`` uses ``.venv``. If pip
-cannot fetch the packages for an interpreter, the report says that it was skipped. If the tests fail on one, the program
-fails. Arguments go to pytest.
+cannot fetch the packages for an interpreter, the report says that it was skipped. If the tests fail on one interpreter,
+the program fails. The program passes its arguments to pytest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.repository import ROOT
 
 OLDEST = (3, 11)
 UNAVAILABLE = 69
-"""How tools/environment ends if pip could not fetch the packages."""
+"""The exit code of tools/environment if pip could not fetch the packages."""
 
 ASK = "import sys; print(*sys.version_info[:3], sys.implementation.name, sys.version_info.releaselevel)"
 

@@ -12,7 +12,10 @@ MADE = {"__pycache__", "build", "dist", "htmlcov"}
 
 
 def files(*suffixes: str) -> list[Path]:
-    """Return the repository's files, tracked or about to be, without links. With suffixes, only files that end so."""
+    """Return the files that git tracks, and new files that it does not ignore, without symbolic links.
+
+    If suffixes are given, return only the files that end with one of them.
+    """
     return sorted(path for path in candidates() if path.is_file() and path.name.endswith(suffixes or ("",)))
 
 

@@ -1,11 +1,11 @@
 """Run the Python of a document as if a reader typed it: block after block, in one session.
 
 ``python -m tools.run_page docs/queues.md [CONNECTION_STRING]``. A connection string replaces every ``memory://NAME`` of
-the page, and nothing else is changed. A page with tests is one test file, which pytest runs. ``await`` outside of a
-function is an error, unless the page says that it is for ``python -m asyncio``. A block that cannot be run has a reason
-in the line before it, which the reader does not see: ``<!-- not run: REASON -->``.
+the page, and nothing else is changed. If a page contains tests, pytest runs the whole page as one test file. ``await``
+outside of a function is an error, unless the page says that it is for ``python -m asyncio``. A block that cannot be run
+has a reason in the line before it, which the reader does not see: ``<!-- not run: REASON -->``.
 
-Line numbers in tracebacks are those of the page. The program exits with 0 if every block ran.
+Line numbers in tracebacks are line numbers of the page. The program exits with 0 if every block ran.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 def python_blocks(text: str) -> list[Block]:
-    """Return the blocks of Python in a document, in their order."""
+    """Return the Python blocks of a document, in the order of the document."""
     found: list[Block] = []
     for fence in FENCE.finditer(text):
         if fence["language"] in {"python", "py"}:

@@ -1,6 +1,6 @@
 """The worker framework, imported as ``sbredis.workers``: handlers for the messages of queues and subscriptions.
 
-It stands at the root of the repository and is shipped inside ``sbredis``. Nothing of it is built yet.
+The folder is at the root of the repository, and is shipped inside ``sbredis``. The framework is not built yet.
 """
 
 if __name__ != "sbredis.workers":

@@ -29,7 +29,7 @@ class ScriptCaller(Protocol):
         repeatable: bool = False,
         durability: Literal["master", "replicated"] | None = None,
     ) -> Any:
-        """Run a script where its keys live, and return its reply."""
+        """Run a script on the server of its keys, and return the reply."""
         ...
 
 

@@ -109,7 +109,8 @@ def _hash(text: str | bytes) -> int:
     """Return a 32-bit hash that depends only on the text or the bytes, in every process and on every machine.
 
     CRC32 alone leaves partitions empty: it is linear, so regular keys, such as every eighth number, reach only some of
-    the remainders. So the finishing step of MurmurHash3 follows. After it, every bit of the result depends on all bits.
+    the remainders. So the finishing step of MurmurHash3 follows. After this step, every bit of the result depends on
+    all bits.
     """
     mixed = crc32(text if isinstance(text, bytes) else text.encode())
     mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & 0xFFFFFFFF

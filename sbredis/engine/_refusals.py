@@ -60,7 +60,7 @@ class OverdueError(ServiceBusError):
 
 
 class RoleLostError(ServiceBusError):
-    """Another client has taken over the role of this one."""
+    """Another client has taken over the role of this client."""
 
 
 class MalformedCallError(ServiceBusError, ValueError):

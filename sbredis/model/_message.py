@@ -151,7 +151,7 @@ class ServiceBusMessage:
         return f"<{type(self).__name__} {', '.join(self._facts())}>"
 
     def _facts(self) -> list[str]:
-        """Return the facts about the message for logs, which never include its body."""
+        """Return facts about the message for logs. They never include the body."""
         content = self._content
         ids = ("message_id", "session_id", "partition_key", "correlation_id", "subject")
         facts = [f"{name}={value!r}" for name in ids if (value := getattr(content, name)) is not None]

@@ -138,8 +138,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int:
-        """The rising number that the broker gave the message. On a partitioned entity, the upper 16 of its 64 bits are
-        the partition.
+        """The rising number that the broker gave the message. On a partitioned entity, the upper 16 of the number's 64
+        bits are the partition.
         """
         return self._hold.sequence_number
 

@@ -104,7 +104,10 @@ class LocalSentinel(LocalGroup):
 
     @property
     def master(self) -> LocalServer:
-        """The present master: the first sentinel that answers names it. Raises :class:`LookupError` if none answers."""
+        """The present master: the first sentinel that answers names it.
+
+        Raises :class:`LookupError` if no sentinel answers.
+        """
         for sentinel in self.sentinels:
             named = self._named_by(sentinel)
             if named is not None:

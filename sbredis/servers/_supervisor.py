@@ -1,4 +1,5 @@
-"""The supervisor: a process that starts servers for its owner, and ends them when the owner ends, however it ends.
+"""The supervisor: a process that starts servers for its owner, and ends them when the owner ends, even if the owner is
+killed.
 
 It reads requests from its standard input and answers on its standard output, one JSON object a line::
 

@@ -332,7 +332,7 @@ class Bus:
             raise ValueError("The bus is closed: make another bus for each test.")
 
     def _administration(self) -> ServiceBusAdministrationClient:
-        """Return the client of the helpers, in the running loop. The code under test cannot close it."""
+        """Return the client that the helpers use in the running loop. The code under test cannot close it."""
         self._check_open()
         own, loop = self._own, asyncio.get_running_loop()
         if own is None or self._loop is not loop or own._connection.closed:

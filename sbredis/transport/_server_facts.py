@@ -32,7 +32,7 @@ _OLDEST: Mapping[Product, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The facts of one server process, from when a connection to it was opened. ``None`` is unknown."""
+    """The facts of one server process, from when a connection to it was opened. ``None`` stands for an unknown fact."""
 
     endpoint: Endpoint
     run_id: bytes = UNKNOWN_RUN_ID
@@ -141,7 +141,7 @@ def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
 
 
 class ReplicaCount(NamedTuple):
-    """The number of replicas of a master; ``None`` is unknown."""
+    """The number of replicas of a master; ``None`` means that it is unknown."""
 
     known: int | None
     """The number in the connection string, or the number that the cluster or Sentinel reports. It includes replicas

@@ -305,9 +305,9 @@ def _named(error: Exception, pending: _Pending) -> Exception:
     if isinstance(pending.message, ServiceBusMessage) and pending.message.message_id is not None:
         name += f" (message id {pending.message.message_id!r})"
     if isinstance(error, ServiceBusError):
-        error.message = f"The {name} was not sent, or is not known to be: {error.message}"
+        error.message = f"The {name} was not sent, or it is not known whether it was sent: {error.message}"
         if error.outcome is not Outcome.UNKNOWN:
-            error.message = error.message.replace(", or is not known to be", "", 1)
+            error.message = error.message.replace(", or it is not known whether it was sent", "", 1)
         return error
     error.add_note(f"It was the {name}.")
     return error

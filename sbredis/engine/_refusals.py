@@ -87,7 +87,7 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
     if detail == "none":
         return (
             ServiceBusError,
-            ("The entity has no sessions: leave out session_id, or create it with requires_session=True."),
+            "The entity has no sessions: leave out session_id, or create the entity with requires_session=True.",
         )
     if detail == "required":
         return ServiceBusError, (

@@ -167,7 +167,7 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
         ),
         "PARTITIONS": lambda number: (
             NamespacePartitionsError,
-            f"Namespace '{namespace}' has {number} partitions, which cannot change: open it with that number, or none.",
+            f"Namespace '{namespace}' has {number} partitions, which cannot change: name this number, or no number.",
         ),
         "EXISTS": lambda _: (MessagingEntityAlreadyExistsError, _exists(namespace, entity)),
         "GONE": lambda _: (MessagingEntityNotFoundError, _missing(namespace, entity)),

@@ -238,7 +238,10 @@ class Steps:
 
     async def told(self, record: EntityRecord, until: float) -> None:
         """Give all partitions the settings of a record."""
-        says = f"The registry has version {record.version} of the settings of '{record.path}'; some partition may not."
+        says = (
+            f"The registry has version {record.version} of the settings of '{record.path}'; "
+            "a partition may still have an older version."
+        )
         try:
             with _saying(says):
                 await self._everywhere(record, self._tell, until)

@@ -196,7 +196,7 @@ class LocalSentinel(LocalGroup):
     def _complaint(server: LocalServer, master: LocalServer) -> str | None:
         about = str(server.ask("INFO", "replication", timeout=1))
         if server is master:
-            return None if "role:master" in about else "is no master yet"
+            return None if "role:master" in about else "is not a master yet"
         if f"master_port:{master.port}\r" not in about:
-            return "is no replica of the master"
+            return "is not a replica of the master"
         return None if "master_link_status:up" in about else "is not connected to the master"

@@ -24,7 +24,7 @@ __all__ = ["Portal"]
 P = ParamSpec("P")
 T = TypeVar("T")
 _Close = Callable[[], Coroutine[Any, Any, None]]
-_CLOSED = "The client is closed, and with it all its senders and receivers: make another one."
+_CLOSED = "The client is closed, and so are all its senders and receivers: make another client."
 
 
 class _Call(Generic[T]):

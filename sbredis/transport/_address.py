@@ -235,7 +235,9 @@ class _Parser:
                 host, colon, after = item.partition(":")
                 port = after if colon else None
                 if not host:
-                    raise self.wrong("host", "it is missing" if len(text) == len(item) else "one in the list is empty")
+                    raise self.wrong(
+                        "host", "it is missing" if len(text) == len(item) else "a host in the list is empty"
+                    )
                 if not _HOST.fullmatch(host):
                     raise self.wrong("host", f"{quoted(host)} is not a host name or address")
             endpoint = Endpoint(host, self.port(port, default_port))
@@ -271,7 +273,7 @@ class _Parser:
         if first:
             database = self.number("database", first, 0, 100_000)
         if kind == "cluster" and database:
-            raise self.wrong("database", "a cluster has only database 0; use namespace= to keep things apart")
+            raise self.wrong("database", "a cluster has only database 0; use namespace= to separate applications")
         return database, master_name
 
     def unix(
@@ -318,7 +320,7 @@ class _Parser:
             name, equals, value = item.partition("=")
             if name not in _OPTIONS:
                 named = quoted(name) if equals and name.isidentifier() else "the text after '?' or '&'"
-                raise self.wrong("option", f"{named} is not known; there are {', '.join(sorted(_OPTIONS))}")
+                raise self.wrong("option", f"{named} is not an option; the options are {', '.join(sorted(_OPTIONS))}")
             if not equals or not value:
                 raise self.wrong(name, "it has no value")
             if name in given:

@@ -150,7 +150,7 @@ def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
     reason = str(error)
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLError):
-            hint = " (does it speak TLS? redis:// is without)" if cause.reason in _NOT_TLS else ""
+            hint = " (does the server use TLS? redis:// connects without TLS)" if cause.reason in _NOT_TLS else ""
             return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}{hint}", endpoint=endpoint)
         if isinstance(cause, socket.gaierror):
             reason = f"its name cannot be resolved ({cause.strerror})"

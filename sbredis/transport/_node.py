@@ -115,7 +115,11 @@ class DurableWire:
                 return await waiting.future
         except TimeoutError:
             outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
-            said = self._progress if waiting.sent else "it waited for the replicas to confirm what was sent before it"
+            said = (
+                self._progress
+                if waiting.sent
+                else "it waited for the replicas to confirm the calls that were sent before it"
+            )
             return Failure(FailureKind.TIMED_OUT, said, outcome=outcome, endpoint=self.endpoint)
 
     async def _flush_all(self) -> None:

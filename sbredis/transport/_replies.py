@@ -173,7 +173,7 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     ),
     FailureKind.BROKE: (
         ServiceBusError,
-        "{subject} broke off inside the server{where}; the writes before that remain: {said}",
+        "{subject} failed halfway inside the server{where}; its earlier writes remain: {said}",
     ),
     FailureKind.UNREACHABLE: _NOT_SENT,
     FailureKind.UNSUITABLE: (ServerUnsuitableError, "{detail}"),

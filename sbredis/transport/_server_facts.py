@@ -111,7 +111,8 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         )
     if facts.scripts == "denied":
         found.append(
-            f"{server} does not let this user run scripts (EVALSHA), and the broker is scripts. Permit EVALSHA to "
+            f"{server} does not let this user run scripts (EVALSHA), and the broker consists of scripts. Permit "
+            "EVALSHA to "
             "the user, or undo its renaming in the server's configuration."
         )
     if durability == "fsync":
@@ -167,14 +168,15 @@ def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple
         if not copies.steady:
             return f"{facts} has no replica at the moment: nothing can confirm with durability=replicated.", True
         return (
-            f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
-            "durability=master or fsync."
+            f"{facts} has no replica, so nothing can confirm calls with durability=replicated. Give the server a "
+            "replica, or use durability=master or fsync."
         ), False
     # in a cluster or with Sentinels, a failover may be under way
     if copies.connected == 0 and kind in ("standalone", "unix"):
         return (
-            f"{facts} has no replica connected, so nothing can confirm with durability=replicated; replicas="
-            f"{copies.known} says that there is one. Connect it to the server, or use durability=master or fsync."
+            f"{facts} has no replica connected, so nothing can confirm calls with durability=replicated; replicas="
+            f"{copies.known} says that there is one. Connect the replica to the server, or use durability=master or "
+            "fsync."
         ), False
     return None
 

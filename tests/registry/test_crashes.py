@@ -157,7 +157,7 @@ async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to
         await Namespace(Cut(transport, 2, before=True), "ns", 3, 0).update_entity(record, CHANGED)
     assert raised.value.message == (
         "The connection was cut by the test. "
-        "The registry has version 2 of the settings of 'Orders'; some partition may not."
+        "The registry has version 2 of the settings of 'Orders'; a partition may still have an older version."
     )
 
 

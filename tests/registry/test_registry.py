@@ -116,7 +116,7 @@ async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) 
 
 async def test_an_exact_partition_count_that_differs_is_refused(transport: Transport) -> None:
     text = await refused(transport, register_namespace("ns", 16, exact=True), NamespacePartitionsError)
-    assert text == "Namespace 'ns' has 4 partitions, which cannot change: open it with that number, or none."
+    assert text == "Namespace 'ns' has 4 partitions, which cannot change: name this number, or no number."
 
 
 @pytest.mark.everywhere("namespaces lie in different slots")

@@ -73,7 +73,7 @@ class Connection(Runtime):
         self._when_opened = when_opened
         self._entities: dict[str, Entity] = {}
         self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
-        late = f"{target} was not connected to in time."
+        late = f"The connection to {target} was not ready in time."
         self._opening = SharedAttempt[None](f"sbredis opens {target}", late, Outcome.NEVER_SENT)
         self._root: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -170,8 +170,8 @@ class Routing:
             if total > MAXIMUM_CALL_COPIES and len(facts) > 1:
                 self._copies = max(self._copies, total / len(judged))
                 raise self._too_large(
-                    f"The {len(facts)} messages would become more than {MAXIMUM_CALL_COPIES} in the subscriptions of "
-                    f"the topic, and one call makes no more than that. {_FEWER}"
+                    f"The {len(facts)} messages would have more than {MAXIMUM_CALL_COPIES} copies in the "
+                    f"subscriptions of the topic, and one call makes at most that number of copies. {_FEWER}"
                 )
         places = sorted({copy.subscription for copies in judged for copy in copies})
         of = {place: at for at, place in enumerate(places)}

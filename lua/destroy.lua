@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Deletes a partition. After the first step, every other call treats the partition as gone. If another entity owns the
--- records (the topic of a subscription), each step removes some of this partition's references to them. Otherwise one
+-- Deletes a partition. After the first step, every other call treats the partition as gone. In a subscription, the
+-- records belong to its topic, and each step removes some of this partition's references to the records. Otherwise one
 -- step deletes everything.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua

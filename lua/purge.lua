@@ -52,7 +52,7 @@ local function next_of(range, first, last)
     for i = 1, #found / 2 do
       members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
     end
-  elseif range[4] then -- messages of a session have no level, and none of them is delayed
+  elseif range[4] then -- messages of a session have no level and are never delayed
     local indexed = index_entries(p, session, range[4], first - range[1], 0, most)
     for i = 1, #indexed do
       local name, number = index_name(indexed[i])

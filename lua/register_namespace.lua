@@ -15,7 +15,8 @@
 -- ARGV[3] exact       1 if a namespace that already exists must also have this number of partitions
 --
 -- Result: { the number of partitions, the time in ms when the namespace was created }
--- Refusals: LAYOUT (of another release), PARTITIONS (the namespace has another number), BADCALL
+-- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions),
+--   BADCALL
 -- @use refuse server_time whole_number
 local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then

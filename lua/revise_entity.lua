@@ -9,7 +9,7 @@
 -- ARGV[4] expected     the stamp of the record that the caller has seen
 -- ARGV[5] stamp        of the new record, chosen at random by the caller. If it is one of the record's last few stamps,
 --   the call is a repetition
--- ARGV[6] version      of the settings in the new record: the same as before, or the next one
+-- ARGV[6] version      of the settings in the new record: the version before the change, or the next version
 -- ARGV[7] ending       1 if the entity is being deleted: a topic accepts no subscription from then on
 -- ARGV[8] description  of the entity
 --

@@ -11,7 +11,7 @@
 -- ARGV[5] expected     the stamp of the record that the caller has seen
 -- ARGV[6] stamp        the new stamp of the record, and of the topic's record, chosen at random by the caller. If it is
 --   one of the record's last few stamps, the call is a repetition
--- ARGV[7] version      of the settings in the new record: the same as before, or the next one
+-- ARGV[7] version      of the settings in the new record: the version before the change, or the next version
 -- ARGV[8] judging      1 if the change affects how messages are judged: the subscription becomes active, or its
 --   treatment of errors changes
 -- ARGV[9] ending       1 if the subscription is being deleted; the topic's version is then raised unless the topic is

@@ -1,5 +1,5 @@
 #!lua
--- Gives a rule of a subscription another filter and another action. The rule keeps its creation time.
+-- Replaces the filter and the action of a rule of a subscription. The rule keeps its creation time.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it

@@ -3,9 +3,10 @@
 -- setting of the partition, under the name of its field. engine/_state.py lists the fields of `state`; the loader puts
 -- them into this text at STATE.
 --
--- Refusals: GONE (the entity does not exist here, has another incarnation, or is being deleted), LAYOUT (of another
---   release), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane is not known
---   here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are newer)
+-- Refusals: GONE (the entity does not exist here, has another incarnation, or is being deleted), LAYOUT (another
+--   release wrote the data), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane
+--   is not known here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are
+--   newer)
 -- @use never refuse whole_number
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], unpack(STATE))

@@ -1,4 +1,4 @@
--- Ends a call. Writes the changes that are left, the clocks, and the call's result under its lane, so that a repetition
+-- Ends a call. Writes the remaining changes, the clocks, and the call's result under its lane, so that a repetition
 -- gets the same answer. Announces when something will be due, and wakes the waiters for messages that became available.
 -- @use announce_due flush wake_waiters
 -- @use update_session_turns inside

@@ -1,4 +1,4 @@
--- Returns the entry of a message that is not locked. If it has none, the entry is derived from its record.
+-- Returns the entry of a message that is not locked. If the message has no entry, one is derived from its record.
 -- @use entry never_text
 local function entry_or_default(text, record)
   if text then

@@ -1,6 +1,6 @@
 -- Returns a table that says for each message id of a call whether the id was seen within the window of duplicate
 -- detection. Returns nil if the entity does not detect duplicates. Each call also deletes ids that are older than the
--- window. If there are enough of them, it deletes more ids than it adds.
+-- window: up to twice the number of messages in the call, plus ten. So old ids do not pile up.
 -- @use write_many
 local function known_message_ids(p, argv, incoming)
   if not incoming.id or not p.window then

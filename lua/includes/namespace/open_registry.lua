@@ -1,8 +1,8 @@
 -- Opens a call on the registry of a namespace: refuses a call that must not run, and otherwise returns the fields of
 -- the namespace.
 --
--- Refusals: NAMESPACE (the namespace does not exist), LAYOUT (of another release), PARTITIONS (the caller assumes
---   another number of partitions; the detail is the right number)
+-- Refusals: NAMESPACE (the namespace does not exist), LAYOUT (another release wrote the data), PARTITIONS (the caller
+--   assumes another number of partitions; the detail is the right number)
 -- @use refuse
 local function open_registry(key, partitions)
   local kept = redis.call('HMGET', key, 'layout', 'partitions', 'last_id', 'run_id')

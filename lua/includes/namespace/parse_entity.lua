@@ -2,7 +2,7 @@
 -- created updated description". The stamps come from the last writes of the record, the newest first, separated by
 -- commas. Only Python reads the description; `at` is where it begins.
 --
--- Refusals: LAYOUT (of another release)
+-- Refusals: LAYOUT (another release wrote the data)
 -- @use refuse
 local function parse_entity(record)
   local version, id, incarnation, stamps, created, updated, at =

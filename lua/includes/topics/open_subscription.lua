@@ -1,7 +1,7 @@
 -- Returns a subscription and its topic, if neither is being deleted: their parsed records and their counts.
 --
 -- Refusals: GONE (the subscription or its topic does not exist, or is being deleted, or the subscription has another
---   incarnation), LAYOUT (of another release)
+--   incarnation), LAYOUT (another release wrote the data)
 -- @use parse_entity refuse tally
 local function open_subscription(keys, topic_name, name, incarnation)
   local records = redis.call('HMGET', keys[2], topic_name, name)

@@ -2,7 +2,7 @@
 -- layout. The kind of the filter is s for SQL, c for correlation, or t for a filter that is not counted. Each change of
 -- the rule gives it a new stamp. Only Python reads the description.
 --
--- Refusals: LAYOUT (of another release)
+-- Refusals: LAYOUT (another release wrote the data)
 -- @use refuse
 local function parse_rule(text)
   local kind, stamp, created = string.match(text, '^1 ([sct]) (%S+) (%d+) ')

@@ -3,7 +3,7 @@
 -- partitions have been told. The mark of a subscription is chosen at random with every change of its rules. The last
 -- two fields are the numbers of rules with an SQL filter and with a correlation filter.
 --
--- Refusals: LAYOUT (of another release)
+-- Refusals: LAYOUT (another release wrote the data)
 -- @use refuse
 local function tally(text)
   local incarnation, mark, subscriptions, sql, correlation = string.match(text, '^1 (%S+) (%S+) (%d+) (%d+) (%d+)$')

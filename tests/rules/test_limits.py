@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -56,15 +57,31 @@ def test_the_error_for_too_deep_nesting_names_the_place(text: str, column: int) 
     assert refused.value.column == column
 
 
+def seconds(text: str) -> float:
+    """Return the processor time of the check of a filter, whether the check accepts the filter or refuses it."""
+
+    def once() -> float:
+        start = time.thread_time()
+        with suppress(ValueError):
+            check_filter(SqlFilter(text))
+        return time.thread_time() - start
+
+    return min(once() for _ in range(5))
+
+
+def is_quick(text: str) -> bool:
+    """Return whether the check of a filter takes about as long as that of an ordinary filter of the maximum length."""
+    return seconds(text) < 20 * seconds("a=1 OR " * 140 + "a=1")
+
+
 @pytest.mark.parametrize("start", ["(", "NOT ", "-", "[", "'", "a", "1", "@", "\n", "a = 1 AND ", "é"])
 def test_a_text_of_a_megabyte_is_refused_quickly(start: str) -> None:
     text = start * (2**20 // len(start))
-    begun = time.thread_time()
     with pytest.raises(ValueError, match="1,024 characters"):
         check_filter(SqlFilter(text))
     with pytest.raises(ValueError, match="1,024 characters"):
         check_action(SqlAction(text))
-    assert time.thread_time() - begun < 0.5
+    assert is_quick(text)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +89,9 @@ def test_a_text_of_a_megabyte_is_refused_quickly(start: str) -> None:
     ["(" * 1024, "NOT " * 256, "-" * 1024, "p(" * 512, "a=1AND " * 140, "a" + "+a" * 511, "[" * 1024, "'" * 1023],
 )
 def test_the_slowest_text_within_the_limit_is_refused_quickly(text: str) -> None:
-    begun = time.thread_time()
     with pytest.raises(RuleSyntaxError):
         check_filter(SqlFilter(text))
-    assert time.thread_time() - begun < 0.5
+    assert is_quick(text)
 
 
 def test_long_chains_do_not_exhaust_the_stack() -> None:

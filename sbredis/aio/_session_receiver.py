@@ -79,8 +79,8 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         """The session that the receiver receives from. Raises :class:`ValueError` before the session is accepted."""
         if self._session is None:
             raise ValueError(
-                "The receiver has not accepted a session yet: enter 'async with receiver' (or 'with receiver'), or "
-                "receive, first."
+                "The receiver has not accepted a session yet: first enter 'async with receiver' (or 'with receiver'), "
+                "or receive messages."
             )
         return self._session
 

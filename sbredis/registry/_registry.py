@@ -254,7 +254,7 @@ def require_bounds(what: str, after: str, limit: int) -> None:
     if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"after must be the name of {what}, or '' for the beginning, not {type(after).__name__}")
     if not _expressible(after):
-        raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot encode it")
+        raise ValueError(f"the argument after has half a surrogate pair, which UTF-8 cannot encode: {after!a}")
     if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
         raise ValueError(f"limit must be a whole number from 1 to {LONGEST_PAGE}, not {quoted(limit)}")
 

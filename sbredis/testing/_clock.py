@@ -120,7 +120,10 @@ class TestClock:
 
         def ahead(now: int) -> int:
             if now + nanoseconds > _nanoseconds(_END):
-                raise ValueError(f"The clock of a bus ends with the year {_END.year - 1}; {step} more is beyond that.")
+                raise ValueError(
+                    f"The clock of a bus ends with the year {_END.year - 1}: it cannot go forward by {step} from "
+                    f"{self.now.isoformat()}."
+                )
             return nanoseconds
 
         self._clock.move(ahead)

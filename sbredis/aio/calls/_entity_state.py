@@ -64,8 +64,8 @@ class EntityState:
         if found is None:
             if number not in self.numbers:
                 raise ServiceBusError(
-                    f"'{self.name}' was deleted and created again, and is in other partitions now. Get another sender "
-                    "or receiver from another client.",
+                    f"'{self.name}' was deleted and created again, and is in other partitions now. Create a new "
+                    "client, and get a new sender or receiver from it.",
                     outcome=Outcome.NEVER_SENT,
                 )
             found = self._partitions[number] = self.runtime.namespace.partition(self.record, number)

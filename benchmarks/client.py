@@ -246,7 +246,7 @@ class Bench:
         return works
 
     async def idle(self) -> dict[str, Idle]:
-        """Measure trips of single messages in turns, without other work."""
+        """Measure trips of single messages through one queue after the other, in several rounds, without other work."""
         queues: dict[str, Queue] = {}
         if self._peers.nats is not None:
             queues[NATS] = await self.jetstream("nats-idle")
@@ -275,7 +275,9 @@ def _steps(way: str, shape: str, queue: Queue) -> Mapping[str, Step]:
 
 
 async def run_all(loop: str, peers: Peers, options: Options) -> Results:
-    """Measure all works in turns on the event loop of this name. Then measure the trips of single messages."""
+    """Measure the pieces of work one after the other, in several rounds, on the event loop of this name. Then measure
+    the trips of single messages.
+    """
     async with AsyncExitStack() as stack:
         bench = await Bench(loop, peers, options, stack).open()
         return Results(await alternate(await bench.works(), options.messages, options.rounds), await bench.idle())

@@ -178,7 +178,7 @@ def weigh(client: Redis) -> None:
 
 
 def lengthen(client: Redis, rounds: int, waiting: int) -> None:
-    """Print the speed with a long queue, compared with an empty one, measured in turns."""
+    """Print the speed with a long queue and with an empty one. The two are measured alternately."""
     body = b"x" * 200
     empty, long = Engine(client, "empty"), Engine(client, "long")
     for _ in range(waiting // 1000):

@@ -3,10 +3,10 @@ of 3 masters and 3 replicas.
 
     python -m benchmarks.faults [--only FAULT] [--server NAME]
 
-200 callers run a script that counts by operation id, while a master is killed, stopped or failed over by hand, or a
-slot moves there and back. For each fault it prints: errors that reached callers, operations that were executed twice,
-operations that were executed although the caller got an error, acknowledged operations that are lost, and the longest
-time without a success on the shard.
+200 callers run a script that counts the executions of each operation. Meanwhile a master is killed, is stopped, or is
+replaced with CLUSTER FAILOVER, or a slot moves to another master and back. For each fault the program prints: errors
+that reached callers, operations that were executed twice, operations that were executed although the caller got an
+error, acknowledged operations that are lost, and the longest time without a success on the shard.
 """
 
 from __future__ import annotations

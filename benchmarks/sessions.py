@@ -67,7 +67,7 @@ LARGE = PartitionSettings(quota=10**14)
 MOST_WEIGHT = 250.0
 """The largest number of bytes that a message may need in addition to its body."""
 MOST_GROWTH = 1.5
-"""With a thousand times as many sessions, accepting may take at most this many times as long."""
+"""The largest factor by which accepting may become slower when a thousand times as many sessions are free."""
 MOST_LEFT = 1.0
 """The largest number of bytes that a finished session may leave.
 
@@ -294,7 +294,7 @@ class Results:
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """Measure all works in turns, and then the trips without other work."""
+    """Measure the pieces of work one after the other, in several rounds; then measure the trips without other work."""
     body = options.body
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ServiceBusClient(url, namespace="bench"))

@@ -266,7 +266,7 @@ class Results:
 
 
 async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
-    """Measure all works in turns, and then the trips without other work."""
+    """Measure the pieces of work one after the other, in several rounds; then measure the trips without other work."""
     body, chosen = options.body, shapes(options.widths)
     async with AsyncExitStack() as stack:
         administration = await stack.enter_async_context(ServiceBusAdministrationClient(url))
@@ -317,7 +317,7 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
 
 
 def wide_filters(width: int, kinds: int) -> dict[str, list[Filter]]:
-    """Return filters for the widest topic. Each filter matches one in every ``kinds`` messages."""
+    """Return filters for the widest topic. Each filter matches one message out of ``kinds``."""
     return {
         "simple": [SqlFilter(f"kind = {place % kinds}") for place in range(width)],
         "complex": [SqlFilter(f"{COMPLEX.format(1)} AND number % {kinds} = {place % kinds}") for place in range(width)],

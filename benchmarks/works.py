@@ -1,5 +1,5 @@
-"""Pieces of work that are measured in turns, step by step, with the processor time of both sides; and trips of
-messages.
+"""Pieces of work that are measured one after the other, step by step, with the processor time of both sides; and trips
+of messages.
 """
 
 from __future__ import annotations

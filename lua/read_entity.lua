@@ -6,7 +6,7 @@
 -- ARGV[2] name        in lower case
 -- ARGV[3] topic       the name of its topic if it is a subscription, otherwise its own name
 --
--- Result: nothing, or { the record; 1 if some partition of the topic may not have been told the topic's version, 2 if
+-- Result: nothing, or { the record; 1 if some partition of the topic may still lack the topic's version, 2 if
 --   the topic is being deleted, otherwise 0; the number of subscriptions, of SQL filters and of correlation filters of
 --   the topic }. Every filter that is not a correlation filter counts as an SQL filter, even if it is always true or
 --   always false. Filters of subscriptions that are being deleted are counted.

@@ -31,8 +31,9 @@ The outcome of an event may depend on more than the state. A row therefore lists
 that holds decides**. Their order is part of the table. When a lock ends without a settlement, three consequences of
 this order are easy to miss:
 
-- The failed delivery is counted before any condition is checked, and the delivery limit comes first. So a message is
-  dead-lettered for its deliveries even if the message would otherwise become deferred again, or has expired meanwhile.
+- The failed delivery is counted before the conditions are checked, and the first condition is the delivery limit. So a
+  message is dead-lettered for its deliveries even if the message would otherwise become deferred again, or has expired
+  meanwhile.
 - If a message was deferred before it was locked, it becomes deferred again, whether or not it has expired. A deferred
   message does not expire when its time to live ends. It expires only when a receiver asks for its number after that.
 - Expiry takes effect immediately when the lock ends; a delay that the caller asked for does not postpone it.
@@ -128,7 +129,7 @@ NEVER: Final = 9_999_999_999_999
 class Side(StrEnum):
     """The main queue of an entity, or its dead-letter queue.
 
-    The value is the prefix of the members for messages on this side.
+    The name of a message in the keys of its partition is the value of its side and then its number.
     """
 
     MAIN = ""

@@ -1,4 +1,4 @@
-"""The constants of the scripts, written in Lua from the numbers of the life cycle and the declarations of settings.
+"""The constants of the scripts, as Lua. They are made from the life cycle and from the declarations of settings.
 
 A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. The loader then adds a local in
 upper case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that

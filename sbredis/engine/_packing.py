@@ -56,7 +56,7 @@ class Outgoing(NamedTuple):
     message_id: bytes = b""
     """The id by which duplicates are detected; empty for none."""
     due: int | None = None
-    """When it is to be enqueued, in ms since 1970; ``None`` for now."""
+    """The time at which it will be enqueued, in ms since 1970; ``None`` means now."""
     origin: str | None = None
     """On a topic, the number of a scheduled message that is published now. Its payload is already stored."""
 

@@ -68,7 +68,7 @@ class MalformedCallError(ServiceBusError, ValueError):
 
 
 Refusal = Callable[[str], tuple[type[ServiceBusError], str]]
-"""A function from the detail after a code to the class of the error and its text."""
+"""A function that returns the class and the text of an error. Its argument is the detail after the refusal's code."""
 
 
 def _fixed(kind: type[ServiceBusError], text: str) -> Refusal:

@@ -73,7 +73,7 @@ class Delivery(NamedTuple):
     state: str = "l"
     """Its state: a active, l locked, w delayed, f deferred, g locked while deferred, s scheduled."""
     expires: int | None = None
-    """When it expires, if this is not the time in its record. A copy may expire earlier than its record says."""
+    """The time when it expires; ``None`` means the time in its record. A copy may expire before that time."""
 
 
 class Sent(NamedTuple):
@@ -113,7 +113,9 @@ class Looked(NamedTuple):
     due: int
     """If no message was found, the ms until something is due in the partition; 0 if nothing will be due."""
     found: bool
-    """Whether there is a message to receive, which may have expired. If there is none, the caller now waits."""
+    """Whether there is a message to receive, or an expired one that is still stored. If there is none, the caller now
+    waits.
+    """
 
 
 class Accepted(NamedTuple):

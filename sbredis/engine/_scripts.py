@@ -437,7 +437,10 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 
 def read_source(name: str) -> str | None:
-    """Read a file of this package for ``expand``: ``"send"`` or ``"includes/begin"``, with the fields put in."""
+    """Return the text of a file for ``expand``, with the names and positions of fields put in (:func:`positioned`).
+
+    ``name`` has the form ``"send"`` or ``"includes/begin"``. Return ``None`` if there is no such file.
+    """
     if name in GENERATED:
         return GENERATED[name]
     if name in operations():

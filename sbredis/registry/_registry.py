@@ -49,7 +49,7 @@ class SeenEntity(NamedTuple):
 
     record: EntityRecord
     behind: bool = False
-    """Whether some of the topic's partitions may not have been told the topic's version."""
+    """Whether some of the topic's partitions may still lack the topic's version."""
     forsaken: bool = False
     """Whether the entity is a subscription whose topic is being deleted."""
     subscriptions: int = 0

@@ -66,7 +66,11 @@ def place_of(path: str, rule: str) -> str:
 
 
 def kind_of(rule: Rule) -> Literal["s", "c", "t"]:
-    """Return how a rule is counted: as an SQL filter, as a correlation filter, or not (always true or false)."""
+    """Return the kind of a rule, which decides how it is counted.
+
+    It counts as an SQL filter (``s``) or as a correlation filter (``c``). A rule that is always true or always false is
+    not counted (``t``).
+    """
     if isinstance(rule.filter, (TrueFilter, FalseFilter)):
         return "t"
     return "c" if isinstance(rule.filter, CorrelationFilter) else "s"

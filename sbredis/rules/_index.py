@@ -105,7 +105,7 @@ class Index(Generic[T]):
 
 
 class _Shape(Generic[T]):
-    """A table from wanted values to things. All things in the table want values of the same properties."""
+    """The table of one shape: it maps the constants of a key to the things that have this key."""
 
     def __init__(self, places: tuple[Place, ...]) -> None:
         self._places = places

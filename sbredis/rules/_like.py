@@ -19,7 +19,9 @@ __all__ = ["LONGEST_PATTERN", "PatternError", "matcher"]
 Matcher: TypeAlias = "Callable[[str], bool]"
 
 LONGEST_PATTERN = 1024
-"""The largest number of characters of a pattern, the same as for a filter. LIKE with a longer pattern is unknown."""
+"""The largest number of characters of a pattern, the same as for a filter. With a longer pattern, the result of LIKE is
+unknown.
+"""
 
 
 _SHORT = 16
@@ -51,7 +53,7 @@ class _Piece:
         self._last = 1 << len(core) >> 1
         self._any = sum(1 << at for at, one in enumerate(core) if one is None)
         self._masks: dict[str, int] = {}
-        """A mapping from each given character of the core to a bit mask of the places where it may be."""
+        """For each given character of the core, a bit mask of the places at which the core accepts the character."""
         for at, one in enumerate(core):
             if one is not None:
                 self._masks[one] = self._masks.get(one, self._any) | 1 << at

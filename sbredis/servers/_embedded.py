@@ -3,10 +3,11 @@
 Four locks of the kernel hold all the state that the processes share. A lock ends when its holder's last descriptor is
 closed:
 
-- ``owner.lock``: held by a process while it starts or ends the server;
-- ``clients.lock``: held by every lease, as a shared lock: at least one client needs the server;
-- ``server.lock``: held by the server, through a descriptor that it inherits: the server is alive;
-- ``supervisor.lock``: held by the embedded supervisor: it will end the server when no client needs it any more.
+- ``owner.lock``: A process holds it while the process starts or ends the server.
+- ``clients.lock``: Every lease holds it as a shared lock. While it is held, at least one client needs the server.
+- ``server.lock``: The server holds it through a descriptor that it inherits. While it is held, the server is alive.
+- ``supervisor.lock``: The embedded supervisor holds it. While it is held, the embedded supervisor will end the server
+  when no client needs the server any more.
 
 Process ids are never written down, so a recycled id cannot be mistaken for the server's. This module decides when the
 server must be started, and takes the first two locks for the clients. ``_starting`` starts the server, and

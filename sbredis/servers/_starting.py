@@ -65,7 +65,7 @@ class Starter:
                 is_alive = not server.take()
                 log_start = 0 if is_alive else self._start(server, deadline)
             finally:
-                # closed and not dropped, because the embedded supervisor and the server hold this lock now
+                # Not `drop`: that would release the lock for the embedded supervisor and the server too.
                 server.close()
             if is_alive and not self._has_supervisor():
                 self._end_orphan(deadline)

@@ -31,7 +31,9 @@ class _End(NamedTuple):
 
 
 class _Channel(AsyncIterator[Any]):
-    """A queue from a thread to the event loop. Several items that the loop has not read yet wake it only once."""
+    """A queue from a thread to the event loop. The first item wakes the loop; further items do not wake it again before
+    it reads.
+    """
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post

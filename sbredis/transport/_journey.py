@@ -68,7 +68,10 @@ class Journey:
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
-        """Return the reply, or raise the error of the last failure that gives a reason.
+        """Return the reply, or raise the error of the last failure.
+
+        If the deadline ended the last attempt before the call was sent, the error is that of the last error reply, if
+        any: it says more than a time-out.
 
         ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """

@@ -327,7 +327,7 @@ class _Ear:
             self._stream.write(pack((command, name)))
 
     def _answered(self, command: bytes, name: bytes) -> bool:
-        """Whether this answers the oldest command without an answer. If so, take the command off the list."""
+        """Return whether this answers the oldest unanswered command. If so, take the command off the list."""
         if not self._asked or self._asked[0] != (command, name):
             return False
         self._asked.popleft()

@@ -36,7 +36,7 @@ class Patience:
     started: float
     connect_timeout: float
     until: float
-    """The deadline of the caller that opens."""
+    """The deadline of the caller that opens the transport."""
     kind: Kind
 
     def limit(self, failure: FailureKind, masters: int | None = None) -> float:

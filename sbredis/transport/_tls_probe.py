@@ -25,7 +25,8 @@ _ANSWER_WITHIN = 1.0
 async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | None:
     """Open a connection.
 
-    Return the failure at once if the client uses TLS and the server has no TLS. Raises other errors.
+    Return a failure at once if the client uses TLS and the server has no TLS. Raises if the connection cannot be opened
+    for another reason.
     """
     if not secure:
         await link.connect()

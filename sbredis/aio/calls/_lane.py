@@ -238,7 +238,8 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if job.future.done():
                     continue
-                # Give a call that was sent a moment more. If it ends at the deadline, its own error is more precise.
+                # A call that was already sent gets a moment longer. If it fails at the deadline, its own error is more
+                # precise than the error from here.
                 end = job.deadline + _GRACE if sent else job.deadline
                 if end <= now:
                     job.future.set_exception(self._late_error(sent=sent))

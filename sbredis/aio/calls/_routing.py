@@ -70,7 +70,7 @@ _FIELDS = {
     "timetolive": "time_to_live",
     "to": "to",
 }
-"""A mapping from each system property that rules know to its name in a message."""
+"""The system properties that rules can use, each with the name of its field in a message."""
 _IDS = {"correlation_id", "message_id"}
 _TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
 

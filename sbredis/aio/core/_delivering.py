@@ -111,7 +111,7 @@ _UNANSWERED: Final = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
 
 
 def forgotten(error: ServiceBusError) -> ServiceBusError:
-    """Return the error for a call that may have run in a lane that the partition has forgotten."""
+    """Return the error for a call of a forgotten lane: the partition no longer knows whether the call ran."""
     return ServiceBusCommunicationError(
         "The connection was lost during the call, and the partition has no record of whether the call ran: a "
         "failover has lost the record, or the record was deleted after some time. Check whether the call took effect "

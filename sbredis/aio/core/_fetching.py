@@ -17,7 +17,7 @@ A receiver fetches messages for two reasons: callers wait for them, and it *stoc
 An *adaptive* stock holds as many messages as callers take in two seconds, or in a quarter of the lock duration if that
 is shorter. The receiver measures their speed whenever it fills the stock.
 
-If several partitions are known to have messages, the receiver asks them in turns. It looks at all other partitions at
+If several partitions are known to have messages, the receiver asks them in turn. It looks at all other partitions at
 the same time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A
 partition may wake the receiver when the receiver needs no messages. Then the receiver makes one look without waiting,
 so that the partition wakes another receiver (see :mod:`sbredis.aio.core._watching`).

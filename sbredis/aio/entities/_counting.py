@@ -59,7 +59,7 @@ class Tally(NamedTuple):
 
     @property
     def approximate(self) -> bool:
-        """Whether more work was due in a partition than the client could do or take into account."""
+        """Whether the counts may be wrong, because they leave out some of the work that was due in a partition."""
         return any(each.more for each in self.counts)
 
     def all(self, *places: str) -> int:

@@ -74,8 +74,8 @@ class Deferred:
             raise not_found(self._entity, missing)
         deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
         if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
-            # Delete without locking only if one call is enough. With several calls, the second one may find that a
-            # message is missing, when the first one has deleted messages already.
+            # Delete without locking only if one call is enough. With several calls, the first one would already have
+            # deleted messages when the second one finds that a message is missing.
             self._mode = "delete"
         try:
             for partition_client, names in places.items():

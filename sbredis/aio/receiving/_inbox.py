@@ -169,7 +169,9 @@ class Inbox:
         return caller.got
 
     async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
-        """Wait until the deadline for a message, and then only briefly for more: the lock of the first is running."""
+        """Wait for a message until the deadline. Then wait only briefly for more messages, because the first
+        message is already locked for a limited time.
+        """
         enough: float | None = None
         while caller.waits and not caller.content:
             until = deadline

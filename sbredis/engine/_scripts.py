@@ -437,10 +437,7 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 
 def read_source(name: str) -> str | None:
-    """Return the text of a file for ``expand``, with the names and positions of fields put in (:func:`positioned`).
-
-    ``name`` has the form ``"send"`` or ``"includes/begin"``. Return ``None`` if there is no such file.
-    """
+    """Return the text of a file such as ``"send"`` or ``"includes/begin"``, as :func:`positioned` changes it."""
     if name in GENERATED:
         return GENERATED[name]
     if name in operations():

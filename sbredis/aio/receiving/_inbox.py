@@ -169,9 +169,7 @@ class Inbox:
         return caller.got
 
     async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
-        """Wait for a message until the deadline. Then wait only briefly for more messages, because the first
-        message is already locked for a limited time.
-        """
+        """Wait until the deadline for a message, then only briefly for more: the first message is locked already."""
         enough: float | None = None
         while caller.waits and not caller.content:
             until = deadline

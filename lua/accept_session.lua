@@ -15,10 +15,10 @@
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
 -- ARGV[11]   waiting_for 1 if the caller waits for a session; 0 if it does not wait, and an earlier wait ends
 --
--- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session }. `due` is the time in ms
---   until something is due if no session was found, or 0. `outcome` is taken, found (by a look), locked (by another
---   receiver), lapsing (the lock has ended, but some held messages are not released yet; the next call releases more of
---   them), or none (no session was locked or found).
+-- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session }. `outcome` is taken,
+--   found (by a look), locked (by another receiver), lapsing (the lock has ended, but some held messages are not
+--   released yet; the next call releases more of them), or none (no session was locked or found). If the outcome is
+--   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions)
 -- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number

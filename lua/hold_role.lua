@@ -24,7 +24,7 @@ if before ~= holder and (not free or duration == 0) then
   return { 0, fence, before and math.max(0, till - now) or 0 }
 end
 if before ~= holder or fence == 0 then
-  fence = math.max(fence + 1, now) -- the time exceeds even fences that a failover may have lost
+  fence = math.max(fence + 1, now) -- `now` is also higher than fences that a failover may have lost
 end
 redis.call('HSET', KEYS[1], role, string.format('%s %.0f %.0f', holder, duration > 0 and now + duration or 0, fence))
 return { duration > 0 and 1 or 0, fence, duration }

@@ -42,7 +42,8 @@ if side.prefix == '' then
   bands.l[2] = side.held
 end
 
--- These are the messages that due events move. `show` below leaves them out at their old places.
+-- `o.moved` lists the messages that due events move. The loop below shows them at their new places, and `show` leaves
+-- them out at their old places.
 local o = plan_due(p, 500)
 local deaths = p.dead_seq + o.leap
 for i = 1, #o.dead do

@@ -22,10 +22,11 @@
 -- ARGV[14]   session     the session whose next messages are wanted, with `=` in front, or nothing. With a session,
 --   the token is that of its lock
 --
--- Result: { more, due, lock duration, names, records, extras, waits }. `due` is the time in ms until something is due
---   if nothing is left, or 0; a look that found a message gives -1. `extras` has, for some messages: index, failures,
---   reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may
---   leave out `waits`.
+-- Result: { more, due, lock duration, names, records, extras, waits }. `due` is -1 if a look found a message. If there
+--   are no messages in the reply, or if the receiver waits for more of them, `due` is the time in ms until something is
+--   due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages: index, failures, reason,
+--   expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may leave
+--   out `waits`.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive

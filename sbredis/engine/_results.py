@@ -94,7 +94,9 @@ class Received(NamedTuple):
 
     more: bool
     due: int
-    """If no message is left to give out, the ms until something is due in the partition; 0 if nothing will be due."""
+    """If no message was received or the receiver now waits, the ms until something is due in the partition, or 0 if
+    nothing will be due. Otherwise 0. After a receive of deferred messages, it has no meaning.
+    """
     lock: int
     """The ms for which the messages are locked, counted from the run of the script."""
     messages: tuple[Delivery, ...]
@@ -123,7 +125,9 @@ class Accepted(NamedTuple):
 
     more: bool
     due: int
-    """If no session was locked, the ms until something is due in the partition; 0 if nothing will be due."""
+    """With the outcome ``none``, the ms until something is due in the partition, or 0 if nothing will be due. With
+    other outcomes 0.
+    """
     lock: int
     """The ms for which the session is locked, counted from the run of the script."""
     outcome: Literal["taken", "found", "locked", "lapsing", "none"]

@@ -1064,9 +1064,9 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
         async def noted() -> int:
             return sum(len(held) for key, (_, held) in (await queue.contents()).items() if key.endswith(":ops"))
 
-        await asyncio.gather(
-            *map(one, range(0, 16, 2))
-        )  # even numbers first, because a receiver of the next session might accept one of the others
+        # Only even numbers run at the same time. An odd number accepts the next available session, which might be that
+        # of another number.
+        await asyncio.gather(*map(one, range(0, 16, 2)))
         for number in range(40):
             await one(number)
         await client._connection.all_seen_off()

@@ -132,7 +132,7 @@ def test_a_decoded_time_is_the_same_moment_without_its_zone() -> None:
     assert str(found["at"]) == "2026-03-01 07:00:00.000017+00:00"
 
 
-def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
+def test_the_encoding_adds_two_bytes_to_a_body_and_few_bytes_to_a_property() -> None:
     assert encode(Content(b"body")) == b"\x01\x00body"
     assert encode(Content(b"body", message_id="17")) == b"\x01\x01\x0217\x00body"
     assert encode_changes(Changes()) == b""

@@ -272,7 +272,7 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
 
 
-# The refusal is the same for a key of a target and for a key of the partition itself.
+# The cases use keys of the partition itself as the keys of a target. They are refused like the keys of a real target.
 _TARGET = tuple(key for key in Partition("bench", "abc", "e1", "first", 1, SETTINGS).keys[:5])
 
 

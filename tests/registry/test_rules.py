@@ -261,7 +261,7 @@ def test_the_stored_text_of_a_rule_does_not_change() -> None:
     ("rule", "kind"),
     [(ANY, "t"), (NONE, "t"), (SQL, "s"), (CORRELATED, "c"), (Rule("r", TrueFilter(), SqlAction("SET a = 1")), "t")],
 )
-def test_the_filter_of_a_rule_decides_the_kind_under_which_the_rule_is_counted(rule: Rule, kind: str) -> None:
+def test_a_rule_is_counted_under_the_kind_of_its_filter(rule: Rule, kind: str) -> None:
     assert kind_of(rule) == kind
 
 

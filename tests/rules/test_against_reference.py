@@ -72,7 +72,9 @@ def test_generated_topics_agree_with_the_reference(
 def test_generated_rules_with_shared_conditions_agree_with_the_reference(
     subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
 ) -> None:
-    """Each rule has the same result as if it were alone. A failure names the rule and the position in its own text."""
+    """Each rule has the same result as if it were alone. If a rule fails, the error text names that rule, and the
+    position in that rule's text.
+    """
     book = RuleBook(subscriptions)
     for system, user in sent:
         facts = MessageView(system, user)

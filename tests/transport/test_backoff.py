@@ -18,7 +18,7 @@ def ceiling(failures: int, redirections: int) -> float:
 
 
 @given(COUNT, LUCK)
-def test_a_delay_lies_in_the_upper_half_below_its_ceiling(failures: int, luck: float) -> None:
+def test_a_delay_is_between_half_its_ceiling_and_its_ceiling(failures: int, luck: float) -> None:
     delay = Backoff(random=lambda: luck).delay(failures, 0)
     assert ceiling(failures, 0) / 2 <= delay <= ceiling(failures, 0) <= Backoff().longest
 

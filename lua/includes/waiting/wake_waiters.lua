@@ -18,8 +18,8 @@ local function wake_waiters(p)
   end
   local now = math.floor(p.now / 10)
 
-  -- Wake the first receiver that still waits, if it waits until later than `till`; return the number of messages it
-  -- wants.
+  -- Wake the first receiver that still waits, unless its wait ends at `till` or earlier. Return the number of messages
+  -- that it wants, or nil if no receiver was woken.
   local function wake_first(side, till)
     local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
       'WITHSCORES')

@@ -227,8 +227,8 @@ class Watching:
 
     @property
     def roused(self) -> bool:
-        """Whether the partition waits for us. It does if it woke us or may have woken us, or if a due time that only we
-        know has passed.
+        """Whether the partition needs a call from us. It does if it woke us or may have woken us, or if a due time that
+        only we know has passed.
         """
         since = self.since_ask
         if Event.WOKEN in since or Event.MISSED in since:

@@ -97,7 +97,7 @@ class Mechanics:
     head: int = NEVER
     next_lock: int = NEVER
     next_due: int = NEVER
-    sooner: int | None = None  # the earliest time to which the running call has moved one of these bounds forward
+    sooner: int | None = None  # the earliest time (by the plain clock) to which the running call has lowered a bound
     epoch: bool = False  # whether the running call begins an epoch
     passing: bool = False  # whether the running call is doing due work
     left: bool = False  # whether a waiter has left since the running call began

@@ -273,7 +273,7 @@ class Model(Mechanics):
         An expired message counts as missing, and this call makes it expire.
         If none is missing, give out the first messages that fit, at least one; or delete all of them if all fit.
         """
-        absent: list[str] = []  # the missing messages, as the first run found them
+        absent: list[str] = []  # the missing messages; a repetition of the call reports the same ones
         given: list[Message] = []
         left = 0
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE

@@ -196,7 +196,7 @@ class AimedMachine(Machine):
     @every(3, 0)
     @rule(payload=draws.payloads)
     def activate_what_has_expired(self, payload: bytes) -> None:
-        """Activate a scheduled message that expires at the same time, together with one that has no indexed expiry."""
+        """Let a scheduled message be due and expire at the moment when a message without an indexed expiry expires."""
         wait = max(1, self.model.horizon - self.both.now)
         lives = [(0, moment(self.both.now + wait)), (wait, None), (wait + 500, None)]
         self.both.send(PLAIN, [Outgoing(payload, time_to_live=ttl, due=due) for ttl, due in lives])

@@ -1,6 +1,6 @@
 """The two servers on which the scripts are proved, a real one and one in memory, called over a plain connection.
 
-Each call is one ``EVAL``: the scripts need no more of a client, and the transport has its own tests.
+Each call is one ``EVAL``. The scripts need nothing else from a client, and the transport has its own tests.
 """
 
 from __future__ import annotations

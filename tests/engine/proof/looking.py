@@ -142,10 +142,10 @@ class Pair:
             return refused
 
     def catch_up(self) -> None:
-        """Let both do all due work. The asleep partition must then have the content that it showed before."""
+        """Let both do all due work. The *asleep* partition must then have the content that it showed before."""
         shown = self.shown()
         for name in self.numbers:
-            # The watched partition does large shares of due work, and the other one does small shares.
+            # The *watched* partition does large shares of due work, and the *asleep* partition does small shares.
             making: Make[Any] = _do_due if name == "watched" else _look
             while self.run(name, making).more:
                 self.extent.shares += 1
@@ -154,7 +154,9 @@ class Pair:
             assert before[0] or before == after, f"shown {before}, and then {after}"
 
     def shown(self) -> list[tuple[bool, Any]]:
-        """Return the answers of the asleep partition to all reading calls, and whether each reported more due work."""
+        """Return the answers of the *asleep* partition to `count` and `peek`. Each is a pair: whether the answer
+        reports more due work, and the answer.
+        """
         counts = self.run("asleep", lambda p, call_id: p.count(call_id))
         pages: list[Peeked] = [
             self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]

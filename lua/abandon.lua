@@ -12,8 +12,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin entry finish lock_groups never refuse release release_from_lease set_changes
--- @use split_words still_held whole_number
+-- @use advance answer_repetition apply_abandon begin check_abandon finish held_messages split_words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
@@ -21,29 +20,13 @@ end
 if p.repeated then
   return answer_repetition(p, { 0, split_words(p.repeated) })
 end
-local list = lock_groups(ARGV, 8, 3)
-if not list or ARGV[7] ~= '0' and ARGV[7] ~= '1' then
-  return refuse('BADCALL', 'groups')
-end
-for g = 1, #list do
-  for i = 1, #list[g].members do
-    if not whole_number(ARGV[list[g].at + (i - 1) * 3 + 2], 0, NEVER) then
-      return refuse('BADCALL', 'delay')
-    end
-  end
+local list, refused = check_abandon(ARGV, 7)
+if not list then
+  return refused
 end
 
 advance(p, 100)
-local seen, lost = {}, {}
-for g = 1, #list do
-  local mine = still_held(p, list[g], seen, lost)
-  for i = 1, #mine.names do
-    local e = entry(mine.entries[i])
-    e.session = mine.session
-    set_changes(p, e, ARGV[mine.at[i] + 1])
-    release(p, mine.names[i], e, ARGV[7] == '1', tonumber(ARGV[mine.at[i] + 2]))
-  end
-  release_from_lease(p, mine, #mine.names)
-end
+local lost = {}
+apply_abandon(p, ARGV, held_messages(p, list, {}, lost), ARGV[7] == '1')
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

@@ -7,8 +7,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin delete_records finish index_remove lock_groups refuse release_from_lease
--- @use split_words still_held write_many
+-- @use advance answer_repetition apply_complete begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then
   return refusal
@@ -22,36 +21,7 @@ if not list then
 end
 
 advance(p, 100)
-local seen, lost = {}, {}
-for g = 1, #list do
-  local mine = still_held(p, list[g], seen, lost)
-  local names, entries, stored = mine.names, mine.entries, mine.names
-  local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
-  for i = 1, #names do
-    local text = entries[i]
-    if text ~= last then -- messages of one size that were given out together have equal entries: parse one
-      last = text
-      size, record, changes = string.match(text, '^(%d+);(%d*);()', 34)
-      size, changes = tonumber(size), #text - changes + 1
-    end
-    if record ~= '' and stored == names then
-      stored = { unpack(names, 1, i - 1) }
-    end
-    if stored ~= names then
-      stored[i] = record == '' and names[i] or record
-    end
-    freed, sizes[i] = freed + size, size
-    if mine.session then
-      index_remove(p, mine.session, 'h', tonumber(names[i]))
-    end
-    p.bytes = p.bytes - changes
-  end
-  if #names > 0 then
-    write_many('ZREM', p.order, names)
-    write_many('HDEL', p.entries, names)
-    delete_records(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
-  end
-  release_from_lease(p, mine, #names)
-end
+local lost = {}
+apply_complete(p, held_messages(p, list, {}, lost))
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

@@ -8,8 +8,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost, the names of messages that were dead letters already }
 -- Refusals: call
--- @use advance answer_repetition begin bury entry finish index_remove lock_groups refuse release_from_lease set_changes
--- @use split_words still_held
+-- @use advance answer_repetition apply_dead_letter begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal
@@ -24,24 +23,7 @@ if not list then
 end
 
 advance(p, 100)
-local seen, lost, unfit = {}, {}, {}
-for g = 1, #list do
-  local mine, count = still_held(p, list[g], seen, lost), 0
-  for i = 1, #mine.names do
-    local member = mine.names[i]
-    if string.byte(member) == 100 then
-      unfit[#unfit + 1] = member
-    else
-      local e = entry(mine.entries[i])
-      set_changes(p, e, ARGV[mine.at[i] + 1])
-      if mine.session then
-        index_remove(p, mine.session, 'h', tonumber(member))
-      end
-      bury(p, member, e, 'A')
-      count = count + 1
-    end
-  end
-  release_from_lease(p, mine, count)
-end
+local lost = {}
+local unfit = apply_dead_letter(p, ARGV, held_messages(p, list, {}, lost))
 finish(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '))
 return { p.more, lost, unfit }

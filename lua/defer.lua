@@ -10,8 +10,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin entry finish lock_groups refuse release release_from_lease set_changes
--- @use split_words still_held
+-- @use advance answer_repetition apply_defer begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
@@ -25,17 +24,7 @@ if not list then
 end
 
 advance(p, 100)
-local seen, lost = {}, {}
-for g = 1, #list do
-  local mine = still_held(p, list[g], seen, lost)
-  for i = 1, #mine.names do
-    local e = entry(mine.entries[i])
-    e.session = mine.session
-    set_changes(p, e, ARGV[mine.at[i] + 1])
-    e.home = 'f' -- `release` puts the message into its home state, which is now deferred
-    release(p, mine.names[i], e, true, 0)
-  end
-  release_from_lease(p, mine, #mine.names)
-end
+local lost = {}
+apply_defer(p, ARGV, held_messages(p, list, {}, lost))
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

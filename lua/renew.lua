@@ -30,8 +30,8 @@ advance(p, 100)
 local seen, lost, moved = {}, {}, {}
 for g = 1, #list do
   local mine = still_held(p, list[g], seen, lost)
-  if #mine.names > 0 and (mine.session or #mine.names == mine.left) then
-    write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs)
+  if #mine.names > 0 and (mine.session or #mine.names == mine.lease.left) then
+    write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs)
   else
     for i = 1, #mine.names do
       moved[#moved + 1] = mine.names[i]

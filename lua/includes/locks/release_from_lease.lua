@@ -9,8 +9,10 @@ local function release_from_lease(p, mine, count)
     p.touched[mine.session] = p.touched[mine.session] or true
     return
   end
-  if mine.left > count then
-    redis.call('HSET', p.leases, mine.token, string.format('%s %d %s', mine.till, mine.left - count, mine.runs))
+  local lease = mine.lease
+  lease.left = lease.left - count
+  if lease.left > 0 then
+    redis.call('HSET', p.leases, mine.token, string.format('%s %d %s', lease.till, lease.left, lease.runs))
   else
     redis.call('HDEL', p.leases, mine.token)
     redis.call('ZREM', p.locks, mine.token)

@@ -2,21 +2,21 @@
 -- Adds the other messages of the group to `lost`. A lease that has ended holds nothing, whether or not it was deleted.
 -- A message that is named twice counts as lost the second time. To detect this, all groups of a call share the table
 -- `seen`, which is empty at first. As long as the numbers rise, no message can have been named before, so the names
--- need not be compared.
+-- need not be compared. Groups of one token also share their lease, so that release_from_lease counts for all of them.
 -- @use read_many
 local function still_held(p, group, seen, lost)
-  local lease = redis.call('HGET', p.leases, group.token)
-  local till, left, runs
-  if lease then
-    till, left, runs = string.match(lease, '^(%d+) (%d+) (.*)$')
+  local token = group.token
+  seen.leases = seen.leases or {}
+  local lease = seen.leases[token]
+  if not lease then
+    local till, left, runs = string.match(redis.call('HGET', p.leases, token) or '0 0 ', '^(%d+) (%d+) (.*)$')
+    lease = { till = till, left = tonumber(left), runs = runs, session = string.match(runs, '^@(.*)$') }
+    seen.leases[token] = lease
   end
-  local members, token, columns = group.members, group.token, group.columns
+  local members, columns = group.members, group.columns
   local names, numbers, entries, at = {}, {}, {}, {}
-  local mine = {
-    names = names, numbers = numbers, entries = entries, at = at, token = token, left = tonumber(left), till = till, runs = runs,
-    session = runs and string.match(runs, '^@(.*)$'),
-  }
-  if not lease or tonumber(till) <= p.logical then
+  local mine = { names = names, numbers = numbers, entries = entries, at = at, token = token, lease = lease, session = lease.session }
+  if tonumber(lease.till) <= p.logical then
     for i = 1, #members do
       lost[#lost + 1] = members[i]
     end

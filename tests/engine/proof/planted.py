@@ -54,7 +54,7 @@ BUGS = (
     ),
     Bug("a receive does not see that the queue is empty", "receive", "emptied = late == 0", "emptied = false"),
     Bug("a receiver waits for messages that it has", "receive", "waiting_for - n)", "waiting_for)"),
-    Bug("a deferred message returns as an active one", "defer", "e.home = 'f'", "e.home = 'a'"),
+    Bug("a deferred message returns as an active one", "includes/apply_defer", "e.home = 'f'", "e.home = 'a'"),
     Bug("deferred messages never expire", "receive_deferred", "21, 33)) <= p.now then", "21, 33)) < 0 then"),
     Bug("messages without room are not left out", "receive_deferred", "local left = #members - fit", "local left = 0"),
     Bug("a peek hides that a locked message was deferred", "peek", "if states[n] == 'l' and", "if false and"),
@@ -66,7 +66,7 @@ BUGS = (
     ),
     Bug(
         "deferring does not count as a failed delivery",
-        "defer",
+        "includes/apply_defer",
         "release(p, mine.names[i], e, true, 0)",
         "release(p, mine.names[i], e, false, 0)",
     ),
@@ -87,7 +87,9 @@ BUGS = (
     Bug("scheduled messages are cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
     Bug("a purge deletes a message that is not old enough", "purge", "3, 15)) < before", "3, 15)) <= before"),
     # -- leases
-    Bug("the message count of a lease does not fall", "includes/release_from_lease", "mine.left - count", "mine.left"),
+    Bug(
+        "the message count of a lease does not fall", "includes/release_from_lease", "lease.left - count", "lease.left"
+    ),
     Bug(
         "a renewed part of a lease keeps the old token",
         "renew",
@@ -97,16 +99,16 @@ BUGS = (
     Bug(
         "the end of a lease is not checked",
         "includes/still_held",
-        "not lease or tonumber(till) <= p.logical",
-        "not lease",
+        "tonumber(lease.till) <= p.logical",
+        "lease.till == '0'",
     ),
     Bug("a wrong token is accepted", "includes/still_held", "text and string.sub(text, 1, 12) == token", "text"),
     # -- bounds
     Bug(
         "the end of a renewed lock goes unnoticed",
         "renew",
-        "write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs)",
-        "local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs); "
+        "write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs)",
+        "local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs); "
         "p.next_lock, p.changed.next_lock = bound, bound",
     ),
     Bug(
@@ -283,7 +285,7 @@ BUGS = (
     ),
     Bug(
         "a dead letter stays in its session",
-        "dead_letter",
+        "includes/apply_dead_letter",
         "index_remove(p, mine.session, 'h', tonumber(member))",
         "",
         "sessions",
@@ -318,14 +320,14 @@ BUGS = (
     ),
     Bug(
         "the bytes of a session state do not count",
-        "set_state",
-        "p.bytes = p.bytes + growth",
+        "includes/apply_state",
+        "p.bytes = p.bytes + plan.growth",
         "p.bytes = p.bytes",
         "sessions",
     ),
     Bug(
         "a cleared session state stays in the index",
-        "set_state",
+        "includes/apply_state",
         "redis.call('ZREM', p.index, stated)",
         "local _ = stated",
         "sessions",
@@ -357,31 +359,57 @@ BUGS = (
     # -- topics
     Bug(
         "a record counts one copy too few",
-        "publish",
+        "includes/apply_publish",
         "refs[#refs + 1] = #copies[i]",
         "refs[#refs + 1] = #copies[i] - 1",
         "topic",
     ),
     Bug(
-        "copies of a message have the same number", "publish", "local own = number + nth", "local own = number", "topic"
+        "copies of a message have the same number",
+        "includes/apply_publish",
+        "local own = number + nth",
+        "local own = number",
+        "topic",
     ),
-    Bug("a copy loses its record", "publish", "nth > 0 and string.format('%.0f', number) or ''", "''", "topic"),
-    Bug("a failed rule makes no dead letter", "publish", "if copy.dead or target.index", "if target.index", "topic"),
+    Bug(
+        "a copy loses its record",
+        "includes/apply_publish",
+        "nth > 0 and string.format('%.0f', number) or ''",
+        "''",
+        "topic",
+    ),
+    Bug(
+        "a failed rule makes no dead letter",
+        "includes/apply_publish",
+        "if copy.dead or target.index",
+        "if target.index",
+        "topic",
+    ),
     Bug(
         "a message without a session is let in",
-        "publish",
+        "includes/apply_publish",
         "copy.dead or target.index and not session",
         "copy.dead",
         "topic",
     ),
-    Bug("a new copy lives as long as its record", "publish", "if till < expires or changes", "if changes", "topic"),
+    Bug(
+        "a new copy lives as long as its record",
+        "includes/apply_publish",
+        "if till < expires or changes",
+        "if changes",
+        "topic",
+    ),
     Bug("a returned copy lives as long as its record", "includes/make_ready", " and not p.shared", "", "topic"),
     Bug(
-        "a scheduled message is published twice", "publish", "redis.call('HDEL', key, origin)", "local _ = key", "topic"
+        "a scheduled message is published twice",
+        "includes/apply_publish",
+        "redis.call('HDEL', key, origin)",
+        "local _ = key",
+        "topic",
     ),
     Bug(
         "a judged message waits after its time has passed",
-        "publish",
+        "includes/apply_publish",
         "elseif due and (due > p.now or not copies[i]) then",
         "elseif due then",
         "topic",
@@ -393,9 +421,21 @@ BUGS = (
         " + total >",
         "topic",
     ),
-    Bug("a client that lost the role publishes", "publish", ") > fence then", ") > fence + 9 then", "topic"),
+    Bug(
+        "a client that lost the role publishes",
+        "includes/check_publish",
+        ") > fence then",
+        ") > fence + 9 then",
+        "topic",
+    ),
     Bug("a topic activates its scheduled messages", "includes/apply_due", "if p.topic then", "if false then", "topic"),
-    Bug("a dead letter gets a number lost in a failover", "publish", "target.leaps and 16777217 or 1", "1", "topic"),
+    Bug(
+        "a dead letter gets a number lost in a failover",
+        "includes/apply_publish",
+        "target.leaps and 16777217 or 1",
+        "1",
+        "topic",
+    ),
     Bug(
         "a record with one copy left stays counted",
         "includes/delete_records",

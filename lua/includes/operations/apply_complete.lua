@@ -1,0 +1,34 @@
+-- Deletes held messages for good. `held` is the result of held_messages.
+-- @use delete_records index_remove release_from_lease write_many
+local function apply_complete(p, held)
+  for g = 1, #held do
+    local mine = held[g]
+    local names, entries, stored = mine.names, mine.entries, mine.names
+    local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
+    for i = 1, #names do
+      local text = entries[i]
+      if text ~= last then -- messages of one size that were given out together have equal entries: parse one
+        last = text
+        size, record, changes = string.match(text, '^(%d+);(%d*);()', 34)
+        size, changes = tonumber(size), #text - changes + 1
+      end
+      if record ~= '' and stored == names then
+        stored = { unpack(names, 1, i - 1) }
+      end
+      if stored ~= names then
+        stored[i] = record == '' and names[i] or record
+      end
+      freed, sizes[i] = freed + size, size
+      if mine.session then
+        index_remove(p, mine.session, 'h', tonumber(names[i]))
+      end
+      p.bytes = p.bytes - changes
+    end
+    if #names > 0 then
+      write_many('ZREM', p.order, names)
+      write_many('HDEL', p.entries, names)
+      delete_records(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
+    end
+    release_from_lease(p, mine, #names)
+  end
+end

@@ -1,0 +1,17 @@
+-- Checks the arguments of an abandon, from `at` on: whether the deliveries count as failed, and then the groups, with the
+-- name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
+-- @use lock_groups never refuse whole_number
+local function check_abandon(argv, at)
+  local groups = lock_groups(argv, at + 1, 3)
+  if not groups or argv[at] ~= '0' and argv[at] ~= '1' then
+    return nil, refuse('BADCALL', 'groups')
+  end
+  for g = 1, #groups do
+    for i = 1, #groups[g].members do
+      if not whole_number(argv[groups[g].at + (i - 1) * 3 + 2], 0, NEVER) then
+        return nil, refuse('BADCALL', 'delay')
+      end
+    end
+  end
+  return groups
+end

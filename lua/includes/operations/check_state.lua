@@ -1,0 +1,26 @@
+-- Checks the arguments of a new session state, from `at` on: the session, the token of its lock, whether there is a state,
+-- and the state. Returns what apply_state needs; or nil and a refusal.
+-- @use has_overdue parse_session parse_token refuse refuse_while_due session_lock_end
+local function check_state(p, argv, at)
+  local session, unfit = parse_session(p, argv[at], true)
+  local token, given, state = parse_token(argv[at + 1]), argv[at + 2] == '1', argv[at + 3]
+  if unfit or not token or not given and (argv[at + 2] ~= '0' or state ~= '') then
+    return nil, unfit or refuse('BADCALL', 'state')
+  end
+  if not session_lock_end(p, session, token) then
+    return nil, refuse('LOST', 'session')
+  end
+  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local growth = #state - redis.call('HSTRLEN', p.states, '=' .. session)
+  if #state > tonumber(limits[STORE.largest]) then
+    return nil, refuse('TOOLARGE', '0')
+  end
+  local function full(bytes)
+    limits[STORE.bytes] = bytes
+    return growth > 0 and tonumber(bytes) + growth > tonumber(limits[STORE.quota])
+  end
+  if full(limits[STORE.bytes]) then
+    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  end
+  return { session = session, state = given and state or nil, growth = growth }
+end

@@ -1,0 +1,18 @@
+-- Writes what a publish has collected for the subscriptions, and wakes their waiters.
+-- @use announce_due flush update_session_turns wake_waiters
+local function finish_targets(subscriptions)
+  for i = 1, #subscriptions do
+    local target = subscriptions[i]
+    flush(target)
+    if next(target.touched) then
+      update_session_turns(target)
+    end
+    announce_due(target)
+    for name, value in pairs(target.changed) do
+      redis.call('HSET', target.state, name, value)
+    end
+    if target.waiting then
+      wake_waiters(target)
+    end
+  end
+end

@@ -25,7 +25,7 @@
 --   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
 --   work had to be done first), TARGET (a subscription does not exist here, or is being deleted; the detail is its
 --   place), FENCED (another client has the role now)
--- @use advance answer_repetition apply_publish begin check_publish finish finish_targets
+-- @use advance answer_repetition apply_publish begin check_publish finish finish_targets refuse
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
   return refusal
@@ -34,13 +34,16 @@ if p.repeated then
   local first, dropped, numbers = string.match(p.repeated, '^(%d+) (%d+) ?(.*)$')
   return answer_repetition(p, { 0, tonumber(first), tonumber(dropped), numbers })
 end
-local plan, refused = check_publish(p, KEYS, ARGV, 7)
+local plan, last = check_publish(p, KEYS, ARGV, 7, 31)
 if not plan then
-  return refused
+  return last
+end
+if last ~= #KEYS + 1 then
+  return refuse('BADCALL', 'targets')
 end
 
 advance(p, 100)
 local first, dropped, numbers = apply_publish(p, ARGV, plan)
 finish_targets(plan.subscriptions)
-finish(p, string.format('%.0f %d %s', first, dropped, numbers))
-return { p.more, first, dropped, numbers }
+finish(p, string.format('%.0f %d %s', first, #dropped, numbers))
+return { p.more, first, #dropped, numbers }

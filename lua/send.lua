@@ -31,5 +31,5 @@ end
 
 advance(p, 100)
 local first, dropped = apply_send(p, ARGV, incoming)
-finish(p, string.format('%.0f %d', first, dropped))
-return { p.more, first, dropped }
+finish(p, string.format('%.0f %d', first, #dropped))
+return { p.more, first, #dropped }

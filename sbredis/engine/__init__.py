@@ -100,6 +100,14 @@ from sbredis.engine._sessions import (
     set_state,
 )
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings, Status
+from sbredis.engine._transaction import (
+    MAXIMUM_OPERATIONS,
+    MAXIMUM_PARTICIPANTS,
+    Operation,
+    Transacted,
+    TransactedSend,
+    transact,
+)
 from sbredis.engine._upcoming import MOST_ASKED, Announcement, due_channel, read_announcement, upcoming
 
 __all__ = [
@@ -109,6 +117,8 @@ __all__ = [
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "MAXIMUM_MESSAGE_BYTES",
+    "MAXIMUM_OPERATIONS",
+    "MAXIMUM_PARTICIPANTS",
     "MOST_ASKED",
     "MOST_PARTITIONS",
     "NEVER",
@@ -133,6 +143,7 @@ __all__ = [
     "MessageId",
     "Mode",
     "NamedValues",
+    "Operation",
     "Outgoing",
     "OverdueError",
     "Partition",
@@ -153,6 +164,8 @@ __all__ = [
     "Settled",
     "SidePrefix",
     "Status",
+    "Transacted",
+    "TransactedSend",
     "Undone",
     "Value",
     "accept_session",
@@ -190,6 +203,7 @@ __all__ = [
     "set_state",
     "slot_range",
     "subscription_name",
+    "transact",
     "upcoming",
     "waiting_channel",
 ]

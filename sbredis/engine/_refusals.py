@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sbredis.exceptions import (
     DataLayoutError,
+    MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -100,6 +101,23 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
     )
 
 
+def _part(detail: str) -> tuple[type[ServiceBusError], str]:
+    place, code, rest = refused_part(detail)
+    kind, text = REFUSALS[code](rest)
+    return kind, f"{place} of the transaction was refused, so the transaction has changed nothing. {text}"
+
+
+def refused_part(detail: str) -> tuple[str, str, str]:
+    """Return what a transaction's refusal names: the operation or the participant, and the code and detail of its own
+    refusal.
+    """
+    place, code, rest = (*detail.split(" ", 2), "")[:3]
+    if place == "0":
+        place, (code, _, rest) = code, rest.partition(" ")
+        return f"Participant {place}", code, rest
+    return f"Operation {place}", code, rest
+
+
 REFUSALS: dict[str, Refusal] = {
     "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer exists."),
     "LAYOUT": _fixed(
@@ -129,6 +147,12 @@ REFUSALS: dict[str, Refusal] = {
         SessionLockLostError,
         "The lock on the session has ended: its messages may be with another receiver. Accept the session again.",
     ),
+    "UNLOCKED": _fixed(
+        MessageLockLostError,
+        "The locks of these messages have ended, so other receivers may have the messages: {detail}.",
+    ),
+    "DEAD": _fixed(ServiceBusError, "Message {detail} is a dead letter already and cannot be dead-lettered."),
+    "PART": _part,
     "HELD": _fixed(
         ServiceBusError,
         "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",

@@ -18,6 +18,7 @@ from sbredis.engine import (
     CallId,
     Copy,
     Lock,
+    Operation,
     Outgoing,
     Partition,
     PartitionSettings,
@@ -34,6 +35,7 @@ from sbredis.engine import (
     release_session,
     renew_session,
     set_state,
+    transact,
 )
 from sbredis.engine._lifecycle import (
     BAND_WIDTH,
@@ -72,6 +74,10 @@ TOKEN = new_token()
 SESSION = SessionLock("s", TOKEN)
 LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
 
+OTHER = Partition("n", "abc", "f", "other", 3, PartitionSettings(clock="test"))
+OTHER_SEND = Operation(OTHER, OTHER.send(NO_CALL_ID, [Outgoing(b"m")]))
+COMPLETE = Operation(PARTITION, PARTITION.complete(NO_CALL_ID, LOCKS))
+
 each_operation = for_each("name", OF_A_PARTITION)
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -107,6 +113,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "due": lambda of: of.due(TURN),
     "configure": lambda of: of.configure(create=True),
     "destroy": lambda of: of.destroy(share=9),
+    "transact": lambda of: transact(TURN, [COMPLETE._replace(partition=of), OTHER_SEND]),
 }
 
 
@@ -167,6 +174,9 @@ def test_the_keys_match_the_header(name: str) -> None:
     assert request.keys[: len(KINDS)] == PARTITION.keys == partition_keys("n", "abc", "e")
     if len(header.keys) == 1:
         assert len(request.keys) == len(KINDS)
+    elif name == "transact":
+        assert header.keys[1:] == (("others", 0),)
+        assert request.keys[len(KINDS) :] == OTHER.keys
     else:
         assert header.keys[1:] == (("targets", 0),)
         assert len(request.keys) == len(KINDS) + 2 * len(_TARGET_KINDS)
@@ -242,7 +252,7 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     assert [name for name, _ in found] == list(_TARGET_KINDS)
     assert [int(place or 0) for _, place in found] == list(range(len(_TARGET_KINDS)))
     assert "list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
-    assert f"words(incarnations), {{}}, {len(KINDS) + 1}" in source
+    assert f"check_publish(p, KEYS, ARGV, 7, {len(KINDS) + 1})" in source_of("publish")
     assert (len(KINDS), len(_TARGET_KINDS), len(SESSION_KINDS)) == (30, 5, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
     assert with_sessions.target_keys == (
@@ -398,7 +408,7 @@ FREEING = {
 }
 """Scripts that free memory, move messages or change settings, and must work when no memory is left."""
 READING = {"count", "get_state", "list_entities", "list_sessions", "peek", "read_entity", "ripe"}
-TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send", "set_state"}
+TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send", "set_state", "transact"}
 """Scripts that add data, and are refused before their first write when no memory is left."""
 
 READS = {

@@ -1,7 +1,8 @@
 -- Checks the messages of a call, from the argument `at` on. Each message consists of its columns and then its payload;
 -- `letters` names the columns that are allowed. Returns a table, or nil and a refusal. The table says where each part
 -- of a message is in the arguments. Its field `without` is the index, counted from 0, of the first message that has no
--- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions.
+-- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions. In a
+-- transaction, `p.pending` is the number of bytes that the operations before this one store.
 -- @use has_overdue levels never refuse refuse_while_due session_at whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1
@@ -61,13 +62,13 @@ local function check_messages(p, argv, columns, letters, at)
   end
   local function full(bytes)
     limits[STORE.bytes] = bytes
-    return total > 0 and tonumber(bytes) + total + changes > tonumber(limits[STORE.quota])
+    return total > 0 and tonumber(bytes) + (p.pending or 0) + total + changes > tonumber(limits[STORE.quota])
   end
   if full(limits[STORE.bytes]) then
     return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,
-    sessions = sessions, without = without, columns = place,
+    sessions = sessions, without = without, columns = place, bytes = total + changes,
   }
 end

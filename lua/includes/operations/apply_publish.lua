@@ -1,11 +1,12 @@
 -- Stores the messages that check_publish has checked, and their copies in the subscriptions. Returns the number of the
--- first message, how many messages were dropped, and the numbers of the scheduled messages as runs.
+-- first message, the places, counted from 0, of the messages that were dropped, and the numbers of the scheduled
+-- messages as runs.
 -- @use band due_name index_add index_expiry known_message_ids never number_runs record_key session_at sides write_many
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)
   local number = redis.call('HINCRBY', p.store, 'seq', plan.total) - plan.total + 1
-  local first, dropped, ids, refs, fields, scheduled = number, 0, {}, {}, {}, {}
+  local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
   local now = string.format('%013.0f', p.now)
   local columns = incoming.columns
   for i = 1, incoming.count do
@@ -42,7 +43,7 @@ local function apply_publish(p, argv, plan)
     level = level == '' and '0' or level
     local record
     if not keep then
-      dropped = dropped + 1
+      dropped[#dropped + 1] = i - 1
     elseif due and (due > p.now or not copies[i]) then
       record = 's' .. level .. string.format('%013.0f', ttl) .. payload
       p.placed[#p.placed + 1] = SIDES[''].scheduled + number

@@ -1,5 +1,5 @@
--- Stores the messages that check_send has checked. Returns the number of the first message, and how many messages
--- duplicate detection has dropped.
+-- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted from
+-- 0, of the messages that duplicate detection has dropped.
 -- @use band due_name index_add index_expiry known_message_ids never record_key scheduled write_many
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
@@ -7,7 +7,7 @@ local function apply_send(p, argv, incoming)
   local count, stride, at_ttl, at_level, at_id, at_due =
     incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
   local number = redis.call('HINCRBY', p.store, 'seq', count) - count
-  local first, dropped, biggest = number + 1, 0, 0
+  local first, dropped, biggest = number + 1, {}, 0
   local plain = 'a0' .. string.format('%013.0f', p.now)
   local default = plain
   if p.now + p.ttl < NEVER then
@@ -39,7 +39,7 @@ local function apply_send(p, argv, incoming)
     else
       local id = known and argv[at + at_id] or ''
       if id ~= '' and known[id] then
-        dropped, header = dropped + 1, nil
+        dropped[#dropped + 1], header = i - 1, nil
       else
         if id ~= '' then
           known[id] = true

@@ -1,14 +1,16 @@
 -- Checks the arguments of a publish, from `at` on: the columns of the messages, the incarnations of the subscriptions, a
--- fence, and then the messages. Returns what apply_publish and finish_targets need; or nil and a refusal.
+-- fence, and then the messages. The keys of the subscriptions begin at `from`; `open` is that of open_targets. Returns
+-- what apply_publish and finish_targets need, and the place of the first key after those of the subscriptions; or nil
+-- and a refusal.
 -- @use check_messages open_targets parse_copies refuse whole_number
-local function check_publish(p, keys, argv, at)
+local function check_publish(p, keys, argv, at, from, open)
   local incoming, refused = check_messages(p, argv, argv[at], 'rctlido', at + 3)
   if not incoming then
     return nil, refused
   end
-  local subscriptions, gone = open_targets(p, keys, argv[at + 1])
+  local subscriptions, last = open_targets(p, keys, argv[at + 1], from, open)
   if not subscriptions then
-    return nil, gone
+    return nil, last
   end
   local copies, widths, total = parse_copies(argv, incoming, subscriptions)
   local fence = argv[at + 2] ~= '' and whole_number(argv[at + 2], 1, 999999999999999)
@@ -21,5 +23,5 @@ local function check_publish(p, keys, argv, at)
   return {
     incoming = incoming, subscriptions = subscriptions, copies = copies, widths = widths, total = total,
     fence = fence and argv[at + 2],
-  }
+  }, last
 end

@@ -17,7 +17,7 @@ local function check_state(p, argv, at)
   end
   local function full(bytes)
     limits[STORE.bytes] = bytes
-    return growth > 0 and tonumber(bytes) + growth > tonumber(limits[STORE.quota])
+    return growth > 0 and tonumber(bytes) + (p.pending or 0) + growth > tonumber(limits[STORE.quota])
   end
   if full(limits[STORE.bytes]) then
     return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])

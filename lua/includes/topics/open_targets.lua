@@ -1,11 +1,13 @@
--- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or nil and a refusal.
--- TARGET is a list of fields in engine/_state.py.
+-- Returns the subscriptions that a call publishes to, with the fields that publishing needs, and the place of the first
+-- key after theirs; or nil and a refusal. Their keys begin at `at`. TARGET is a list of fields in engine/_state.py. If
+-- a subscription takes part in a transaction itself, `open` has its table of changes under its key `state`, and this
+-- table is returned for it.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL
 -- @use refuse split_words
-local function open_targets(p, keys, incarnations)
+local function open_targets(p, keys, incarnations, at, open)
   -- Publishing only adds to a subscription. So all lists of things to remove share the empty table `none`.
-  local names, list, at, none = split_words(incarnations), {}, 31, {}
+  local names, list, none = split_words(incarnations), {}, {}
   for i = 1, #names do
     local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')
     if not incarnation or not keys[at + (sessions == '+' and 7 or 4)] then
@@ -19,7 +21,7 @@ local function open_targets(p, keys, incarnations)
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
-    list[i] = {
+    list[i] = open and open[keys[at]] or {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
       ttl = tonumber(s[TARGET.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
       next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
@@ -30,14 +32,13 @@ local function open_targets(p, keys, incarnations)
       touched = none, bytes = 0, sooner = math.huge,
     }
     at = at + 5
-    if sessions == '+' then
+    if sessions == '+' and list[i].index then
+      at = at + 3
+    elseif sessions == '+' then
       list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]
       list[i].touched, list[i].index_added, list[i].index_removed = {}, {}, none
       at = at + 3
     end
   end
-  if at ~= #keys + 1 then
-    return nil, refuse('BADCALL', 'targets')
-  end
-  return list
+  return list, at
 end

@@ -1,0 +1,20 @@
+-- Applies one operation of a transaction, as check_operation has checked it. Returns its result as text.
+-- @use apply_abandon apply_complete apply_dead_letter apply_defer apply_publish apply_send apply_state
+local function apply_operation(p, name, argv, plan)
+  if name == 'send' or name == 'publish' then
+    local apply = name == 'send' and apply_send or apply_publish
+    local first, dropped, scheduled = apply(p, argv, plan)
+    return string.format('%.0f;%s;', first, table.concat(dropped, ' ')) .. (scheduled or '')
+  elseif name == 'set_state' then
+    apply_state(p, plan)
+  elseif name == 'complete' then
+    apply_complete(p, plan)
+  elseif name == 'abandon' then
+    apply_abandon(p, argv, plan, argv[1] == '1')
+  elseif name == 'defer' then
+    apply_defer(p, argv, plan)
+  else
+    apply_dead_letter(p, argv, plan)
+  end
+  return ''
+end

@@ -1,0 +1,44 @@
+-- Checks one operation of a transaction; `argv` are the arguments that its own script has after those of the call. A
+-- settlement needs the locks of all its messages. `from` is the place of the next key of a subscription, and `open` has
+-- the participants under their keys `state`. Returns what apply_operation needs, and the place of the next key; or nil
+-- and a refusal.
+--
+-- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
+--   are dead letters already; the detail is their names)
+-- @use check_abandon check_publish check_send check_state held_messages lock_groups refuse
+local function check_operation(p, name, argv, from, open)
+  local plan, refused, groups
+  if name == 'send' then
+    plan, refused = check_send(p, argv, 1)
+  elseif name == 'publish' then
+    plan, refused = check_publish(p, KEYS, argv, 1, from, open)
+    from = plan and refused
+  elseif name == 'set_state' then
+    plan, refused = check_state(p, argv, 1)
+  elseif name == 'abandon' then
+    groups, refused = check_abandon(argv, 1)
+  elseif name == 'complete' or name == 'defer' or name == 'dead_letter' then
+    groups = lock_groups(argv, 1, name == 'complete' and 1 or 2)
+    refused = not groups and refuse('BADCALL', 'groups')
+  else
+    refused = refuse('BADCALL', 'operation')
+  end
+  if groups then
+    local lost = {}
+    plan = held_messages(p, groups, p.seen, lost)
+    for g = 1, #groups do
+      for i = 1, name == 'dead_letter' and #groups[g].members or 0 do
+        if string.byte(groups[g].members[i]) == 100 then
+          return nil, refuse('DEAD', groups[g].members[i])
+        end
+      end
+    end
+    if #lost > 0 then
+      return nil, refuse('UNLOCKED', table.concat(lost, ' '))
+    end
+  end
+  if not plan then
+    return nil, refused
+  end
+  return plan, from
+end

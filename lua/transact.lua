@@ -1,0 +1,93 @@
+#!lua
+-- Runs the operations of a transaction, over partitions of one slot: all of them, or none. First each operation is
+-- checked against the stored data. Only if no check refuses are the operations applied, in their order. Every message of
+-- a settlement must still be locked by its token. A message that duplicate detection drops does not refuse the
+-- transaction; the result names it.
+--
+-- A partition that takes part may also be a subscription that gets copies of published messages. Both then share one
+-- table of changes. So a transaction can complete a message of a subscription and publish a copy to it.
+--
+-- KEYS[1-30] partition   the first participant, in the order of includes/calls/begin.lua
+-- KEYS[31...] others     the keys of the other participants, 30 for each; then the keys of the subscriptions that
+--   messages are published to, as in publish.lua, for one operation after the other
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
+-- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the operation,
+--   the number of its arguments, and these arguments. They are the arguments that the script of this name has after
+--   `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state
+--
+-- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
+--   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
+--   by semicolons. The other operations have an empty result.
+-- Refusals: call, PART (an operation is refused; the detail is its place, counted from 1, and its refusal. If another
+--   participant refuses the whole call, the detail is 0, the place of this participant, and its refusal), DISABLED,
+--   TOOLARGE, QUOTA, SESSIONS, TARGET, FENCED, LOST, UNLOCKED (some messages are not locked by their tokens now; the
+--   detail is their names), DEAD (a message is a dead letter already; the detail is its name), DUE (an entity is full,
+--   but due work had to be done first)
+-- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
+-- @use split_words whole_number
+local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
+if not p then
+  return refusal
+end
+local results = { 0 }
+if p.repeated then
+  for text in string.gmatch(p.repeated, '([^|]*)|') do
+    results[#results + 1] = text
+  end
+  return answer_repetition(p, results)
+end
+local participants, count = open_participants(p, split_words(ARGV[7]))
+if not participants then
+  return count
+end
+
+local operations, at, from, pending = {}, 8, 30 * count + 1, {}
+while at <= #ARGV do
+  local place, name = whole_number(ARGV[at], 1, count), ARGV[at + 1]
+  local size = whole_number(ARGV[at + 2], 1, #ARGV - at - 2)
+  if not place or not size or #operations == 100 then
+    return refuse('BADCALL', 'operations')
+  end
+  local of, argv = participants[place], {}
+  for i = 1, size do
+    argv[i] = ARGV[at + 2 + i]
+  end
+  of.seen, of.pending = of.seen or {}, pending[of.store]
+  local plan, last = check_operation(of, name, argv, from, participants)
+  if not plan then
+    if string.sub(last.err, 1, 4) == 'DUE ' then
+      return last
+    end
+    return refuse('PART', string.format('%d ', #operations + 1) .. last.err)
+  end
+  from = last
+  pending[of.store] = (of.pending or 0) + (plan.growth or plan.bytes or plan.incoming and plan.incoming.bytes or 0)
+  operations[#operations + 1] = { of = of, name = name, argv = argv, plan = plan }
+  at = at + 3 + size
+end
+if #operations == 0 or from ~= #KEYS + 1 then
+  return refuse('BADCALL', 'targets')
+end
+
+for place = 1, count do
+  advance(participants[place], 100)
+end
+for i = 1, #operations do
+  local operation = operations[i]
+  results[i + 1] = apply_operation(operation.of, operation.name, operation.argv, operation.plan)
+end
+for i = 1, #operations do
+  local others = {}
+  for _, target in ipairs(operations[i].plan.subscriptions or {}) do
+    if not participants[target.state] then
+      others[#others + 1] = target
+    end
+  end
+  finish_targets(others)
+end
+for place = count, 1, -1 do
+  finish(participants[place], place == 1 and table.concat(results, '|', 2) .. '|' or '')
+  results[1] = math.max(results[1], participants[place].more)
+end
+return results

@@ -1,0 +1,385 @@
+"""Transactions: operations on partitions of one slot that happen together, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.engine import (
+    NO_CALL_ID,
+    CallId,
+    Copy,
+    Lock,
+    Operation,
+    Outgoing,
+    Partition,
+    SessionLock,
+    SettingsStaleError,
+    TransactedSend,
+    get_state,
+    load,
+    operations,
+    set_state,
+    transact,
+)
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    SessionLockLostError,
+)
+from sbredis.transport import open_transport
+from tests.engine.transactions import SETTINGS, World, of_session
+
+pytestmark = pytest.mark.anyio
+
+ONE, TWO, NOBODY = "token-of-one", "token-of-two", "nobodys-lock"
+
+
+Locks = dict[str, list[Lock]]
+
+
+def _settle(what: str, name: str, changes: bytes = b"") -> Callable[[World, Locks, SessionLock], Operation | None]:
+    """Return a function that settles the next locked message of an entity, if there is one."""
+
+    def settle(world: World, locks: Locks, _: SessionLock) -> Operation | None:
+        return world.settling(what, name, locks[name].pop()._replace(changes=changes)) if locks[name] else None
+
+    return settle
+
+
+CHANGES: list[Callable[[World, Locks, SessionLock], Operation | None]] = [
+    *(_settle(what, name) for what in ("complete", "abandon", "defer", "dead_letter") for name in "asc"),
+    *(_settle("abandon", name, b"changed") for name in "asc"),
+    lambda world, *_: world.sending("a", Outgoing(b"x", 1000, 3), Outgoing(b"y", due=world.now + 50)),
+    lambda world, *_: world.sending("b", Outgoing(b"x", message_id=b"1"), Outgoing(b"y", message_id=b"1")),
+    lambda world, *_: world.sending("c", Outgoing(of_session("x", b"x")), Outgoing(of_session("y", b"y"))),
+    lambda world, *_: world.publishing((Outgoing(b"x"), (Copy(0), Copy(0, b"changed"))), (Outgoing(b"y"), ())),
+    lambda world, *_: world.publishing((Outgoing(b"z", due=world.now + 50), (Copy(0, b"why", dead=True),))),
+    lambda world, *_: world.publishing((Outgoing(b"z", 70), (Copy(0, b"why", dead=True),))),
+    lambda world, _, session: Operation(world.of["c"], set_state(world.of["c"], world.call_id(), session, b"state")),
+]
+
+
+@pytest.fixture
+async def world(url: str) -> AsyncIterator[World]:
+    transport = await open_transport(url, scripts=[load(name) for name in operations()])
+    async with transport:
+        yield await World(transport).create()
+
+
+# -- what happens together ---------------------------------------------------------------------------------------------
+
+
+async def test_an_input_is_completed_and_its_outputs_are_sent_together(world: World) -> None:
+    await world.send("a", b"input")
+    locks = await world.lock("a", ONE)
+    done = await world.transact(
+        world.settling("complete", "a", *locks), world.sending("b", Outgoing(b"one"), Outgoing(b"two"))
+    )
+    assert done.results == (None, TransactedSend(1, (), ()))
+    assert (await world.bodies("a"), await world.bodies("b")) == ([], [b"one", b"two"])
+
+
+async def test_a_repeated_transaction_happens_once_and_has_the_same_result(world: World) -> None:
+    await world.send("a", b"input")
+    locks = await world.lock("a", ONE)
+    call_id = world.call_id()
+    work = (world.settling("complete", "a", *locks), world.sending("b", Outgoing(b"one")))
+    first = await world.transact(*work, call_id=call_id)
+    before = await world.data()
+    assert await world.transact(*work, call_id=call_id) == first
+    assert await world.data() == before
+
+
+async def test_every_settlement_can_be_part_of_a_transaction(world: World) -> None:
+    await world.send("a", *(b"%d" % number for number in range(5)))
+    completed, abandoned, deferred, dead, kept = await world.lock("a", ONE, 5)
+    await world.transact(
+        world.settling("complete", "a", completed),
+        world.settling("abandon", "a", abandoned),
+        world.settling("defer", "a", deferred),
+        world.settling("dead_letter", "a", dead._replace(changes=b"why")),
+    )
+    request = world.of["a"].peek(0, 10, call_id=CallId("", 0, world.now))
+    states = {each.name: each.state for each in (await world.tell(request)).messages}
+    assert states == {abandoned.name: "a", deferred.name: "f", kept.name: "l"}
+    assert await world.bodies("a", "dead") == [b"3"]
+    await world.tell(world.of["a"].complete(world.call_id(), [kept]))
+
+
+async def test_two_settlements_of_one_lease_leave_the_rest_of_it_locked(world: World) -> None:
+    await world.send("a", b"1", b"2", b"3")
+    one, two, three = await world.lock("a", ONE, 3)
+    await world.transact(world.settling("complete", "a", one), world.settling("abandon", "a", two))
+    assert (await world.tell(world.of["a"].complete(world.call_id(), [three]))).lost == ()
+    everything = await world.everything()
+    assert [name for name in everything if name.endswith(("a:leases", "a:locks"))] == []
+
+
+async def test_the_state_of_a_session_is_set_together_with_a_settlement_and_a_send(world: World) -> None:
+    await world.send("c", of_session("x", b"input"))
+    session = await world.accept("x", ONE)
+    locks = await world.lock("c", ONE, session="x")
+    await world.transact(
+        world.settling("complete", "c", *locks),
+        Operation(world.of["c"], set_state(world.of["c"], NO_CALL_ID, session, b"seen 1")),
+        world.sending("a", Outgoing(b"output")),
+    )
+    state = await world.tell(get_state(world.of["c"], session, CallId("", 0, world.now)))
+    assert state == b"seen 1"
+    assert (await world.bodies("c"), await world.bodies("a")) == ([], [b"output"])
+
+
+async def test_a_message_of_a_subscription_is_completed_and_a_copy_is_published_to_it(world: World) -> None:
+    await world.tell(world.publishing((Outgoing(b"first"), (Copy(0),))).request)
+    locks = await world.lock("s", ONE)
+    await world.transact(world.settling("complete", "s", *locks), world.publishing((Outgoing(b"second"), (Copy(0),))))
+    assert await world.bodies("s") == [b"second"]
+    (next_one,) = await world.lock("s", TWO)
+    assert (await world.tell(world.of["s"].complete(world.call_id(), [next_one]))).lost == ()
+    assert not [key for key in await world.everything() if ":m" in key], "a record is left"
+
+
+async def test_a_failed_rule_and_a_settlement_dead_letter_into_one_subscription(world: World) -> None:
+    await world.tell(world.publishing((Outgoing(b"first"), (Copy(0),))).request)
+    locks = await world.lock("s", ONE)
+    await world.transact(
+        world.settling("dead_letter", "s", *locks),
+        world.publishing((Outgoing(b"second"), (Copy(0, b"why", dead=True),))),
+    )
+    assert await world.bodies("s", "dead") == [b"first", b"second"]
+
+
+async def test_the_result_names_a_message_that_duplicate_detection_drops(world: World) -> None:
+    await world.tell(world.sending("b", Outgoing(b"one", message_id=b"1")).request)
+    done = await world.transact(
+        world.sending("a", Outgoing(b"x")),
+        world.sending(
+            "b",
+            Outgoing(b"two", message_id=b"2"),
+            Outgoing(b"one again", message_id=b"1"),
+            Outgoing(b"two again", message_id=b"2"),
+        ),
+    )
+    assert done.results == (TransactedSend(1, (), ()), TransactedSend(2, (1, 2), ()))
+    assert await world.bodies("b") == [b"one", b"two"]
+
+
+async def test_messages_can_be_scheduled_in_a_transaction(world: World) -> None:
+    due = world.now + 1000
+    done = await world.transact(
+        world.sending("a", Outgoing(b"later", due=due)), world.publishing((Outgoing(b"later", due=due), (Copy(0),)))
+    )
+    assert done.results == (TransactedSend(1, (), ()), TransactedSend(1, (), (1,)))
+    world.now = due
+    assert len(await world.lock("a", ONE)) == 1
+
+
+async def test_a_transaction_first_does_a_share_of_the_work_that_is_due(world: World) -> None:
+    """A message that was scheduled for an earlier time comes before the message of the transaction."""
+    await world.tell(world.sending("b", Outgoing(b"earlier", due=world.now + 10)).request)
+    world.now += 20
+    await world.transact(world.sending("a", Outgoing(b"x")), world.sending("b", Outgoing(b"later")))
+    assert await world.bodies("b") == [b"earlier", b"later"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["memory://"], ids=["memory"])
+@settings(max_examples=60)
+@given(data=st.data())
+async def test_a_transaction_stores_the_same_bytes_as_its_operations_alone(url: str, data: st.DataObject) -> None:
+    """Random operations on locked messages of three entities, once in a transaction and once each alone."""
+    chosen = data.draw(st.lists(st.sampled_from(CHANGES), min_size=1, max_size=8))
+    order = data.draw(st.permutations(range(4)))
+    stored: list[dict[str, Any]] = []
+    for together in (True, False):
+        transport = await open_transport(f"{url}{uuid4().hex}", scripts=[load(name) for name in operations()])
+        async with transport:
+            world = await World(transport).create()
+            await world.send("a", b"0", b"1", b"2", b"3")
+            for body in (b"0", b"1", b"2", b"3"):
+                await world.tell(world.publishing((Outgoing(body), (Copy(0), Copy(0)))).request)
+            await world.send("c", *(of_session("x", b"%d" % number) for number in range(4)))
+            session = await world.accept("x", TWO)
+            locks = {
+                "a": await world.lock("a", ONE, 4),
+                "s": await world.lock("s", ONE, 4),
+                "c": await world.lock("c", TWO, 4, session="x"),
+            }
+            for of in locks.values():
+                of[:] = [of[place] for place in order]
+            work = [operation for one in chosen if (operation := one(world, locks, session)) is not None]
+            if together and work:
+                await world.transact(*work)
+            for partition, request in [] if together else work:
+                del partition
+                await world.tell(request)
+            stored.append(await world.data())
+    assert stored[0] == stored[1]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+Refused = Callable[[World], Operation]
+
+
+async def _filled(world: World) -> None:
+    """Leave no room in the queue b."""
+    partition = world.of["b"]
+    full = Partition("world", "abc", "b", "the-b", 2, replace(SETTINGS, quota=5))
+    await world.tell(full.configure(now=world.now))
+    world.of["b"] = full
+    assert partition.keys == full.keys
+
+
+async def _disabled(world: World) -> None:
+    stopped = Partition("world", "abc", "b", "the-b", 2, replace(SETTINGS, status="SendDisabled"))
+    await world.tell(stopped.configure(now=world.now))
+    world.of["b"] = stopped
+
+
+async def _changed(world: World) -> None:
+    """Give the queue b newer settings than the caller has."""
+    newer = Partition("world", "abc", "b", "the-b", 2, SETTINGS)
+    await world.tell(newer.configure(now=world.now))
+
+
+async def _deleted(world: World) -> None:
+    while await world.tell(world.of["b"].destroy()):
+        pass
+
+
+async def _nothing(_: World) -> None:
+    pass
+
+
+REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError], str]] = {
+    "a lock that is lost": (
+        _nothing,
+        lambda world: world.settling("complete", "b", Lock(NOBODY, "1")),
+        MessageLockLostError,
+        r"^Operation 4 of the transaction was refused, so the transaction has changed nothing\. .* have ended.*: 1\.",
+    ),
+    "a dead letter of a dead letter": (
+        _nothing,
+        lambda world: world.settling("dead_letter", "b", Lock(NOBODY, "d1")),
+        ServiceBusError,
+        "^Operation 4 .* Message d1 is a dead letter already",
+    ),
+    "a full queue": (
+        _filled,
+        lambda world: world.sending("b", Outgoing(b"123456")),
+        ServiceBusQuotaExceededError,
+        "^Operation 4 ",
+    ),
+    "a queue that is full with the messages of the transaction": (
+        _filled,
+        lambda world: world.sending("b", Outgoing(b"12345")),
+        ServiceBusQuotaExceededError,
+        "^Operation 4 ",
+    ),
+    "a disabled queue": (
+        _disabled,
+        lambda world: world.sending("b", Outgoing(b"x")),
+        MessagingEntityDisabledError,
+        "^Operation 3 ",
+    ),
+    "a message without a session": (
+        _nothing,
+        lambda world: world.sending("c", Outgoing(b"x")),
+        ServiceBusError,
+        "^Operation 4 .* The SessionId was not set on message 0",
+    ),
+    "a session that is not locked": (
+        _nothing,
+        lambda world: Operation(
+            world.of["c"], set_state(world.of["c"], NO_CALL_ID, SessionLock("x", NOBODY), b"state")
+        ),
+        SessionLockLostError,
+        "^Operation 4 ",
+    ),
+    "changed settings": (
+        _changed,
+        lambda world: world.sending("b", Outgoing(b"x")),
+        SettingsStaleError,
+        "^Participant 3 ",
+    ),
+    "a deleted queue": (
+        _deleted,
+        lambda world: world.sending("b", Outgoing(b"x")),
+        MessagingEntityNotFoundError,
+        "^Participant 3 ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+async def test_a_refusal_of_the_last_operation_changes_no_byte(world: World, what: str) -> None:
+    prepare, refused, kind, text = REFUSALS[what]
+    await world.send("a", b"input")
+    await world.tell(world.publishing((Outgoing(b"copy"), (Copy(0),))).request)
+    locks, copies = await world.lock("a", ONE), await world.lock("s", TWO)
+    await prepare(world)
+    work = (
+        world.settling("complete", "a", *locks),
+        world.settling("dead_letter", "s", *copies),
+        world.sending("b", Outgoing(b"1")),
+        refused(world),
+    )
+    before = await world.everything()
+    with pytest.raises(kind, match=text):
+        await world.transact(*work)
+    assert await world.everything() == before
+
+
+async def test_a_message_that_two_operations_settle_is_not_locked_for_the_second(world: World) -> None:
+    await world.send("a", b"input")
+    (lock,) = await world.lock("a", ONE)
+    before = await world.everything()
+    with pytest.raises(MessageLockLostError, match=r"^Operation 2 "):
+        await world.transact(world.settling("complete", "a", lock), world.settling("abandon", "a", lock))
+    assert await world.everything() == before
+
+
+async def test_a_message_that_is_too_large_for_an_entity_is_refused_before_the_call(world: World) -> None:
+    with pytest.raises(MessageSizeExceededError):
+        world.sending("a", Outgoing(b"x" * (SETTINGS.largest_message + 1)))
+
+
+async def test_partitions_of_two_slots_are_refused_before_the_call(world: World) -> None:
+    elsewhere = Partition("world", "xyz", "e", "the-e", 1, SETTINGS)
+    with pytest.raises(ValueError, match="must be in one slot"):
+        transact(
+            world.call_id(),
+            [
+                world.sending("a", Outgoing(b"x")),
+                Operation(elsewhere, elsewhere.send(NO_CALL_ID, [Outgoing(b"y")])),
+            ],
+        )
+
+
+async def test_more_than_eight_partitions_are_refused_before_the_call(world: World) -> None:
+    many = [Partition("world", "abc", f"e{number}", "the-e", 1, SETTINGS) for number in range(9)]
+    with pytest.raises(ValueError, match="up to 8 partitions of entities, not 9"):
+        transact(world.call_id(), [Operation(each, each.send(NO_CALL_ID, [Outgoing(b"y")])) for each in many])
+
+
+async def test_a_transaction_has_at_least_one_operation_and_at_most_a_hundred(world: World) -> None:
+    for count in (0, 101):
+        with pytest.raises(ValueError, match=f"takes 1 to 100 operations, not {count}"):
+            transact(world.call_id(), [world.sending("a", Outgoing(b"x"))] * count)
+
+
+async def test_a_request_of_another_partition_is_refused_before_the_call(world: World) -> None:
+    with pytest.raises(ValueError, match="'send' is a request of another partition"):
+        transact(world.call_id(), [Operation(world.of["a"], world.sending("b", Outgoing(b"x")).request)])

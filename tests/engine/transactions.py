@@ -1,0 +1,112 @@
+"""Entities of one slot for tests of transactions: three queues, one of them with sessions, and a topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from sbredis.engine import (
+    CallId,
+    Content,
+    Copy,
+    Lock,
+    Operation,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    SessionLock,
+    Transacted,
+    accept_session,
+    encode,
+    perform,
+    read_record,
+    transact,
+)
+from sbredis.transport import Transport
+from tests.engine.bench import Everything, everything
+
+__all__ = ["SETTINGS", "START", "World", "of_session"]
+
+T = TypeVar("T")
+START = 1_700_000_000_000
+SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3, duplicate_window=60_000)
+
+
+def of_session(session: str, body: bytes) -> bytes:
+    """Return the payload of a message of a session."""
+    return encode(Content(body, session_id=session))
+
+
+class World:
+    """Entities of one slot, and a caller of them."""
+
+    def __init__(self, transport: Transport, namespace: str = "world") -> None:
+        self.transport = transport
+        self.now = START
+        self._number = 0
+        shared = replace(SETTINGS, shared=True)
+        kinds: dict[str, tuple[PartitionSettings, str | None]] = {
+            "a": (SETTINGS, None),
+            "b": (SETTINGS, None),
+            "c": (replace(SETTINGS, sessions=True), None),
+            "t": (replace(SETTINGS, topic=True), None),
+            "s": (shared, "t"),
+        }
+        self.of = {
+            name: Partition(namespace, "abc", name, f"the-{name}", 1, settings, store)
+            for name, (settings, store) in kinds.items()
+        }
+
+    async def create(self) -> World:
+        for partition in self.of.values():
+            await self.tell(partition.configure(create=True, now=self.now))
+        return self
+
+    async def tell(self, request: Request[T]) -> T:
+        return await perform(self.transport, request)
+
+    def call_id(self) -> CallId:
+        self._number += 1
+        return CallId(f"lane{self._number}", 1, self.now)
+
+    async def send(self, name: str, *payloads: bytes) -> None:
+        await self.tell(self.sending(name, *map(Outgoing, payloads)).request)
+
+    def sending(self, name: str, *messages: Outgoing) -> Operation:
+        return Operation(self.of[name], self.of[name].send(self.call_id(), messages))
+
+    def publishing(self, *routed: tuple[Outgoing, tuple[Copy, ...]]) -> Operation:
+        """Return an operation that publishes messages on the topic; the target of all copies is the subscription."""
+        messages = [message for message, _ in routed]
+        routes = [route for _, route in routed]
+        return Operation(self.of["t"], self.of["t"].publish(self.call_id(), messages, routes, [self.of["s"]]))
+
+    async def lock(self, name: str, token: str, wanted: int = 1, *, session: str | None = None) -> list[Lock]:
+        """Receive messages under a token and return their locks."""
+        request = self.of[name].receive(self.call_id(), token, wanted, session=session)
+        return [Lock(token, each.name) for each in (await self.tell(request)).messages]
+
+    async def accept(self, session: str, token: str) -> SessionLock:
+        await self.tell(accept_session(self.of["c"], self.call_id(), token, session))
+        return SessionLock(session, token)
+
+    def settling(self, what: str, name: str, *locks: Lock) -> Operation:
+        return Operation(self.of[name], getattr(self.of[name], what)(self.call_id(), locks))
+
+    async def transact(self, *operations: Operation, call_id: CallId | None = None) -> Transacted:
+        return await self.tell(transact(call_id or self.call_id(), operations))
+
+    async def bodies(self, name: str, side: str = "") -> list[bytes]:
+        """Return the payloads of all messages of an entity, in every state."""
+        request = self.of[name].peek(0, 100, side="d" if side else "", call_id=CallId("", 0, self.now))
+        return [read_record(each.record).payload for each in (await self.tell(request)).messages]
+
+    async def everything(self) -> Everything:
+        """Return the content of all keys, byte for byte."""
+        keys = dict.fromkeys(key for partition in self.of.values() for key in partition.keys)
+        return await everything(self.transport, tuple(keys))
+
+    async def data(self) -> dict[str, Any]:
+        """Return the content of all keys except the lanes, by entity and kind."""
+        return {name.partition("}:")[2]: held for name, held in (await self.everything()).items() if name[-3:] != "ops"}

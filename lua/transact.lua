@@ -2,7 +2,8 @@
 -- Runs the operations of a transaction, over partitions of one slot: all of them, or none. First each operation is
 -- checked against the stored data. Only if no check refuses are the operations applied, in their order. Every message of
 -- a settlement must still be locked by its token. A message that duplicate detection drops does not refuse the
--- transaction; the result names it.
+-- transaction; the result names it. If an operation is refused, its place comes before the detail of the refusal: `#2`.
+-- If another participant than the first is refused, its place comes before the detail: `@2`.
 --
 -- A partition that takes part may also be a subscription that gets copies of published messages. Both then share one
 -- table of changes. So a transaction can complete a message of a subscription and publish a copy to it.
@@ -19,13 +20,14 @@
 -- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
 --   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
 --   by semicolons. The other operations have an empty result.
--- Refusals: call, PART (an operation is refused; the detail is its place, counted from 1, and its refusal. If another
---   participant refuses the whole call, the detail is 0, the place of this participant, and its refusal), DISABLED,
---   TOOLARGE, QUOTA, SESSIONS, TARGET, FENCED, LOST, UNLOCKED (some messages are not locked by their tokens now; the
---   detail is their names), DEAD (a message is a dead letter already; the detail is its name), DUE (an entity is full,
---   but due work had to be done first)
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted from
+--   0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work had to
+--   be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not exist
+--   here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the token does
+--   not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the detail is
+--   their names), DEAD (a message is a dead letter already; the detail is its name)
 -- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
--- @use split_words whole_number
+-- @use refuse_part split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
 if not p then
   return refusal
@@ -53,13 +55,10 @@ while at <= #ARGV do
   for i = 1, size do
     argv[i] = ARGV[at + 2 + i]
   end
-  of.seen, of.pending = of.seen or {}, pending[of.store]
+  of.seen, of.stated, of.pending = of.seen or {}, of.stated or {}, pending[of.store]
   local plan, last = check_operation(of, name, argv, from, participants)
   if not plan then
-    if string.sub(last.err, 1, 4) == 'DUE ' then
-      return last
-    end
-    return refuse('PART', string.format('%d ', #operations + 1) .. last.err)
+    return refuse_part('#', #operations + 1, last)
   end
   from = last
   pending[of.store] = (of.pending or 0) + (plan.growth or plan.bytes or plan.incoming and plan.incoming.bytes or 0)
@@ -77,15 +76,16 @@ for i = 1, #operations do
   local operation = operations[i]
   results[i + 1] = apply_operation(operation.of, operation.name, operation.argv, operation.plan)
 end
-for i = 1, #operations do
-  local others = {}
-  for _, target in ipairs(operations[i].plan.subscriptions or {}) do
-    if not participants[target.state] then
-      others[#others + 1] = target
-    end
-  end
-  finish_targets(others)
+for place = 1, count do
+  participants[participants[place].state] = nil
 end
+local others = {}
+for key, target in pairs(participants) do
+  if type(key) == 'string' then
+    others[#others + 1] = target
+  end
+end
+finish_targets(others)
 for place = count, 1, -1 do
   finish(participants[place], place == 1 and table.concat(results, '|', 2) .. '|' or '')
   results[1] = math.max(results[1], participants[place].more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from sbredis.exceptions import (
@@ -101,23 +102,6 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
     )
 
 
-def _part(detail: str) -> tuple[type[ServiceBusError], str]:
-    place, code, rest = refused_part(detail)
-    kind, text = REFUSALS[code](rest)
-    return kind, f"{place} of the transaction was refused, so the transaction has changed nothing. {text}"
-
-
-def refused_part(detail: str) -> tuple[str, str, str]:
-    """Return what a transaction's refusal names: the operation or the participant, and the code and detail of its own
-    refusal.
-    """
-    place, code, rest = (*detail.split(" ", 2), "")[:3]
-    if place == "0":
-        place, (code, _, rest) = code, rest.partition(" ")
-        return f"Participant {place}", code, rest
-    return f"Operation {place}", code, rest
-
-
 REFUSALS: dict[str, Refusal] = {
     "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer exists."),
     "LAYOUT": _fixed(
@@ -152,7 +136,6 @@ REFUSALS: dict[str, Refusal] = {
         "The locks of these messages have ended, so other receivers may have the messages: {detail}.",
     ),
     "DEAD": _fixed(ServiceBusError, "Message {detail} is a dead letter already and cannot be dead-lettered."),
-    "PART": _part,
     "HELD": _fixed(
         ServiceBusError,
         "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",
@@ -162,12 +145,20 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
+_PART = re.compile(r"([#@])(\d+) ")
+"""Matches the place of an operation (``#2``) or a participant (``@2``) in the refusal of a transaction."""
+
+
 def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSALS) -> ServiceBusError:
     """Return the error for a script's refusal. If the code is in no table, return the given error."""
     made = refusals.get(error.reply_code)
     if made is None:
         return error
-    kind, text = made(error.detail)
+    part = _PART.match(error.detail)
+    kind, text = made(error.detail if part is None else error.detail[part.end() :])
+    if part is not None:
+        which = "Operation" if part[1] == "#" else "Participant"
+        text = f"{which} {part[2]} of the transaction was refused, so the transaction has changed nothing. {text}"
     # Any other refusal means that an earlier attempt cannot have run either. If the lane is unknown, an earlier attempt
     # may have run, because the partition may have forgotten the lane.
     forgotten = kind is LaneUnknownError and error.after_unknown

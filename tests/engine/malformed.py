@@ -46,6 +46,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
+    "transact": ("", 1, "send", 2, "", b"m"),
 }
 """Well-formed arguments of each script, which come after the six arguments of every call.
 

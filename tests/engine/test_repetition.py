@@ -10,10 +10,12 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    NO_CALL_ID,
     CallId,
     Content,
     Lock,
     MalformedCallError,
+    Operation,
     Outgoing,
     Partition,
     Received,
@@ -29,6 +31,7 @@ from sbredis.engine import (
     release_session,
     renew_session,
     set_state,
+    transact,
 )
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
@@ -302,6 +305,19 @@ async def configure(bench: Bench) -> Request[Any]:
     return bench.partition.configure(create=True)
 
 
+async def transact_(bench: Bench) -> Request[Any]:
+    await bench.send(b"one")
+    message = await bench.one()
+    of = bench.partition
+    return transact(
+        bench.call_id(),
+        [
+            Operation(of, of.complete(NO_CALL_ID, [message.lock()])),
+            Operation(of, of.send(NO_CALL_ID, [Outgoing(b"two"), Outgoing(b"three")])),
+        ],
+    )
+
+
 async def destroy(bench: Bench) -> Request[Any]:
     await bench.send(b"one")
     return bench.partition.destroy()
@@ -316,6 +332,7 @@ ARRANGED: list[Arrange] = [
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),
     *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),
     set_state_to_nothing,
+    transact_,
 ]
 
 

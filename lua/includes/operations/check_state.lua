@@ -1,5 +1,6 @@
 -- Checks the arguments of a new session state, from `at` on: the session, the token of its lock, whether there is a state,
--- and the state. Returns what apply_state needs; or nil and a refusal.
+-- and the state. In a transaction, `p.stated` has the sizes of the states that earlier operations set. Returns what
+-- apply_state needs; or nil and a refusal.
 -- @use has_overdue parse_session parse_token refuse refuse_while_due session_lock_end
 local function check_state(p, argv, at)
   local session, unfit = parse_session(p, argv[at], true)
@@ -11,7 +12,7 @@ local function check_state(p, argv, at)
     return nil, refuse('LOST', 'session')
   end
   local limits = redis.call('HMGET', p.store, unpack(STORE))
-  local growth = #state - redis.call('HSTRLEN', p.states, '=' .. session)
+  local growth = #state - (p.stated and p.stated[session] or redis.call('HSTRLEN', p.states, '=' .. session))
   if #state > tonumber(limits[STORE.largest]) then
     return nil, refuse('TOOLARGE', '0')
   end
@@ -21,6 +22,9 @@ local function check_state(p, argv, at)
   end
   if full(limits[STORE.bytes]) then
     return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  end
+  if p.stated then
+    p.stated[session] = #state
   end
   return { session = session, state = given and state or nil, growth = growth }
 end

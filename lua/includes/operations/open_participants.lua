@@ -1,9 +1,8 @@
 -- Opens the other participants of a transaction; `words` are the incarnation and the version of each. Returns a table that
 -- has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
 --
--- Refusals: PART (a participant refuses the call; the detail is 0, the place of the participant, counted from 1, and its
---   refusal), BADCALL
--- @use begin refuse
+-- Refusals: BADCALL, and the refusals of the participants
+-- @use begin refuse refuse_part
 local function open_participants(first, words)
   local list, count = { first, [first.state] = first }, 1 + #words / 2
   if count > 8 or count % 1 ~= 0 or #KEYS < 30 * count then
@@ -14,7 +13,7 @@ local function open_participants(first, words)
     local argv = { ARGV[1], words[2 * place - 3], words[2 * place - 2], '', '0', ARGV[6] }
     local p, refusal = begin(keys, argv, 'transact', 6, false)
     if not p then
-      return nil, refuse('PART', string.format('0 %d ', place) .. refusal.err)
+      return nil, refuse_part('@', place, refusal)
     end
     if list[p.state] then
       return nil, refuse('BADCALL', 'participants')

@@ -1,7 +1,7 @@
 -- Returns the subscriptions that a call publishes to, with the fields that publishing needs, and the place of the first
--- key after theirs; or nil and a refusal. Their keys begin at `at`. TARGET is a list of fields in engine/_state.py. If
--- a subscription takes part in a transaction itself, `open` has its table of changes under its key `state`, and this
--- table is returned for it.
+-- key after theirs; or nil and a refusal. Their keys begin at `at`. TARGET is a list of fields in engine/_state.py. In a
+-- transaction, `open` has the table of changes of each partition that is open, under its key `state`. A subscription
+-- that is open already is not opened again.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL
 -- @use refuse split_words
@@ -31,6 +31,9 @@ local function open_targets(p, keys, incarnations, at, open)
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,
     }
+    if open then
+      open[keys[at]] = list[i]
+    end
     at = at + 5
     if sessions == '+' and list[i].index then
       at = at + 3

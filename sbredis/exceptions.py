@@ -107,6 +107,10 @@ class ServiceBusError(Exception):
     entity: str | None = None
     """The queue, topic or subscription of the operation, if there was one."""
 
+    _part: tuple[str, int] | None = None
+    # The part of a transaction that was refused: "#" and the place of an operation, or "@" and the place of a
+    # participant, counted from 1.
+
     def __init__(
         self,
         message: str = "Service Bus has encountered an error.",

@@ -8,6 +8,7 @@ from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
+from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.aio.entities._entity_info import EntityInfo
 from sbredis.aio.receiving._session import ServiceBusSession
 
@@ -24,5 +25,6 @@ __all__ = [
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
+    "ServiceBusTransaction",
     "check_connection",
 ]

@@ -23,6 +23,7 @@ from sbredis.aio._options import (
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
+from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.calls._connection import Connection
 from sbredis.aio.entities._definitions import (
@@ -382,6 +383,10 @@ class ServiceBusClient(Handlers):
             self._connection.namespace, name, seconds, properties, clock=self._connection.clock.kind
         )
         return QUEUES.described(record, reachable=True)
+
+    def transaction(self) -> ServiceBusTransaction:
+        """Make a transaction: sends and settlements that happen together at the end of its block, or not at all."""
+        return ServiceBusTransaction(self._connection, self._telemetry)
 
     async def close(self) -> None:
         """Close all senders and receivers as their ``close`` does, and then the connection.

@@ -374,7 +374,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 session=self._held,
             )
             if self._held is not None:
-                self._held.recalled = self._inbox.recalled
+                self._held.recalled = self._held.lease.recalled = self._inbox.recalled
         return self._inbox
 
     async def close(self) -> None:

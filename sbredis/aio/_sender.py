@@ -1,5 +1,8 @@
 """Sending messages to a queue or a topic."""
 
+# `outbox_of` in this module reads a private attribute of the class.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusSender"]
+__all__ = ["ServiceBusSender", "outbox_of"]
 
 
 class ServiceBusSender:
@@ -264,3 +267,8 @@ class ServiceBusSender:
                 operation.numbered(await self._outbox.send(listed, entity, deadline))
             else:
                 operation.numbered(await self._outbox.send_batch(contents_of(batch), entity, deadline))
+
+
+def outbox_of(sender: ServiceBusSender) -> Outbox:
+    """Return the part of a sender that sends."""
+    return sender._outbox

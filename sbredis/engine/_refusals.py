@@ -163,4 +163,7 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     # may have run, because the partition may have forgotten the lane.
     forgotten = kind is LaneUnknownError and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
-    return kind(text, outcome=outcome, tracking_id=error.tracking_id)
+    made_error = kind(text, outcome=outcome, tracking_id=error.tracking_id)
+    if part is not None:
+        made_error._part = (part[1], int(part[2]))  # pyright: ignore[reportPrivateUsage]
+    return made_error

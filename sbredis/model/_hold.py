@@ -8,6 +8,7 @@ immediately when the application drops the message.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,8 @@ class MessageLease:
     """The session that owns the lock, if the messages belong to a session. Then the messages have no locks of their
     own.
     """
+    recalled: Callable[[float], AbstractAsyncContextManager[Any]] | None = None
+    """For a session: takes a deadline. Returns a context in which the receiver neither fetches nor keeps messages."""
 
 
 @dataclass(slots=True, eq=False)

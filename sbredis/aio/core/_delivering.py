@@ -188,7 +188,7 @@ def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
     The outcome in ``error`` is the outcome of the whole call. With ``time_is_left``, the attempt had only a part of the
     call's time. That part is over, and the rest of the time is left.
     """
-    if isinstance(error, DisplacedError):
+    if isinstance(error, DisplacedError) or error._part is not None:  # pyright: ignore[reportPrivateUsage]
         return NextStep.END
     if isinstance(error, SettingsBehindError):
         return NextStep.TELL

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.telemetry._telemetry import Telemetry
 
-__all__ = ["Settler", "report_of"]
+__all__ = ["Settler", "report_of", "require_lock"]
 
 
 class Settler:
@@ -294,22 +294,7 @@ class Settler:
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Check that a message can be settled or renewed, without a check of its lock. Return its hold."""
-        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
-        hold = hold_of(message)
-        source = hold.source
-        if source.peeked:
-            raise ValueError(
-                f"The message was peeked, not received: without a lock, {what} is not possible. Receive it."
-            )
-        if source.owner is None:
-            raise ValueError(
-                f"This is a copy of a message, and has no lock: {what} is not possible. Use the received message."
-            )
-        if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
-        if hold.settled:
-            raise MessageAlreadySettled
+        hold = require_lock(message, what)
         self._check_open()
         return hold
 
@@ -343,6 +328,25 @@ class Settler:
         if self._closed:
             raise ValueError("The receiver is closed. Get another receiver from the client.")
         self._connection.check_open()
+
+
+def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
+    """Return the hold of a message. Raise if the message was not received under a lock, or was settled."""
+    if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+        raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
+    hold = hold_of(message)
+    source = hold.source
+    if source.peeked:
+        raise ValueError(f"The message was peeked, not received: without a lock, {what} is not possible. Receive it.")
+    if source.owner is None:
+        raise ValueError(
+            f"This is a copy of a message, and has no lock: {what} is not possible. Use the received message."
+        )
+    if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+        raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
+    if hold.settled:
+        raise MessageAlreadySettled
+    return hold
 
 
 def report_of(settler: Settler) -> RenewalReport:

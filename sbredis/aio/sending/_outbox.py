@@ -54,7 +54,7 @@ class Outbox:
         """The entity to send to; ``None`` before it was found in the registry."""
         self.closed = False
         """Whether the outbox accepts no more messages."""
-        self._connection = connection
+        self.connection = connection
         self._name = name
         self._create = create
         self._scheduled_on = scheduled_on
@@ -72,7 +72,7 @@ class Outbox:
         self.check_open()
         entity = self.entity
         if entity is None or entity.gone:
-            entity = self.entity = await self._connection.entity(self._name, deadline, self._create)
+            entity = self.entity = await self.connection.entity(self._name, deadline, self._create)
             self.check_open()
         if entity.routing is None and entity.record.kind != "queue":
             await self._open_topic(entity, deadline)
@@ -90,7 +90,7 @@ class Outbox:
         """Raise if the outbox or the client is closed."""
         if self.closed:
             raise ValueError("The sender is closed. Get another sender from the client.")
-        self._connection.check_open()
+        self.connection.check_open()
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Outbox:
                 self.check_open()
             facts: Sequence[MessageView | None] = ()
             if entity.routing is not None:
-                facts = self._views_for_rules(entity, messages, made)
+                facts = self.views_for_rules(entity, messages, made)
             if pinned is not None:
                 sending = pinned.sending
                 job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
@@ -212,7 +212,7 @@ class Outbox:
         _ = sending.submit(job)  # the future is not needed here, because the job keeps it
         return job
 
-    def _views_for_rules(
+    def views_for_rules(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
     ) -> list[MessageView | None]:
         """Return the view of each message for rules, or ``None`` for a message that is scheduled and judged later.
@@ -220,7 +220,7 @@ class Outbox:
         The partition decides whether the time of a message has come. If the clock of this machine shows that the time
         is near, the message is judged now, so that the partition can publish it.
         """
-        now = self._connection.clock.utc() * 1000
+        now = self.connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):
             self._scheduled_on(entity)
         near = now + _CLOCKS_APART

@@ -13,7 +13,7 @@ from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["key_of", "require_sessions", "scheduled", "too_large"]
+__all__ = ["key_of", "require_sessions", "scheduled", "too_large", "transaction_key"]
 
 
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
@@ -63,22 +63,42 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
     """Return the key that decides the partition of these messages, or ``None`` if they may go to any partition."""
-    keys: dict[str | bytes, None] = {}
-    for message in messages:
-        key: str | bytes | None = routing_key(message)
-        if key is None and entity.detects_duplicates:
-            key = message_key(message)
-        if key is not None:
-            keys[key] = None
+    keys = list(dict.fromkeys(key for message in messages if (key := _key_of(entity, message)) is not None))
     if len(keys) > 1:
-        shown = ", ".join([*map(repr, list(keys)[:3]), "…"][: len(keys)])
         raise ValueError(
-            f"The messages have different keys ({shown}), so they belong to different partitions of {entity.name!r} "
-            "and cannot be sent all or none. Give all messages the same partition_key, or send each message by "
-            "itself, for instance with "
-            "send_stream()."
+            f"The messages have different keys ({_shown(keys)}), so they belong to different partitions of "
+            f"{entity.name!r} and cannot be sent all or none. Give all messages the same partition_key, or send each "
+            "message by itself, for instance with send_stream()."
         )
-    return next(iter(keys), None)
+    return keys[0] if keys else None
+
+
+def transaction_key(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes:
+    """Return the key of all messages that a transaction sends to a partitioned entity."""
+    keys = list(dict.fromkeys(_key_of(entity, message) for message in messages))
+    if None in keys:
+        raise ValueError(
+            f"A message that a transaction sends to the partitioned {entity.record.kind} {entity.name!r} needs a key, "
+            "which decides its partition: set session_id, partition_key or, if duplicates are detected, message_id."
+        )
+    if len(keys) > 1:
+        raise ValueError(
+            f"The messages of the transaction have different keys ({_shown(keys)}), so they belong to different "
+            f"partitions of {entity.name!r}. Give them the same session_id or partition_key, or use a transaction for "
+            "each key."
+        )
+    (key,) = keys
+    assert key is not None
+    return key
+
+
+def _key_of(entity: Entity, message: ServiceBusMessage) -> str | bytes | None:
+    key: str | bytes | None = routing_key(message)
+    return message_key(message) if key is None and entity.detects_duplicates else key
+
+
+def _shown(keys: Sequence[str | bytes | None]) -> str:
+    return ", ".join([*map(repr, keys[:3]), "…"][: len(keys)])
 
 
 def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:

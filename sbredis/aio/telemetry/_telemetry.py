@@ -80,7 +80,7 @@ _Sessions = Literal[
     "release_session",
 ]
 
-_Others = Literal["open", "cancel_scheduled", "renew_message_lock"]
+_Others = Literal["open", "cancel_scheduled", "renew_message_lock", "transaction"]
 
 OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | _Others
 """The names of operations in the conventions for Service Bus. ``open`` (connect and find the entity) is added."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis.aio.sending._sendable import require_sessions, transaction_key
 from sbredis.engine import (
+    MAXIMUM_PARTICIPANTS,
     CallId,
     Lock,
     Operation,
@@ -23,7 +24,13 @@ from sbredis.engine import (
     set_state,
     transact,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+)
 from sbredis.model import Hold, ServiceBusMessage
 
 if TYPE_CHECKING:
@@ -37,6 +44,8 @@ __all__ = ["Part", "SendPart", "SettleKind", "SettlePart", "StatePart", "commit"
 
 SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
 _LANE = "x"
+MOST_COPIES = 1000
+"""The largest number of copies that a transaction may make in the subscriptions of a topic."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +122,15 @@ class _Sends(_Work):
         views = [
             view for part in self.parts for view in part.outbox.views_for_rules(self._target, part.messages, part.made)
         ]
-        request, self._widths = entity.routing.published(partition, self.number, call_id, made, views)
+        routed = entity.routing.routed(made, views)
+        copies = sum(len(route or ()) for route in routed.routes)
+        if copies > MOST_COPIES:
+            raise MessageSizeExceededError(
+                f"The messages would have {copies} copies in the subscriptions of the topic; a transaction makes up to "
+                f"{MOST_COPIES}. Send fewer messages in it.",
+                outcome=Outcome.NEVER_SENT,
+            )
+        request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
         return request
 
     def sent(self, first: int, dropped: Sequence[int]) -> list[ServiceBusMessage]:
@@ -163,6 +180,8 @@ async def commit(parts: Sequence[Part], deadline: float) -> list[ServiceBusMessa
     works = await _works(parts, deadline)
     _require_one_slot(works)
     holds = [part.hold for part in parts if isinstance(part, SettlePart)]
+    if any(hold.settled for hold in holds):
+        raise MessageAlreadySettled("A message of the transaction was settled outside of it. Nothing has changed.")
     for hold in holds:
         hold.settled = True
     try:
@@ -233,6 +252,12 @@ def _require_one_slot(works: Sequence[_Work]) -> None:
             )
             error.entity = work.entity.name
             raise error
+    links = {work.link for work in works}
+    if len(links) > MAXIMUM_PARTICIPANTS:
+        raise ValueError(
+            f"A transaction takes up to {MAXIMUM_PARTICIPANTS} queues, topics and subscriptions, and this one has "
+            f"{len(links)}."
+        )
 
 
 async def _renewed(works: Sequence[_Work], deadline: float) -> None:

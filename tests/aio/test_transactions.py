@@ -1,0 +1,551 @@
+"""Transactions: what a client sends and settles in a block happens together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusTransaction
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import partition_for_name
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    SessionLockLostError,
+)
+from sbredis.management import CorrelationRuleFilter, EntityStatus
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.servers import LocalServer
+from tests.aio.scissors import Scissors
+
+pytestmark = pytest.mark.anyio
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[ServiceBusClient]:
+    """A client of two queues in one partition of the namespace."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue("outputs", colocate_with="inputs")
+        yield client
+
+
+async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any) -> None:
+    async with client.get_queue_sender(name) as sender:
+        await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
+
+
+async def bodies(client: ServiceBusClient, name: str, **options: Any) -> list[str]:
+    """Return the bodies of the messages of a queue, in every state."""
+    async with client.get_queue_receiver(name, **options) as receiver:
+        return [str(message) for message in await receiver.peek_messages(100)]
+
+
+async def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
+    messages: list[ServiceBusReceivedMessage] = []
+    while len(messages) < count:
+        messages += await receiver.receive_messages(count - len(messages), 60)
+    return messages
+
+
+async def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
+    """Carry out a transaction with these calls."""
+    async with client.transaction() as tx:
+        for record in records:
+            record(tx)
+
+
+def recorded(sender: ServiceBusSender, message: ServiceBusMessage, tx: ServiceBusTransaction) -> None:
+    tx.send_messages(sender, message)
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.everywhere("a transaction needs all its keys in one slot")
+async def test_an_input_is_completed_and_its_outputs_are_sent_together(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            tx.send_messages(sender, ServiceBusMessage("a"))
+            tx.send_messages(sender, [ServiceBusMessage("b"), ServiceBusMessage("c")])
+            assert await bodies(client, "outputs") == []
+        assert await bodies(client, "inputs") == []
+        assert await bodies(client, "outputs") == ["a", "b", "c"]
+        with pytest.raises(MessageAlreadySettled):
+            await receiver.complete_message(message)
+
+
+async def test_every_settlement_is_part_of_the_transaction(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "complete", "abandon", "defer", "bury")
+    async with client.get_queue_receiver("inputs") as receiver:
+        done, again, aside, dead = await received(receiver, 4)
+        async with client.transaction() as tx:
+            tx.complete_message(done)
+            tx.abandon_message(again, properties_to_modify={"tries": 1})
+            tx.defer_message(aside)
+            tx.dead_letter_message(dead, "unreadable", "no header")
+        (message,) = await received(receiver)
+        assert (str(message), message.application_properties, message.delivery_count) == ("abandon", {"tries": 1}, 2)
+        assert aside.sequence_number is not None
+        (set_aside,) = await receiver.receive_deferred_messages([aside.sequence_number])
+        assert str(set_aside) == "defer"
+    async with client.get_queue_receiver("inputs", sub_queue="deadletter") as receiver:
+        (buried,) = await received(receiver)
+        assert (str(buried), buried.dead_letter_reason) == ("bury", "unreadable")
+
+
+async def test_a_session_state_is_set_together_with_its_message_and_an_output(client: ServiceBusClient) -> None:
+    await client.ensure_queue("jobs", requires_session=True, colocate_with="inputs")
+    await send(client, "jobs", "1", session_id="s")
+    async with (
+        client.get_queue_receiver("jobs", session_id="s") as receiver,
+        client.get_queue_sender("outputs") as sender,
+    ):
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            tx.set_session_state(receiver.session, "early")
+            tx.set_session_state(receiver.session, "1 done")
+            tx.send_messages(sender, ServiceBusMessage("a"))
+        assert await receiver.session.get_state() == b"1 done"
+        assert await bodies(client, "outputs") == ["a"]
+        assert await receiver.peek_messages(10) == []
+
+
+@pytest.mark.everywhere("a transaction needs all its keys in one slot")
+async def test_a_message_is_published_to_a_topic_under_its_present_rules(client: ServiceBusClient, url: str) -> None:
+    """Another client changes the rules after this client has read them."""
+    async with ServiceBusAdministrationClient(url) as admin:
+        sender = client.get_topic_sender("news")
+        await admin.create_topic("news", colocate_with="inputs")
+        await admin.create_subscription("news", "all")
+        await sender.send_messages(ServiceBusMessage("first"))
+        await admin.create_subscription("news", "late")
+        await admin.delete_rule("news", "all", "$Default")
+        await admin.create_rule("news", "all", "red", filter=CorrelationRuleFilter(label="red"))
+        await send(client, "inputs", "1")
+        async with client.get_queue_receiver("inputs") as receiver:
+            (message,) = await received(receiver)
+            async with client.transaction() as tx:
+                tx.complete_message(message)
+                tx.send_messages(sender, [ServiceBusMessage("x"), ServiceBusMessage("y", subject="red")])
+        for name, expected in (("all", ["first", "y"]), ("late", ["x", "y"])):
+            async with client.get_subscription_receiver("news", name) as subscriber:
+                assert [str(each) for each in await subscriber.peek_messages(10)] == expected
+
+
+async def test_a_copy_is_published_to_the_subscription_whose_message_is_completed(
+    client: ServiceBusClient, url: str
+) -> None:
+    async with ServiceBusAdministrationClient(url) as admin:
+        sender = client.get_topic_sender("news")
+        await admin.create_topic("news")
+        await admin.create_subscription("news", "all")
+        await sender.send_messages(ServiceBusMessage("first"))
+        async with client.get_subscription_receiver("news", "all") as receiver:
+            (message,) = await received(receiver)
+            async with client.transaction() as tx:
+                tx.complete_message(message)
+                tx.send_messages(sender, ServiceBusMessage("second"))
+            assert [str(each) for each in await receiver.peek_messages(10)] == ["second"]
+
+
+async def test_scheduled_messages_have_their_numbers_after_the_block(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("outputs") as sender:
+        async with client.transaction() as tx:
+            tx.send_messages(sender, ServiceBusMessage("now"))
+            numbers = tx.schedule_messages(sender, [ServiceBusMessage("a"), ServiceBusMessage("b")], LATER)
+            assert numbers == []
+        assert len(numbers) == 2
+        await sender.cancel_scheduled_messages(numbers)
+        assert await bodies(client, "outputs") == ["now"]
+
+
+async def test_the_transaction_names_the_messages_that_were_dropped_as_duplicates(client: ServiceBusClient) -> None:
+    await client.ensure_queue("once", requires_duplicate_detection=True, colocate_with="inputs")
+    await send(client, "once", "first", message_id="1")
+    again, new = ServiceBusMessage("again", message_id="1"), ServiceBusMessage("new", message_id="2")
+    async with client.get_queue_sender("once") as sender:
+        async with client.transaction() as tx:
+            tx.send_messages(sender, [new, again])
+        assert tx.duplicates == (again,)
+    assert await bodies(client, "once") == ["first", "new"]
+
+
+@pytest.mark.everywhere("a transaction needs all its keys in one slot")
+async def test_messages_of_one_key_stay_together_on_partitioned_queues(client: ServiceBusClient) -> None:
+    await client.ensure_queue("wide-inputs", enable_partitioning=True)
+    await client.ensure_queue("wide-outputs", enable_partitioning=True)
+    await send(client, "wide-inputs", "1", partition_key="k")
+    async with client.get_queue_receiver("wide-inputs") as receiver, client.get_queue_sender("wide-outputs") as sender:
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            tx.send_messages(sender, ServiceBusMessage("a", partition_key="k"))
+        assert (await bodies(client, "wide-inputs"), await bodies(client, "wide-outputs")) == ([], ["a"])
+
+
+async def test_tasks_and_threads_record_in_one_transaction(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("outputs") as sender:
+        async with client.transaction() as tx:
+
+            async def work(number: int) -> None:
+                await asyncio.sleep(0)
+                tx.send_messages(sender, ServiceBusMessage(f"task {number}"))
+
+            threads = [
+                threading.Thread(target=tx.send_messages, args=(sender, ServiceBusMessage(f"thread {number}")))
+                for number in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            await asyncio.gather(*map(work, range(4)))
+            for thread in threads:
+                thread.join()
+        assert sorted(await bodies(client, "outputs")) == [
+            *(f"task {number}" for number in range(4)),
+            *(f"thread {number}" for number in range(4)),
+        ]
+
+
+async def test_an_abandoned_message_of_a_session_comes_before_prefetched_ones(client: ServiceBusClient) -> None:
+    await client.ensure_queue("jobs", requires_session=True)
+    await send(client, "jobs", "1", "2", "3", session_id="s")
+    async with client.get_queue_receiver("jobs", session_id="s", prefetch_count=10) as receiver:
+        (first,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.abandon_message(first)
+        assert [str(message) for message in await received(receiver, 3)] == ["1", "2", "3"]
+
+
+async def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
+    async with client.transaction() as tx:
+        pass
+    assert tx.duplicates == ()
+
+
+# -- not at all --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        with pytest.raises(ZeroDivisionError):
+            await transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+                lambda _: 1 / 0,
+            )
+        assert await bodies(client, "outputs") == []
+        await receiver.renew_message_lock(message)
+        await receiver.complete_message(message)
+
+
+async def test_a_rollback_sends_nothing_and_refuses_further_calls(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            tx.send_messages(sender, ServiceBusMessage("a"))
+            tx.rollback()
+            with pytest.raises(ValueError, match="was rolled back"):
+                tx.send_messages(sender, ServiceBusMessage("b"))
+        assert await bodies(client, "outputs") == []
+        await receiver.complete_message(message)
+
+
+async def test_a_lost_lock_undoes_everything_and_is_named(client: ServiceBusClient, url: str) -> None:
+    """Another client settles the message by its handle."""
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
+            await settler.complete_message(await receiver.get_lock_handle(message))
+        with pytest.raises(MessageLockLostError, match=r"changed nothing.*have ended") as lost:
+            await transact(
+                client,
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+                lambda tx: tx.complete_message(message),
+            )
+        assert lost.value.entity == "inputs"
+        assert await bodies(client, "outputs") == []
+
+
+async def test_a_full_queue_undoes_everything(client: ServiceBusClient, url: str) -> None:
+    await send(client, "inputs", "1")
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.update_queue({"name": "outputs", "max_size_in_megabytes": 1})
+    large = "x" * 300_000
+    await send(client, "outputs", large, large, large)
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        with pytest.raises(ServiceBusQuotaExceededError) as full:
+            await transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage(large)),
+            )
+        assert full.value.entity == "outputs"
+        await receiver.complete_message(message)
+
+
+async def test_a_disabled_queue_undoes_everything_although_this_client_had_older_settings(
+    client: ServiceBusClient, url: str
+) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with ServiceBusAdministrationClient(url) as admin:
+            await admin.update_queue({"name": "outputs", "status": EntityStatus.SEND_DISABLED})
+        with pytest.raises(MessagingEntityDisabledError) as refused:
+            await transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+            )
+        assert refused.value.entity == "outputs"
+        await receiver.complete_message(message)
+
+
+async def test_changed_settings_of_every_entity_are_read_again(client: ServiceBusClient, url: str) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with ServiceBusAdministrationClient(url) as admin:
+            await admin.update_queue({"name": "outputs", "max_delivery_count": 3})
+            await admin.update_queue({"name": "inputs", "max_delivery_count": 3})
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            tx.send_messages(sender, ServiceBusMessage("a"))
+        assert (await bodies(client, "inputs"), await bodies(client, "outputs")) == ([], ["a"])
+
+
+async def test_a_deleted_queue_undoes_everything(client: ServiceBusClient, url: str) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        async with ServiceBusAdministrationClient(url) as admin:
+            await admin.delete_queue("outputs")
+        with pytest.raises(MessagingEntityNotFoundError) as missing:
+            await transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+            )
+        assert missing.value.entity == "outputs"
+        await receiver.complete_message(message)
+
+
+async def test_a_session_that_another_client_holds_now_undoes_everything(client: ServiceBusClient, url: str) -> None:
+    await client.ensure_queue("jobs", requires_session=True, colocate_with="inputs")
+    await send(client, "jobs", "1", session_id="s")
+    async with client.get_queue_receiver("jobs", session_id="s") as receiver:
+        session = receiver.session
+        async with ServiceBusClient(url) as other, other.get_settler("jobs") as settler:
+            await settler.release_session(session.lock_handle)
+        async with client.get_queue_sender("outputs") as sender:
+            with pytest.raises(SessionLockLostError) as lost:
+                await transact(
+                    client,
+                    lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+                    lambda tx: tx.set_session_state(session, b"x"),
+                )
+        assert lost.value.entity == "jobs"
+        assert await bodies(client, "outputs") == []
+
+
+async def test_a_message_that_was_settled_outside_undoes_everything(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        tx = await client.transaction().__aenter__()
+        tx.complete_message(message)
+        tx.send_messages(sender, ServiceBusMessage("a"))
+        await receiver.complete_message(message)
+        with pytest.raises(MessageAlreadySettled, match="settled outside"):
+            await tx.__aexit__(None, None, None)
+        assert await bodies(client, "outputs") == []
+        with pytest.raises(MessageAlreadySettled):
+            await receiver.complete_message(message)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_the_way", [False, True], ids=["answer lost", "call lost"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_commit_whose_connection_breaks_happens_once(
+    server: LocalServer, times: int, *, on_the_way: bool
+) -> None:
+    async with (
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+    ):
+        await client.ensure_queue("inputs")
+        await client.ensure_queue("outputs", colocate_with="inputs")
+        await send(client, "inputs", "1")
+        async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+            (message,) = await received(receiver)
+            network.cut("transact", times, on_the_way=on_the_way)
+            async with client.transaction() as tx:
+                tx.complete_message(message)
+                tx.send_messages(sender, ServiceBusMessage("a"))
+            assert network.cuts == times
+            assert (await bodies(client, "inputs"), await bodies(client, "outputs")) == ([], ["a"])
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_transaction_is_used_once_and_only_in_its_block(client: ServiceBusClient) -> None:
+    sender = client.get_queue_sender("outputs")
+    tx = client.transaction()
+    with pytest.raises(ValueError, match="Enter the transaction first"):
+        tx.send_messages(sender, ServiceBusMessage("a"))
+    async with tx:
+        pass
+    with pytest.raises(ValueError, match="The transaction has ended"):
+        tx.send_messages(sender, ServiceBusMessage("a"))
+    with pytest.raises(ValueError, match="The transaction was used already"):
+        await tx.__aenter__()
+    assert await bodies(client, "outputs") == []
+
+
+async def test_senders_messages_and_sessions_of_another_client_are_refused(client: ServiceBusClient, url: str) -> None:
+    await client.ensure_queue("jobs", requires_session=True, colocate_with="inputs")
+    await send(client, "inputs", "1")
+    async with (
+        ServiceBusClient(url) as other,
+        other.get_queue_receiver("inputs") as receiver,
+        other.get_queue_receiver("jobs", session_id="s") as of_session,
+    ):
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            with pytest.raises(ValueError, match="sender belongs to another client"):
+                tx.send_messages(other.get_queue_sender("outputs"), ServiceBusMessage("a"))
+            with pytest.raises(ValueError, match="message was received through another client"):
+                tx.complete_message(message)
+            with pytest.raises(ValueError, match="session was accepted through another client"):
+                tx.set_session_state(of_session.session, b"x")
+        await receiver.complete_message(message)
+
+
+async def test_a_message_can_be_settled_once_in_a_transaction(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver:
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.complete_message(message)
+            with pytest.raises(MessageAlreadySettled, match="settles this message already"):
+                tx.abandon_message(message)
+        assert await bodies(client, "inputs") == []
+
+
+async def test_more_than_a_hundred_messages_are_refused(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("outputs") as sender:
+        async with client.transaction() as tx:
+            tx.send_messages(sender, [ServiceBusMessage("a")] * 100)
+            with pytest.raises(MessageSizeExceededError, match="up to 100 messages, and this would be number 101"):
+                tx.send_messages(sender, ServiceBusMessage("b"))
+        assert await bodies(client, "outputs") == ["a"] * 100
+
+
+async def test_more_than_four_megabytes_are_refused(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("outputs") as sender, client.transaction() as tx:
+        tx.send_messages(sender, [ServiceBusMessage("x" * 1_000_000)] * 4)
+        with pytest.raises(MessageSizeExceededError, match="up to 4194304 bytes"):
+            tx.send_messages(sender, ServiceBusMessage("x" * 1_000_000))
+        tx.rollback()
+
+
+async def test_more_than_eight_queues_are_refused(client: ServiceBusClient) -> None:
+    names = [f"out{number}" for number in range(9)]
+    for name in names:
+        await client.ensure_queue(name, colocate_with="inputs")
+    with pytest.raises(ValueError, match="up to 8 queues, topics and subscriptions, and this one has 9"):
+        await transact(
+            client, *(partial(recorded, client.get_queue_sender(name), ServiceBusMessage("a")) for name in names)
+        )
+    assert [await bodies(client, name) for name in names] == [[]] * 9
+
+
+async def test_more_than_a_thousand_copies_are_refused(client: ServiceBusClient, url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.create_topic("news", colocate_with="inputs")
+        for number in range(11):
+            await admin.create_subscription("news", f"s{number}")
+        sender = client.get_topic_sender("news")
+        with pytest.raises(MessageSizeExceededError, match="would have 1100 copies") as refused:
+            await transact(client, partial(recorded_all, sender, [ServiceBusMessage("a")] * 100))
+        assert refused.value.entity == "news"
+        await transact(client, partial(recorded_all, sender, [ServiceBusMessage("a")] * 90))
+        properties = await admin.get_subscription_runtime_properties("news", "s0")
+        assert properties.active_message_count == 90
+
+
+def recorded_all(sender: ServiceBusSender, messages: list[ServiceBusMessage], tx: ServiceBusTransaction) -> None:
+    tx.send_messages(sender, messages)
+
+
+async def test_a_queue_in_another_partition_is_refused_with_advice(client: ServiceBusClient) -> None:
+    name = next(name for number in range(100) if slot(name := f"elsewhere{number}") != slot("inputs"))
+    await client.ensure_queue(name)
+    async with client.get_queue_sender(name) as sender, client.get_queue_sender("inputs") as near:
+        with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other"):
+            await transact(
+                client,
+                lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("b")),
+            )
+    assert (await bodies(client, name), await bodies(client, "inputs")) == ([], [])
+
+
+def slot(name: str) -> int:
+    """Return the partition of the namespace in which an unpartitioned queue of this name is."""
+    return partition_for_name(name, 16)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [([None], "needs a key"), (["k", None], "needs a key"), (["k", "l"], r"different keys \('k', 'l'\)")],
+)
+async def test_keys_on_a_partitioned_queue_are_compared_before_the_call(
+    client: ServiceBusClient, keys: list[str | None], text: str
+) -> None:
+    await client.ensure_queue("wide", enable_partitioning=True)
+    async with client.get_queue_sender("wide") as sender:
+        messages = [ServiceBusMessage("a", partition_key=key) for key in keys]
+        with pytest.raises(ValueError, match=text):
+            await transact(client, *(partial(recorded, sender, message) for message in messages))
+        assert await bodies(client, "wide") == []
+
+
+async def test_wrong_arguments_are_refused_by_the_call_that_gives_them(client: ServiceBusClient) -> None:
+    async with client.transaction() as tx:
+        with pytest.raises(TypeError, match=r"sends with a ServiceBusSender, not str"):
+            tx.send_messages("outputs", ServiceBusMessage("a"))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="received message"):
+            tx.complete_message("x")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="state of a receiver's session, not of str"):
+            tx.set_session_state("s", b"x")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            tx.send_messages(client.get_queue_sender("outputs"), 7)  # type: ignore[arg-type]

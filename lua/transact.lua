@@ -1,7 +1,7 @@
 #!lua
 -- Runs the operations of a transaction, over partitions of one slot: all of them, or none. First each operation is
--- checked against the stored data. Only if no check refuses are the operations applied, in their order. Every message of
--- a settlement must still be locked by its token. A message that duplicate detection drops does not refuse the
+-- checked against the stored data. Only if no check refuses are the operations applied, in their order. Every message
+-- of a settlement must still be locked by its token. A message that duplicate detection drops does not refuse the
 -- transaction; the result names it. If an operation is refused, its place comes before the detail of the refusal: `#2`.
 -- If another participant than the first is refused, its place comes before the detail: `@2`.
 --
@@ -13,19 +13,19 @@
 --   messages are published to, as in publish.lua, for one operation after the other
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
--- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the operation,
---   the number of its arguments, and these arguments. They are the arguments that the script of this name has after
---   `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state
+-- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the
+--   operation, the number of its arguments, and these arguments. They are the arguments that the script of this name
+--   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state
 --
 -- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
 --   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
 --   by semicolons. The other operations have an empty result.
--- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted from
---   0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work had to
---   be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not exist
---   here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the token does
---   not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the detail is
---   their names), DEAD (a message is a dead letter already; the detail is its name)
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
+--   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
+--   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not
+--   exist here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the
+--   token does not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the
+--   detail is their names), DEAD (a message is a dead letter already; the detail is its name)
 -- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
 -- @use refuse_part split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)

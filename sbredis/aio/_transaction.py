@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from sbredis._public import public_name
 from sbredis.aio._sender import ServiceBusSender, outbox_of
+from sbredis.aio._transacting import Part, SendPart, SettleKind, SettlePart, StatePart, commit
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._held_session import state_bytes
@@ -18,7 +19,6 @@ from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
 from sbredis.aio.sending._sendable import scheduled
-from sbredis.aio.sending._transacting import Part, SendPart, SettleKind, SettlePart, StatePart, commit
 from sbredis.engine import MAXIMUM_CALL_BYTES, decode
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (

@@ -1,5 +1,5 @@
--- Checks the arguments of an abandon, from `at` on: whether the deliveries count as failed, and then the groups, with the
--- name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
+-- Checks the arguments of an abandon, from `at` on: whether the deliveries count as failed, and then the groups, with
+-- the name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
 -- @use lock_groups never refuse whole_number
 local function check_abandon(argv, at)
   local groups = lock_groups(argv, at + 1, 3)

@@ -1,5 +1,5 @@
--- Opens the other participants of a transaction; `words` are the incarnation and the version of each. Returns a table that
--- has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
+-- Opens the other participants of a transaction; `words` are the incarnation and the version of each. Returns a table
+-- that has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
 --
 -- Refusals: BADCALL, and the refusals of the participants
 -- @use begin refuse refuse_part

@@ -1,6 +1,6 @@
 -- Returns the subscriptions that a call publishes to, with the fields that publishing needs, and the place of the first
--- key after theirs; or nil and a refusal. Their keys begin at `at`. TARGET is a list of fields in engine/_state.py. In a
--- transaction, `open` has the table of changes of each partition that is open, under its key `state`. A subscription
+-- key after theirs; or nil and a refusal. Their keys begin at `at`. TARGET is a list of fields in engine/_state.py. In
+-- a transaction, `open` has the table of changes of each partition that is open, under its key `state`. A subscription
 -- that is open already is not opened again.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL

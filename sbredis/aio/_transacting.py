@@ -59,7 +59,7 @@ class SendPart:
     """The encoded messages, in the form for an entity that detects duplicates."""
     originals: list[ServiceBusMessage]
     """The messages of the application."""
-    numbers: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list[int])
     """The sequence numbers, after the commit."""
 
 

@@ -107,9 +107,9 @@ class ServiceBusError(Exception):
     entity: str | None = None
     """The queue, topic or subscription of the operation, if there was one."""
 
-    _part: tuple[str, int] | None = None
+    _part: tuple[str, int, str] | None = None
     # The part of a transaction that was refused: "#" and the place of an operation, or "@" and the place of a
-    # participant, counted from 1.
+    # participant, counted from 1; and the detail of the refusal.
 
     def __init__(
         self,

@@ -384,9 +384,13 @@ class ServiceBusClient(Handlers):
         )
         return QUEUES.described(record, reachable=True)
 
-    def transaction(self) -> ServiceBusTransaction:
-        """Make a transaction: sends and settlements that happen together at the end of its block, or not at all."""
-        return ServiceBusTransaction(self._connection, self._telemetry)
+    def transaction(self, *, timeout: float | None = None) -> ServiceBusTransaction:
+        """Make a transaction: sends and settlements that happen together at the end of its block, or not at all.
+
+        ``timeout`` limits the call at the end of the block, in seconds; the default is 60.
+        """
+        seconds = None if timeout is None else seconds_of(timeout, "timeout")
+        return ServiceBusTransaction(self._connection, self._telemetry, seconds)
 
     async def close(self) -> None:
         """Close all senders and receivers as their ``close`` does, and then the connection.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
+from sbredis.aio.calls._lane_kinds import lock_lost
 from sbredis.aio.sending._sendable import require_sessions, transaction_key
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
@@ -26,6 +27,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import (
     MessageAlreadySettled,
+    MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
     Outcome,
@@ -297,7 +299,18 @@ async def _carry_out(works: Sequence[_Work], deadline: float) -> Transacted:
             elif isinstance(error, MessagingEntityNotFoundError):
                 await work.entity.recover(work.record, deadline)
             else:
-                raise
+                raise (_lost(error, work) or error) from None
+
+
+def _lost(error: ServiceBusError, work: _Work) -> ServiceBusError | None:
+    """Return the error for a lost lock, with the sequence number or the session of the message."""
+    if not isinstance(error, MessageLockLostError) or not isinstance(work, _Settlements):
+        return None
+    name = error._part[2].split()[0] if error._part else ""  # pyright: ignore[reportPrivateUsage]
+    hold = next(part.hold for part in work.parts if part.hold.name == name)
+    made = lock_lost(work.link, name, hold.session)
+    made.message = f"The transaction was refused and has changed nothing. {made.message}"
+    return made
 
 
 def _refused_part(error: ServiceBusError, works: Sequence[_Work]) -> _Work | None:
@@ -305,7 +318,7 @@ def _refused_part(error: ServiceBusError, works: Sequence[_Work]) -> _Work | Non
     part = error._part  # pyright: ignore[reportPrivateUsage]
     if part is None:
         return None
-    kind, place = part
+    kind, place, _ = part
     if kind == "#":
         return works[place - 1]
     link = list(dict.fromkeys(work.link for work in works))[place - 1]

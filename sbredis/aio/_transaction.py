@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -19,14 +19,16 @@ from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
 from sbredis.aio.sending._sendable import scheduled
-from sbredis.engine import MAXIMUM_CALL_BYTES, decode
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
     PrimitiveTypes,
     ServiceBusMessage,
+    ServiceBusMessageBatch,
     ServiceBusReceivedMessage,
     as_messages,
+    contents_of,
     from_content,
     keep_id,
     outgoing,
@@ -36,6 +38,8 @@ from sbredis.model import (
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.receiving._held_session import HeldSession
+    from sbredis.aio.sending._outbox import Outbox
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusTransaction"]
@@ -51,19 +55,23 @@ class ServiceBusTransaction:
     call. If an exception leaves the block, or after :meth:`rollback`, it does nothing: no message is sent, and every
     received message stays locked.
 
-    A transaction takes up to 100 messages of up to 4 MB together, for up to two minutes. All its entities must share a
-    partition of the namespace: partitioned entities do if the messages have the same key, and other entities do if one
-    was created with ``colocate_with`` the other. Tasks and threads may use it at the same time, until its block ends.
+    A transaction takes up to 100 messages and session states of up to 4 MB together, for up to two minutes. All its
+    entities must share a partition of the namespace: partitioned entities do if the messages have the same key, and
+    other entities do if one was created with ``colocate_with`` the other. Tasks and threads may use it at the same
+    time, until its block ends.
     """
 
-    def __init__(self, connection: Connection, telemetry: Telemetry) -> None:
+    def __init__(self, connection: Connection, telemetry: Telemetry, timeout: float | None) -> None:
         self._connection = connection
+        self._timeout = timeout
         self._share = connection.share()
         self._telemetry = telemetry
         self._lock = threading.Lock()
         self._parts: list[Part] = []
-        self._ids: list[tuple[ServiceBusMessage, str | None]] = []
+        self._undo: list[Callable[[], None]] = []
+        """Functions that let the messages keep their ids, because they were not sent."""
         self._named: set[int] = set()
+        self._states: dict[HeldSession, StatePart] = {}
         self._count = self._size = 0
         self._begun: float | None = None
         self._state: Literal["new", "open", "ended"] = "new"
@@ -93,7 +101,7 @@ class ServiceBusTransaction:
         try:
             if kind is None and self._parts and not self._rolled_back:
                 await self._commit()
-                self._ids.clear()
+                self._undo.clear()
         finally:
             self._forget()
 
@@ -106,9 +114,16 @@ class ServiceBusTransaction:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def send_messages(self, sender: ServiceBusSender, message: MessageTypes) -> None:
-        """Record a send of a message, or of several messages, with a sender of the same client."""
-        self._send(sender, as_messages(message))
+    def send_messages(self, sender: ServiceBusSender, message: MessageTypes | ServiceBusMessageBatch) -> None:
+        """Record a send of a message, several messages or a batch, with a sender of the same client."""
+        outbox = self._outbox(sender)
+        with self._lock:
+            if isinstance(message, ServiceBusMessageBatch):
+                contents = contents_of(message)
+                undo = [partial(contents.keep_ids, contents.use_ids())]
+                self._send(outbox, list(contents.messages), list(contents.outgoing), undo)
+            else:
+                self._encode_and_send(outbox, as_messages(message))
 
     def schedule_messages(
         self, sender: ServiceBusSender, messages: MessageTypes, schedule_time_utc: datetime | Sequence[datetime]
@@ -117,24 +132,58 @@ class ServiceBusTransaction:
 
         Returns a list that is empty until the end of the block. Then it has the sequence numbers of the messages.
         """
-        return self._send(sender, scheduled(as_messages(messages), schedule_time_utc)).numbers
+        outbox = self._outbox(sender)
+        with self._lock:
+            self._check()
+            return self._encode_and_send(outbox, scheduled(as_messages(messages), schedule_time_utc))
 
-    def _send(self, sender: ServiceBusSender, listed: list[ServiceBusMessage]) -> SendPart:
+    def _outbox(self, sender: ServiceBusSender) -> Outbox:
         if not isinstance(sender, ServiceBusSender):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"A transaction sends with a ServiceBusSender, not {public_name(sender)}.")
+            raise TypeError(
+                f"This transaction sends with senders of its client, sbredis.aio.ServiceBusSender, not with "
+                f"{public_name(sender)}."
+            )
         outbox = outbox_of(sender)
         if outbox.connection is not self._connection:
             raise ValueError("The sender belongs to another client. Use a sender of the client of the transaction.")
         outbox.check_open()
+        return outbox
+
+    def _encode_and_send(self, outbox: Outbox, listed: list[ServiceBusMessage]) -> list[int]:
+        self._check()
         if self._telemetry.watching:
             self._telemetry.create(outbox.destination, listed)
-        made = [outgoing(message, detects_duplicates=True) for message in listed]
-        copies = [from_content(decode(one.payload)) for one in made]
-        part = SendPart(outbox, copies, made, listed)
-        with self._lock:
-            self._record(part, len(listed), sum(len(one.payload) for one in made))
-            self._ids += [(message, use_id(message)) for message in listed]
-        return part
+        made: list[Outgoing] = []
+        undo: list[Callable[[], None]] = []
+        try:
+            for message in listed:
+                made.append(outgoing(message, detects_duplicates=True))
+                # Give the id before the next message is encoded, because the same object may be in the list twice.
+                undo.append(partial(keep_id, message, use_id(message)))
+        except BaseException:
+            for each in undo:
+                each()
+            raise
+        return self._send(outbox, listed, made, undo)
+
+    def _send(
+        self,
+        outbox: Outbox,
+        listed: list[ServiceBusMessage],
+        made: list[Outgoing],
+        undo: Sequence[Callable[[], None]],
+    ) -> list[int]:
+        """Record encoded messages. Return the list that gets their sequence numbers."""
+        # Rules and keys apply to the messages as they are now, even if the application changes them later.
+        part = SendPart(outbox, [from_content(decode(one.payload)) for one in made], made, listed)
+        try:
+            self._record(part, len(made), sum(len(one.payload) for one in made))
+        except BaseException:
+            for each in undo:
+                each()
+            raise
+        self._undo += undo
+        return part.numbers
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -205,14 +254,26 @@ class ServiceBusTransaction:
         If the block sets the state of a session several times, the last one counts.
         """
         if not isinstance(session, ServiceBusSession):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"A transaction sets the state of a receiver's session, not of {public_name(session)}.")
+            raise TypeError(
+                "This transaction sets the state of a receiver's session, sbredis.aio.ServiceBusSession, not of "
+                f"{public_name(session)}."
+            )
         kept = state_bytes(state)
         held = held_session(session)
         if held.entity.runtime is not self._connection:
             raise ValueError("The session was accepted through another client. Use a transaction of that client.")
         held.check()
+        part = StatePart(held, kept)
         with self._lock:
-            self._record(StatePart(held, kept), 0, len(kept or b""))
+            before = self._states.get(held)
+            self._record(
+                part,
+                1 if before is None else 0,
+                len(kept or b"") - (0 if before is None else len(before.state or b"")),
+            )
+            if before is not None:
+                self._parts.remove(before)
+            self._states[held] = part
 
     # -- its end -------------------------------------------------------------------------------------------------------
 
@@ -226,9 +287,12 @@ class ServiceBusTransaction:
 
     def _record(self, part: Part, count: int, size: int) -> None:
         self._check()
+        if not count and not size and not isinstance(part, StatePart):
+            return  # an empty list of messages
         if self._count + count > _MOST_MESSAGES:
             raise MessageSizeExceededError(
-                f"A transaction takes up to {_MOST_MESSAGES} messages, and this would be number {self._count + count}.",
+                f"A transaction takes up to {_MOST_MESSAGES} messages and session states, and with this call it would "
+                f"have {self._count + count}.",
                 outcome=Outcome.NEVER_SENT,
             )
         if self._size + size > MAXIMUM_CALL_BYTES:
@@ -238,24 +302,25 @@ class ServiceBusTransaction:
                 outcome=Outcome.NEVER_SENT,
             )
         if self._begun is None:
-            self._begun = time.monotonic()
+            self._begun = self._connection.clock.now()
         self._parts.append(part)
         self._count, self._size = self._count + count, self._size + size
 
     async def _commit(self) -> None:
-        if self._begun is not None and time.monotonic() - self._begun > _LONGEST:
+        if self._begun is not None and self._connection.clock.now() - self._begun > _LONGEST:
             raise OperationTimeoutError(
                 f"The transaction was open for more than {_LONGEST:.0f} seconds after its first call, so it was not "
                 "committed. Nothing has changed.",
                 outcome=Outcome.NEVER_SENT,
             )
         with self._telemetry.operation("transaction", "", count=self._count):
-            self._duplicates = tuple(await commit(self._parts, deadline_of(None)))
+            self._duplicates = tuple(await commit(self._parts, deadline_of(self._timeout)))
 
     def _forget(self) -> None:
         """Forget all parts. Messages that were not sent keep their ids for the next send."""
-        for message, message_id in self._ids:
-            keep_id(message, message_id)
-        self._ids.clear()
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
         self._parts.clear()
         self._named.clear()
+        self._states.clear()

@@ -155,15 +155,15 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     if made is None:
         return error
     part = _PART.match(error.detail)
-    kind, text = made(error.detail if part is None else error.detail[part.end() :])
+    detail = error.detail if part is None else error.detail[part.end() :]
+    kind, text = made(detail)
     if part is not None:
-        which = "Operation" if part[1] == "#" else "Participant"
-        text = f"{which} {part[2]} of the transaction was refused, so the transaction has changed nothing. {text}"
+        text = f"The transaction was refused and has changed nothing. {text}"
     # Any other refusal means that an earlier attempt cannot have run either. If the lane is unknown, an earlier attempt
     # may have run, because the partition may have forgotten the lane.
     forgotten = kind is LaneUnknownError and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
     made_error = kind(text, outcome=outcome, tracking_id=error.tracking_id)
     if part is not None:
-        made_error._part = (part[1], int(part[2]))  # pyright: ignore[reportPrivateUsage]
+        made_error._part = (part[1], int(part[2]), detail)  # pyright: ignore[reportPrivateUsage]
     return made_error

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ServiceBusSession,
         ServiceBusSessionReceiver,
         ServiceBusSettler,
+        ServiceBusTransaction,
         check_connection,
     )
 
@@ -55,6 +56,7 @@ __all__ = [
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
     "ServiceBusSubQueue",
+    "ServiceBusTransaction",
     "TransportType",
     "__version__",
     "check_connection",
@@ -70,6 +72,7 @@ _SYNC = {
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
+    "ServiceBusTransaction",
     "check_connection",
 }
 

@@ -13,6 +13,7 @@ from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
 from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._stream import SendStream
+from sbredis.sync._transaction import ServiceBusTransaction
 
 __all__ = [
     "AutoLockRenewer",
@@ -27,5 +28,6 @@ __all__ = [
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
+    "ServiceBusTransaction",
     "check_connection",
 ]

@@ -28,6 +28,7 @@ from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
 from sbredis.sync._sender import ServiceBusSender
+from sbredis.sync._transaction import ServiceBusTransaction
 
 __all__ = ["ServiceBusClient", "check_connection"]
 
@@ -292,6 +293,9 @@ class ServiceBusClient(Handlers):
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
+
+    def transaction(self) -> ServiceBusTransaction:
+        return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction))
 
     def close(self) -> None:
         """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""

@@ -15,7 +15,7 @@ __all__ = ["documented_by"]
 
 C = TypeVar("C", bound="type[Any]")
 
-_SYNCHRONOUS: Final = (("``async for ", "``for "), ("``async for``", "``for``"), ("``async with ", "``with "))
+_SYNCHRONOUS: Final = (("``async for ", "``for "), ("``async for``", "``for``"), ("``async with", "``with"))
 """Words of a docstring, and the words that replace them in synchronous code."""
 
 

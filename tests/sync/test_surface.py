@@ -21,6 +21,7 @@ PAIRS: dict[type, type] = {
     aio.ServiceBusSessionReceiver: sync.ServiceBusSessionReceiver,
     aio.ServiceBusSession: sync.ServiceBusSession,
     aio.ServiceBusSettler: sync.ServiceBusSettler,
+    aio.ServiceBusTransaction: sync.ServiceBusTransaction,
     aio.AutoLockRenewer: sync.AutoLockRenewer,
     aio.SendStream: sync.SendStream,
     aio_management.AsyncItemPaged: sync_management.ItemPaged,

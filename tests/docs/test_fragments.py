@@ -185,3 +185,34 @@ async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) ->
             assert await guarded(receiver.session, quick) == "done"
             with pytest.raises(asyncio.CancelledError):
                 await guarded(receiver.session, asyncio.Event().wait)
+
+
+@pytest.mark.anyio
+async def test_the_handler_of_the_guide_sends_everything_or_abandons_the_message(url: str) -> None:
+    """The first delivery fails after a part of the work, and the second delivery succeeds."""
+    handle = fragment("docs/transactions.md", "handle")
+    deliveries: list[int | None] = []
+
+    async def work(message: ServiceBusReceivedMessage) -> list[object]:
+        deliveries.append(message.delivery_count)
+        return [ServiceBusMessage("one"), ServiceBusMessage("two") if len(deliveries) == 2 else 2]
+
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue("outputs", colocate_with="inputs")
+        async with (
+            client.get_queue_sender("inputs") as inputs,
+            client.get_queue_sender("outputs") as outputs,
+            client.get_queue_receiver("inputs") as receiver,
+            client.get_queue_receiver("outputs") as results,
+        ):
+            await inputs.send_messages(ServiceBusMessage("input"))
+            (message,) = await receiver.receive_messages()
+            with pytest.raises(TypeError, match="a message must be"):
+                await handle(client, receiver, message, work, outputs)
+            assert await results.peek_messages(10) == []
+            (message,) = await receiver.receive_messages()
+            await handle(client, receiver, message, work, outputs)
+            assert [str(each) for each in await results.peek_messages(10)] == ["one", "two"]
+            assert await receiver.peek_messages(10) == []
+    assert deliveries == [1, 2]

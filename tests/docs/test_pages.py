@@ -41,6 +41,7 @@ PRINTED = {
     "docs/servers.md": [r".*server\.sock", r"redis://127\.0\.0\.1:\d+ b?'?v'?"],
     "docs/sessions.md": ["ann 100"],
     "docs/topics.md": ["sales piano"],
+    "docs/transactions.md": ["bill for two teapots", "ann has spent 30", "ann has spent 42", r"\[.letter-1.\]", "1"],
     "docs/testing.md": [r"\.+ +\[100%\]"],
 }
 """For each page with Python: patterns of the first lines that it prints. A page without an entry prints no lines."""
@@ -52,6 +53,7 @@ CALLED_ELSEWHERE = {
     "docs/queues.md": ["pipeline", "work", "receive_here", "settle_there", "maintain"],
     "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear"],
     "docs/topics.md": ["look_after"],
+    "docs/transactions.md": ["handle"],
 }
 """The functions that pages show but do not call. ``test_fragments.py`` calls them."""
 

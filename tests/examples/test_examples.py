@@ -74,6 +74,15 @@ EXAMPLES = {
         eve: 1 makes 2
         eve: 1 makes 3
     """,
+    "exactly_once.py": r"""
+        handled an order of 30
+        a worker failed: its last transaction has changed nothing
+        handled an order of 12
+        handled an order of 8
+        ann pays 30, 30 in all
+        ann pays 12, 42 in all
+        ann pays 8, 50 in all
+    """,
     "request_reply.py": r"""
         ann asked for 1\+2: 1\+2 = 3
         ann asked for 30\+4: 30\+4 = 34
@@ -112,7 +121,7 @@ EXAMPLES = {
 ELSEWHERE = {"command_line.py", "demo.py"}
 """Programs that are not examples: the shared command line, and the demo, which has its own target `make demo`."""
 
-GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md"]
+GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md", "docs/transactions.md"]
 """The guides that name the examples; each example is named in one of them."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")

@@ -24,6 +24,8 @@ ACCEPTED = {
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",
     "sbredis*ServiceBusClient(maintenance): added": "maintenance",
     "sbredis*ServiceBusClient.accept_next_session: added": "accept-next-session",
+    "sbredis*ServiceBusClient.transaction: added": "transactions",
+    "sbredis*.ServiceBusTransaction: added": "transactions",
     "sbredis*.fully_qualified_namespace: missing": "fully-qualified-namespace",
     "sbredis*(create_if_missing): added": "create-if-missing",
     "sbredis*.ensure_*: added": "create-if-missing",

@@ -1,5 +1,5 @@
-"""A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions and a topic on an embedded
-server, and a cluster that loses a node.
+"""A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions, a topic and transactions
+on an embedded server, and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -26,6 +26,7 @@ HANDLERS = 50
 SENDERS = 50
 ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each account
 CLERKS = 8
+CARTS = 300
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
 
@@ -191,6 +192,54 @@ async def show_ledger(administration: ServiceBusAdministrationClient, handled: d
         await asyncio.sleep(0.25)
 
 
+async def invoices(url: str) -> bool:
+    """Complete each cart and send its invoice in one transaction. Every second cart fails once before that."""
+    say(f"5. Transactions: {CARTS} carts, each completed in one step with the sending of its invoice")
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("carts")
+        await client.ensure_queue("invoices", colocate_with="carts")
+        seen: Counter[str] = Counter()
+        async with (
+            client.get_queue_sender("carts") as carts,
+            client.get_queue_sender("invoices") as sender,
+            client.get_queue_receiver("carts", max_wait_time=0.5) as receiver,
+            client.get_queue_receiver("invoices", max_wait_time=0.5) as results,
+        ):
+            await carts.send_messages([ServiceBusMessage(f"cart {number}") for number in range(CARTS)])
+            await asyncio.gather(
+                *[asyncio.create_task(write_invoices(client, receiver, sender, seen)) for _ in range(CLERKS)]
+            )
+            found: Counter[str] = Counter()
+            while letters := await results.receive_messages(100):
+                found.update(map(str, letters))
+                await results.complete_messages(letters)
+    missing, twice = CARTS - len(found), sum(1 for times in found.values() if times > 1)
+    say(f"   {seen['failures']} handlers failed halfway; {len(found)} invoices: {missing} missing, {twice} twice")
+    say()
+    return seen["failures"] > 0 and not missing and not twice
+
+
+async def write_invoices(
+    client: ServiceBusClient, receiver: ServiceBusReceiver, sender: ServiceBusSender, seen: Counter[str]
+) -> None:
+    """Handle carts until none has arrived for half a second. If a handler fails, it abandons the cart."""
+    async for cart in receiver:
+        try:
+            async with client.transaction() as tx:
+                tx.send_messages(sender, ServiceBusMessage(f"invoice for {cart}"))
+                tx.complete_message(cart)
+                fail_once(cart)
+        except ValueError:  # the block has changed nothing, and the cart is still locked
+            seen["failures"] += 1
+            await receiver.abandon_message(cart)
+
+
+def fail_once(cart: ServiceBusReceivedMessage) -> None:
+    """Raise an error for the first delivery of every second cart."""
+    if cart.delivery_count == 1 and str(cart).endswith(tuple("02468")):
+        raise ValueError(cart)
+
+
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +322,8 @@ def main() -> int:
         passed = asyncio.run(orders(url))
         passed = asyncio.run(reminders(url)) and passed
         passed = asyncio.run(payments(url)) and passed
-    say("5. A cluster of three masters and three replicas loses a master under load")
+        passed = asyncio.run(invoices(url)) and passed
+    say("6. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")

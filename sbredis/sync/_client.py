@@ -294,8 +294,8 @@ class ServiceBusClient(Handlers):
     ) -> QueueProperties:
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
-    def transaction(self) -> ServiceBusTransaction:
-        return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction))
+    def transaction(self, *, timeout: float | None = None) -> ServiceBusTransaction:
+        return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction, timeout=timeout))
 
     def close(self) -> None:
         """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
 from sbredis._public import public_name
-from sbredis.model import MessageTypes, PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import (
+    MessageTypes,
+    PrimitiveTypes,
+    ServiceBusMessage,
+    ServiceBusMessageBatch,
+    ServiceBusReceivedMessage,
+)
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
@@ -56,7 +62,7 @@ class ServiceBusTransaction:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def send_messages(self, sender: ServiceBusSender, message: MessageTypes) -> None:
+    def send_messages(self, sender: ServiceBusSender, message: MessageTypes | ServiceBusMessageBatch) -> None:
         self._portal.run(self._aio.send_messages, _asynchronous(sender), message)
 
     def schedule_messages(

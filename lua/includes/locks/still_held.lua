@@ -2,20 +2,20 @@
 -- Adds the other messages of the group to `lost`. A lease that has ended holds nothing, whether or not it was deleted.
 -- A message that is named twice counts as lost the second time. To detect this, all groups of a call share the table
 -- `seen`, which is empty at first. As long as the numbers rise, no message can have been named before, so the names
--- need not be compared. Groups of one token also share their lease, so that release_from_lease counts for all of them.
+-- need not be compared. In `seen`, groups of one token also share their lease, so that release_from_lease counts for all
+-- of them. The first of these groups has the fields of the lease.
 -- @use read_many
 local function still_held(p, group, seen, lost)
-  local token = group.token
-  seen.leases = seen.leases or {}
-  local lease = seen.leases[token]
-  if not lease then
-    local till, left, runs = string.match(redis.call('HGET', p.leases, token) or '0 0 ', '^(%d+) (%d+) (.*)$')
-    lease = { till = till, left = tonumber(left), runs = runs, session = string.match(runs, '^@(.*)$') }
-    seen.leases[token] = lease
-  end
-  local members, columns = group.members, group.columns
+  local token, members, columns = group.token, group.members, group.columns
   local names, numbers, entries, at = {}, {}, {}, {}
-  local mine = { names = names, numbers = numbers, entries = entries, at = at, token = token, lease = lease, session = lease.session }
+  local mine, lease = { names = names, numbers = numbers, entries = entries, at = at, token = token }, seen[token]
+  if not lease then
+    lease = mine
+    local till, left, runs = string.match(redis.call('HGET', p.leases, token) or '0 0 ', '^(%d+) (%d+) (.*)$')
+    mine.till, mine.left, mine.runs, mine.session = till, tonumber(left), runs, string.match(runs, '^@(.*)$')
+    seen[token] = mine
+  end
+  mine.lease, mine.session = lease, lease.session
   if tonumber(lease.till) <= p.logical then
     for i = 1, #members do
       lost[#lost + 1] = members[i]

@@ -1,6 +1,6 @@
 -- Releases held messages; `held` is the result of held_messages. In `argv`, the changed properties and the delay follow
 -- the name of each message. With `counted`, the deliveries count as failed.
--- @use entry release release_from_lease set_changes
+-- @use entry release release_from_lease set_changes inside
 local function apply_abandon(p, argv, held, counted)
   for g = 1, #held do
     local mine = held[g]

@@ -1,5 +1,5 @@
 -- Deletes held messages for good. `held` is the result of held_messages.
--- @use delete_records index_remove release_from_lease write_many
+-- @use delete_records index_remove release_from_lease write_many inside
 local function apply_complete(p, held)
   for g = 1, #held do
     local mine = held[g]

@@ -1,6 +1,6 @@
 -- Defers held messages; `held` is the result of held_messages. In `argv`, the changed properties follow the name of
 -- each message.
--- @use entry release release_from_lease set_changes
+-- @use entry release release_from_lease set_changes inside
 local function apply_defer(p, argv, held)
   for g = 1, #held do
     local mine = held[g]

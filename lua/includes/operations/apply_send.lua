@@ -1,6 +1,7 @@
 -- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted
 -- from 0, of the messages that duplicate detection has dropped.
--- @use band due_name index_add index_expiry known_message_ids never record_key scheduled write_many
+-- @use band never scheduled
+-- @use due_name index_add index_expiry known_message_ids record_key write_many inside
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
   local sessions, start = incoming.sessions, incoming.at

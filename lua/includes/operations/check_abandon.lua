@@ -1,6 +1,7 @@
 -- Checks the arguments of an abandon, from `at` on: whether the deliveries count as failed, and then the groups, with
 -- the name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
--- @use lock_groups never refuse whole_number
+-- @use never
+-- @use lock_groups refuse whole_number inside
 local function check_abandon(argv, at)
   local groups = lock_groups(argv, at + 1, 3)
   if not groups or argv[at] ~= '0' and argv[at] ~= '1' then

@@ -2,7 +2,7 @@
 -- a fence, and then the messages. The keys of the subscriptions begin at `from`; `open` is that of open_targets.
 -- Returns what apply_publish and finish_targets need, and the place of the first key after those of the subscriptions;
 -- or nil and a refusal.
--- @use check_messages open_targets parse_copies refuse whole_number
+-- @use check_messages open_targets parse_copies refuse whole_number inside
 local function check_publish(p, keys, argv, at, from, open)
   local incoming, refused = check_messages(p, argv, argv[at], 'rctlido', at + 3)
   if not incoming then

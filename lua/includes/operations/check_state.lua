@@ -1,7 +1,7 @@
 -- Checks the arguments of a new session state, from `at` on: the session, the token of its lock, whether there is a
 -- state, and the state. In a transaction, `p.stated` has the sizes of the states that earlier operations set. Returns
 -- what apply_state needs; or nil and a refusal.
--- @use has_overdue parse_session parse_token refuse refuse_while_due session_lock_end
+-- @use has_overdue parse_session parse_token refuse refuse_while_due session_lock_end inside
 local function check_state(p, argv, at)
   local session, unfit = parse_session(p, argv[at], true)
   local token, given, state = parse_token(argv[at + 1]), argv[at + 2] == '1', argv[at + 3]

@@ -1,5 +1,5 @@
 -- Writes what a publish has collected for the subscriptions, and wakes their waiters.
--- @use announce_due flush update_session_turns wake_waiters
+-- @use announce_due flush update_session_turns wake_waiters inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
     local target = subscriptions[i]

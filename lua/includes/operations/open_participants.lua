@@ -2,7 +2,7 @@
 -- that has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
 --
 -- Refusals: BADCALL, and the refusals of the participants
--- @use begin refuse refuse_part
+-- @use begin refuse refuse_part inside
 local function open_participants(first, words)
   local list, count = { first, [first.state] = first }, 1 + #words / 2
   if count > 8 or count % 1 ~= 0 or #KEYS < 30 * count then

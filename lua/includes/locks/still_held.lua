@@ -2,8 +2,8 @@
 -- Adds the other messages of the group to `lost`. A lease that has ended holds nothing, whether or not it was deleted.
 -- A message that is named twice counts as lost the second time. To detect this, all groups of a call share the table
 -- `seen`, which is empty at first. As long as the numbers rise, no message can have been named before, so the names
--- need not be compared. In `seen`, groups of one token also share their lease, so that release_from_lease counts for all
--- of them. The first of these groups has the fields of the lease.
+-- need not be compared. In `seen`, groups of one token also share their lease, so that release_from_lease counts for
+-- all of them. The first of these groups has the fields of the lease.
 -- @use read_many
 local function still_held(p, group, seen, lost)
   local token, members, columns = group.token, group.members, group.columns

@@ -70,7 +70,8 @@ if #operations == 0 or from ~= #KEYS + 1 then
 end
 
 for place = 1, count do
-  advance(participants[place], 100)
+  participants[place].room = math.floor(2097152 / count)
+  advance(participants[place], math.ceil(100 / count)) -- all participants together do the share of one call
 end
 for i = 1, #operations do
   local operation = operations[i]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.aio.calls._lane_kinds import lock_lost
+from sbredis.aio.calls._lane_kinds import CallJob, lock_lost
 from sbredis.aio.sending._sendable import require_sessions, transaction_key
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Part", "SendPart", "SettleKind", "SettlePart", "StatePart", "commit"]
 
 SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
-_LANE = "x"
 MOST_COPIES = 1000
 """The largest number of copies that a transaction may make in the subscriptions of a topic."""
 
@@ -95,6 +94,8 @@ class _Work:
         self.number = link.number
         self.record: EntityRecord = link.entity.record
         """The record of the entity that the last request was made with."""
+        self.copies = 0
+        """The number of copies that the operation makes in subscriptions."""
 
     def request(self, partition: Partition, call_id: CallId) -> Request[Any]:
         """Return the request that makes this operation alone."""
@@ -125,13 +126,7 @@ class _Sends(_Work):
             view for part in self.parts for view in part.outbox.views_for_rules(self._target, part.messages, part.made)
         ]
         routed = entity.routing.routed(made, views)
-        copies = sum(len(route or ()) for route in routed.routes)
-        if copies > MOST_COPIES:
-            raise MessageSizeExceededError(
-                f"The messages would have {copies} copies in the subscriptions of the topic; a transaction makes up to "
-                f"{MOST_COPIES}. Send fewer messages in it.",
-                outcome=Outcome.NEVER_SENT,
-            )
+        self.copies = sum(len(route or ()) for route in routed.routes)
         request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
         return request
 
@@ -177,36 +172,77 @@ class _State(_Work):
         return set_state(partition, call_id, self.part.held.lock, self.part.state)
 
 
+class _CommitJob(CallJob[Transacted]):
+    """One call of a commit. It has its effect on the messages even if the caller was cancelled meanwhile."""
+
+    __slots__ = ("_done", "_holds", "_works", "duplicates")
+
+    def __init__(self, works: Sequence[_Work], deadline: float) -> None:
+        super().__init__(self._request, deadline, self._happened)
+        self.told = self._answered
+        self.duplicates: list[ServiceBusMessage] = []
+        self._done = False
+        self._works = works
+        self._holds = [part.hold for work in works if isinstance(work, _Settlements) for part in work.parts]
+        for hold in self._holds:
+            hold.settled = True
+
+    def ended(self) -> None:
+        """Mark the messages as not settled if the call did not settle them."""
+        for hold in self._holds:
+            if not self._done:
+                hold.settled = False
+            elif hold.watchers:
+                hold.let_go()
+
+    def _answered(self) -> None:
+        self._happened(self.future.result())
+
+    def _happened(self, result: Transacted) -> None:
+        self._done = True
+        for work, sent in zip(self._works, result.results, strict=True):
+            if isinstance(work, _Sends) and sent is not None:
+                self.duplicates += work.sent(sent.first, sent.dropped)
+
+    def _request(self, _: Partition, call_id: CallId) -> Request[Transacted]:
+        operations: list[Operation] = []
+        copies = 0
+        for place, work in enumerate(self._works, 1):
+            work.record = work.entity.record
+            partition = work.link.partition
+            try:
+                operations.append(Operation(partition, work.request(partition, CallId("", 0, call_id.now))))
+                copies += work.copies
+                if copies > MOST_COPIES:
+                    raise MessageSizeExceededError(
+                        f"The messages of the transaction would have {copies} copies in the subscriptions of their "
+                        f"topics; a transaction makes up to {MOST_COPIES}. Send fewer messages in it.",
+                        outcome=Outcome.NEVER_SENT,
+                    )
+            except ServiceBusError as error:
+                error._part = ("#", place, "")  # pyright: ignore[reportPrivateUsage]
+                raise
+        return transact(call_id, operations)
+
+
 async def commit(parts: Sequence[Part], deadline: float) -> list[ServiceBusMessage]:
     """Carry out all parts of a transaction, or none. Return the messages that were dropped as duplicates."""
     works = await _works(parts, deadline)
     _require_one_slot(works)
-    holds = [part.hold for part in parts if isinstance(part, SettlePart)]
-    if any(hold.settled for hold in holds):
-        raise MessageAlreadySettled("A message of the transaction was settled outside of it. Nothing has changed.")
-    for hold in holds:
-        hold.settled = True
-    try:
-        async with AsyncExitStack() as recalls:
-            for part in parts:
-                if isinstance(part, SettlePart) and part.kind == "abandon":
-                    lease = part.hold.lease
-                    if lease is not None and lease.recalled is not None:
-                        await recalls.enter_async_context(lease.recalled(deadline))
-            await _renewed(works, deadline)
-            result = await _carry_out(works, deadline)
-    except BaseException:
-        for hold in holds:
-            hold.settled = False
-        raise
-    for hold in holds:
-        if hold.watchers:
-            hold.let_go()
-    duplicates: list[ServiceBusMessage] = []
-    for work, sent in zip(works, result.results, strict=True):
-        if isinstance(work, _Sends) and sent is not None:
-            duplicates += work.sent(sent.first, sent.dropped)
-    return duplicates
+    for part in parts:
+        if isinstance(part, SettlePart) and part.hold.settled:
+            raise MessageAlreadySettled(
+                f"Message {part.hold.sequence_number} was settled, or is being settled, outside of the transaction. "
+                "The transaction has changed nothing."
+            )
+    async with AsyncExitStack() as recalls:
+        for part in parts:
+            if isinstance(part, SettlePart) and part.kind == "abandon":
+                lease = part.hold.lease
+                if lease is not None and lease.recalled is not None:
+                    await recalls.enter_async_context(lease.recalled(deadline))
+        await _renewed(works, deadline)
+        return await _carry_out(works, deadline)
 
 
 async def _works(parts: Sequence[Part], deadline: float) -> list[_Work]:
@@ -273,20 +309,13 @@ async def _renewed(works: Sequence[_Work], deadline: float) -> None:
                     await asyncio.wait((renewal,), timeout=deadline - loop.time())
 
 
-async def _carry_out(works: Sequence[_Work], deadline: float) -> Transacted:
+async def _carry_out(works: Sequence[_Work], deadline: float) -> list[ServiceBusMessage]:
     """Make the call. If the client's knowledge of an entity is out of date, correct it and make the call again."""
-
-    def make(_: Partition, call_id: CallId) -> Request[Transacted]:
-        operations: list[Operation] = []
-        for work in works:
-            work.record = work.entity.record
-            partition = work.link.partition
-            operations.append(Operation(partition, work.request(partition, CallId("", 0, call_id.now))))
-        return transact(call_id, operations)
-
     while True:
         try:
-            return await works[0].link.call(_LANE, make, deadline)
+            job = _CommitJob(works, deadline)
+            await works[0].link.transacting.submit(job)
+            return job.duplicates
         except ServiceBusError as error:
             work = _refused_part(error, works)
             if work is None:

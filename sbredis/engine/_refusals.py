@@ -164,6 +164,7 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     forgotten = kind is LaneUnknownError and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
     made_error = kind(text, outcome=outcome, tracking_id=error.tracking_id)
+    made_error._after_unknown = error.after_unknown  # pyright: ignore[reportPrivateUsage]
     if part is not None:
         made_error._part = (part[1], int(part[2]), detail)  # pyright: ignore[reportPrivateUsage]
     return made_error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from sbredis.engine import load
 from sbredis.servers import LocalServer
@@ -23,10 +24,22 @@ class Scissors(Between):
         self._sha = b""
         self._asked = False
         self._on_the_way = False
+        self._then: Callable[[], Awaitable[object]] | None = None
 
-    def cut(self, script: str, times: int = 1, *, on_the_way: bool = False) -> None:
-        """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves."""
+    def cut(
+        self,
+        script: str,
+        times: int = 1,
+        *,
+        on_the_way: bool = False,
+        then: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves.
+
+        ``then`` is called when an answer is lost, before the connection breaks.
+        """
         self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
+        self._then = then
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         while data := await reader.read(1 << 20):
@@ -40,6 +53,8 @@ class Scissors(Between):
                 self._asked = False
                 self._left -= 1
                 self.cuts += 1
+                if self._then is not None:
+                    await self._then()
                 return
             writer.write(data)
             await writer.drain()

@@ -20,6 +20,7 @@ from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
+    Outcome,
     ServiceBusError,
     ServiceBusQuotaExceededError,
     SessionLockLostError,
@@ -426,7 +427,7 @@ async def test_a_message_that_was_settled_outside_undoes_everything(client: Serv
         tx.complete_message(message)
         tx.send_messages(sender, ServiceBusMessage("a"))
         await receiver.complete_message(message)
-        with pytest.raises(MessageAlreadySettled, match="settled outside"):
+        with pytest.raises(MessageAlreadySettled, match="was settled, or is being settled, outside"):
             await tx.__aexit__(None, None, None)
         assert await bodies(client, "outputs") == []
         with pytest.raises(MessageAlreadySettled):
@@ -456,6 +457,71 @@ async def test_a_commit_whose_connection_breaks_happens_once(
                 tx.send_messages(sender, ServiceBusMessage("a"))
             assert network.cuts == times
             assert (await bodies(client, "inputs"), await bodies(client, "outputs")) == ([], ["a"])
+
+
+@pytest.mark.parametrize("how", ["deleted", "made again"])
+async def test_a_lost_answer_of_an_entity_that_is_gone_is_reported_as_unknown(server: LocalServer, how: str) -> None:
+    """The record of the call is gone with the entity, and its other effects are there."""
+    async with (
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+        ServiceBusAdministrationClient(server.url, namespace="ns") as admin,
+    ):
+        await client.ensure_queue("first")
+        await client.ensure_queue("outputs", colocate_with="first")
+        first, second = client.get_queue_sender("first"), client.get_queue_sender("outputs")
+        network.cut("transact", 1, then=partial(_replace, admin, again=how == "made again"))
+        with pytest.raises(ServiceBusError) as unknown:
+            await transact(
+                client,
+                lambda tx: tx.send_messages(first, ServiceBusMessage("a")),
+                lambda tx: tx.send_messages(second, ServiceBusMessage("b")),
+            )
+        assert unknown.value.outcome is Outcome.UNKNOWN
+        assert network.cuts == 1
+        assert await bodies(client, "outputs") == ["b"]
+
+
+async def _replace(admin: ServiceBusAdministrationClient, *, again: bool) -> None:
+    await admin.delete_queue("first")
+    if again:
+        await admin.create_queue("first")
+
+
+async def test_a_commit_takes_effect_on_the_messages_although_its_caller_was_cancelled(
+    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        reached = asyncio.Event()
+        transport = client._connection.transport
+        real = transport.call
+
+        async def slow(script: Any, *arguments: Any, **options: Any) -> Any:
+            reply = await real(script, *arguments, **options)
+            if script.name == "transact":
+                reached.set()
+                await let.wait()
+            return reply
+
+        let = asyncio.Event()
+        monkeypatch.setattr(transport, "call", slow)
+        committing = asyncio.create_task(
+            transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+            )
+        )
+        await reached.wait()
+        committing.cancel()
+        await asyncio.wait((committing,))
+        let.set()
+        assert committing.cancelled()
+        assert await bodies(client, "outputs") == ["a"]
+        with pytest.raises(MessageAlreadySettled):
+            await receiver.complete_message(message)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 -- Computes what has become due in the partition since the last call, without writing anything. It handles the due
--- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records. The kinds
--- of events are: a lock ends, a scheduled message is activated, the block of a session ends, a delay ends, a message
--- expires. Events of one instant are handled in this order of kinds, and within a kind in the order of tokens, numbers
--- or names. Each event has its effect at its own time, not at the time of the call. If an event makes another event
--- due, the same pass handles that other event too. `apply_due` writes the result; `count` and `peek` only show it.
+-- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records, or
+-- `p.room` bytes. The kinds of events are: a lock ends, a scheduled message is activated, the block of a session ends,
+-- a delay ends, a message expires. Events of one instant are handled in this order of kinds, and within a kind in the
+-- order of tokens, numbers or names. Each event has its effect at its own time, not at the time of the call. If an
+-- event makes another event due, the same pass handles that other event too. `apply_due` writes the result; `count` and
+-- `peek` only show it.
 --
 -- All events have names in `due`, except the ends of locks and the expiries that are not indexed (see index_expiry).
 -- Messages whose expiry is not indexed are found at the beginning of each level of priority.
@@ -34,7 +35,7 @@ local function plan_due(p, share, turning)
   if p.topic then
     return o -- the scheduled messages of a topic wait for a client that knows the topic's rules
   end
-  local room, made, at_made = 2097152, {}, 1
+  local room, made, at_made = p.room or 2097152, {}, 1
 
   -- -- sessions -------------------------------------------------------------------------------------------------------
 

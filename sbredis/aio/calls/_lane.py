@@ -69,6 +69,9 @@ class Lane(ABC, Generic[J, R]):
     notes_time: ClassVar[bool] = False
     """Whether to write the time of its call into each job."""
 
+    spans: ClassVar[bool] = False
+    """Whether a call also changes partitions other than the one of the lane."""
+
     def __init__(self, link: PartitionLink) -> None:
         self.link = link
         self.entity = link.entity
@@ -356,7 +359,7 @@ class _Pipeline(Generic[J, R]):
                 # Did the attempt end only because its part of the time was over?
                 ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
-                delivery = delivery or Delivery(lane_is_known=self._known)
+                delivery = delivery or Delivery(lane_is_known=self._known, spans=lane.spans)
                 step = delivery.failed(error, time_is_left=time_is_left)
                 step = await self._carry_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
                 if step is NextStep.ANEW:

@@ -41,6 +41,7 @@ __all__ = [
     "SettleJob",
     "SettleLane",
     "SettleMethod",
+    "TransactionLane",
     "lock_lost",
 ]
 
@@ -292,6 +293,15 @@ class CallLane(Lane[CallJob[Any], Any]):
             job.orphaned(result)
         if getattr(result, "more", False):
             self.link.catch_up()
+
+
+class TransactionLane(CallLane):
+    """Transactions that this partition takes part in, and of which it recognises the repetitions."""
+
+    spans: ClassVar[bool] = True
+
+    def __init__(self, link: PartitionLink) -> None:
+        super().__init__(link, "z")
 
 
 def _sequence_number(link: PartitionLink, name: str) -> str:

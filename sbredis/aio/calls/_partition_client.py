@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.aio.calls._catching_up import Shown, read_after_due
 from sbredis.aio.calls._lane import Lane
-from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewLane, SettleJob, SettleLane, SettleMethod
+from sbredis.aio.calls._lane_kinds import (
+    CallJob,
+    CallLane,
+    RenewLane,
+    SettleJob,
+    SettleLane,
+    SettleMethod,
+    TransactionLane,
+)
 from sbredis.aio.calls._partition_link import PartitionLink
 from sbredis.aio.calls._send_lane import SendLane
 from sbredis.engine import CallId, Lock, Partition, Request, Settled
@@ -46,6 +54,7 @@ class PartitionClient(PartitionLink):
         super().__init__(entity, number)
         self.sending = SendLane(self, lambda: elsewhere().sending)
         self.renewing = RenewLane(self)
+        self.transacting = TransactionLane(self)
         self._settling: dict[str, SettleLane] = {}
         self._calling: dict[str, CallLane] = {}
         self._spare: list[str] = []
@@ -152,6 +161,12 @@ class PartitionClient(PartitionLink):
 
     def close(self) -> None:
         """Fail the jobs that wait in all lanes."""
-        lanes: list[Lane[Any, Any]] = [self.sending, self.renewing, *self._settling.values(), *self._calling.values()]
+        lanes: list[Lane[Any, Any]] = [
+            self.sending,
+            self.renewing,
+            self.transacting,
+            *self._settling.values(),
+            *self._calling.values(),
+        ]
         for lane in lanes:
             lane.close()

@@ -124,9 +124,11 @@ def forgotten(error: ServiceBusError) -> ServiceBusError:
 class Delivery:
     """The state of one call under way. Each pipeline of a lane has at most one such call."""
 
-    __slots__ = ("error", "lane_is_known", "leaves_lane", "maybe_ran", "unreachable")
+    __slots__ = ("_spans", "error", "lane_is_known", "leaves_lane", "maybe_ran", "unreachable")
 
-    def __init__(self, *, lane_is_known: bool) -> None:
+    def __init__(self, *, lane_is_known: bool, spans: bool = False) -> None:
+        self._spans = spans
+        """Whether the call also changes other partitions than the one that recognises its repetition."""
         self.maybe_ran = False
         """Whether an attempt was not answered, so that the call may have run."""
         self.lane_is_known = lane_is_known
@@ -145,6 +147,10 @@ class Delivery:
         """Record that an attempt ended with this error. Return the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
             error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
+        maybe_ran = self.maybe_ran or error._after_unknown  # pyright: ignore[reportPrivateUsage]
+        if self._spans and maybe_ran and error._part is None and isinstance(error, MessagingEntityNotFoundError):  # pyright: ignore[reportPrivateUsage]
+            # The partition is gone, and with it the record of the call. If the call ran, its other effects are there.
+            return self._take_step(NextStep.END, forgotten(error))
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)
         return self._take_step(next_step(error, time_is_left=time_is_left), error)
 

@@ -247,3 +247,18 @@ def _check_all_rows() -> None:
         delivery = Delivery(lane_is_known=True)
         delivery.failed(obstacle("in the way", outcome=NEVER_SENT), time_is_left=True)
         assert not delivery.unreachable
+
+
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_call_that_spans_partitions_is_not_repeated_where_its_record_is_gone(spans: bool, asked_before: bool) -> None:
+    """If it ran, its effects in the other partitions are still there."""
+    delivery = Delivery(lane_is_known=True, spans=spans)
+    if asked_before:
+        lost = ServiceBusCommunicationError("lost", outcome=Outcome.UNKNOWN)
+        assert delivery.failed(lost, time_is_left=True) is NextStep.AGAIN
+    step = delivery.failed(MessagingEntityNotFoundError("gone", outcome=Outcome.REFUSED), time_is_left=True)
+    assert step is (NextStep.END if spans and asked_before else NextStep.RECOVER)
+    if step is NextStep.END:
+        assert delivery.error is not None
+        assert delivery.error.outcome is Outcome.UNKNOWN

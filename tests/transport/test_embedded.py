@@ -37,7 +37,7 @@ def is_gone(pid: int) -> bool:
     """Return whether the process has ended; a dead child of another process may remain as a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the process may end between the opening and the reading
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis.aio.calls._lane_kinds import CallJob, lock_lost
+from sbredis.aio.calls._partition_client import SETTLEMENTS, PartitionClient
 from sbredis.aio.sending._sendable import require_sessions, transaction_key
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
@@ -37,7 +39,6 @@ from sbredis.model import Hold, ServiceBusMessage
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.receiving._held_session import HeldSession
     from sbredis.aio.sending._outbox import Outbox
     from sbredis.registry import EntityRecord
@@ -85,7 +86,7 @@ class StatePart:
 Part = SendPart | SettlePart | StatePart
 
 
-class _Work:
+class _Work(ABC):
     """One operation of the transaction, on one partition of one entity."""
 
     def __init__(self, link: PartitionClient) -> None:
@@ -97,16 +98,16 @@ class _Work:
         self.copies = 0
         """The number of copies that the operation makes in subscriptions."""
 
+    @abstractmethod
     def request(self, partition: Partition, call_id: CallId) -> Request[Any]:
         """Return the request that makes this operation alone."""
-        raise NotImplementedError
 
 
 class _Sends(_Work):
-    def __init__(self, entity: Entity, link: PartitionClient) -> None:
+    def __init__(self, entity: Entity, link: PartitionClient, parts: Sequence[SendPart]) -> None:
         super().__init__(link)
+        self.parts = parts
         self._target = entity
-        self.parts: list[SendPart] = []
         self._widths: list[int] = []
 
     @property
@@ -154,13 +155,8 @@ class _Settlements(_Work):
 
     def request(self, partition: Partition, call_id: CallId) -> Request[Any]:
         locks: list[Lock] = [part.hold.lock(part.changes, part.delay) for part in self.parts]
-        settle = {
-            "complete": partition.complete,
-            "abandon": partition.abandon,
-            "defer": partition.defer,
-            "dead_letter": partition.dead_letter,
-        }[self.kind]
-        return settle(call_id, locks)
+        _, settle = SETTLEMENTS[self.kind]
+        return settle(partition, call_id, locks)
 
 
 class _State(_Work):
@@ -258,23 +254,18 @@ async def _works(parts: Sequence[Part], deadline: float) -> list[_Work]:
         elif isinstance(part, StatePart):
             link = part.held.partition_client
             works[link, part.held.name, "state"] = _State(link, part)
+    sends: dict[Entity, list[SendPart]] = {}
     for part in parts:
         if isinstance(part, SendPart):
             entity = await part.outbox.ready(deadline)
             if entity.record.settings.sessions:
                 require_sessions(entity, part.messages)
-            link = entity.partition_client(entity.numbers[0])
-            if entity.partitioned:
-                messages = [
-                    message
-                    for other in parts
-                    if isinstance(other, SendPart) and other.outbox.entity is entity
-                    for message in other.messages
-                ]
-                link = entity.pinned(transaction_key(entity, messages))
-            work = works.setdefault((link, "send"), _Sends(entity, link))
-            assert isinstance(work, _Sends)
-            work.parts.append(part)
+            sends.setdefault(entity, []).append(part)
+    for entity, own in sends.items():
+        link = entity.partition_client(entity.numbers[0])
+        if entity.partitioned:
+            link = entity.pinned(transaction_key(entity, [message for part in own for message in part.messages]))
+        works[link, "send"] = _Sends(entity, link, own)
     return list(works.values())
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
     from sbredis.model import Hold
 
-__all__ = ["PartitionClient"]
+__all__ = ["SETTLEMENTS", "PartitionClient"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -37,13 +37,14 @@ def _released(partition: Partition, call_id: CallId, locks: Sequence[Lock]) -> R
     return partition.abandon(call_id, locks, counted=False)
 
 
-_SETTLEMENTS: dict[str, tuple[str, SettleMethod]] = {
+SETTLEMENTS: dict[str, tuple[str, SettleMethod]] = {
     "complete": ("c", Partition.complete),
     "abandon": ("a", Partition.abandon),
     "defer": ("d", Partition.defer),
     "dead_letter": ("l", Partition.dead_letter),
     "release": ("b", _released),
 }
+"""The letter of the lane of each settlement, and the method that makes its request."""
 
 
 class PartitionClient(PartitionLink):
@@ -65,7 +66,7 @@ class PartitionClient(PartitionLink):
         """Return the lane for settlements of a kind: complete, abandon, release, defer or dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
-            letter, method = _SETTLEMENTS[kind]
+            letter, method = SETTLEMENTS[kind]
             lane = self._settling[kind] = SettleLane(self, letter, method)
         return lane
 

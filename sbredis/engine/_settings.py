@@ -93,6 +93,10 @@ class PartitionSettings:
     """Whether messages belong to sessions and are received session by session."""
     topic: bool = field(default=False, metadata=_in("topic", fixed="whether it is a topic"))
     """Whether the entity is a topic, which passes its messages to its subscriptions."""
+    forwards: bool = field(default=False, metadata=_in("forwards"))
+    """Whether messages are forwarded to another entity, and therefore not given to receivers."""
+    forwards_dead: bool = field(default=False, metadata=_in("forwards_dead"))
+    """Whether dead letters are forwarded to another entity."""
 
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():

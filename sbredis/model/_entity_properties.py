@@ -3,7 +3,8 @@
 The table has five classes: for the properties that all entities have, for entities to which senders send, for entities
 from which receivers receive, for topics, and for subscriptions. A line in a class declares a property: its type, its
 default, its limits, whether it can change, and in which setting the partitions keep it. The string below the line is
-its documentation. If the partitions do not need a value, the registry keeps it under the property's name.
+its documentation. If the partitions do not need a value, the registry keeps it under the property's name. If they need
+to know only that the property is set, they keep a flag.
 
 Everything else follows from the table: the arguments of ``create_queue``, ``ensure_queue``, ``create_if_missing`` and
 updates, the stored form, and the text of ``help()``. Only type checkers cannot read it. For them, an options class
@@ -18,7 +19,7 @@ from typing import TypedDict
 
 from sbredis.model._durations import UNLIMITED
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
-from sbredis.model._fields import Choice, Described, Duration, Flag, ListOf, Neighbour, Text, Whole
+from sbredis.model._fields import Choice, Described, Destination, Duration, Flag, ListOf, Neighbour, Text, Whole
 from sbredis.model._rights import AuthorizationRule, read_rule, rule_as_kept
 
 __all__ = [
@@ -74,9 +75,9 @@ class AnyEntity(Described):
     enable_batched_operations = Flag(True)
     """Kept and shown, without effect: operations are always batched. ``True`` by default."""
 
-    auto_delete_on_idle = Duration(UNLIMITED, least=timedelta(minutes=5), planned="the removal of unused {kind}s is")
-    """The time without use after which the entity is deleted. Not available yet: no limit by default, and any value
-    other than ``timedelta.max`` is refused.
+    auto_delete_on_idle = Duration(UNLIMITED, least=timedelta(minutes=5))
+    """The time without use after which the entity is deleted, with all its messages: no limit by default, 5 minutes at
+    least. An entity with ``forward_to`` counts as used. A client with ``maintenance=True`` deletes unused entities.
     """
 
 
@@ -121,11 +122,16 @@ class ReceivedFrom(Described):
     changed.
     """
 
-    forward_to = Neighbour(planned="forwarding is")
-    """The entity to which messages are forwarded. Not available yet: none by default, and any name is refused."""
+    forward_to = Destination(flag="forwards")
+    """The queue or topic to which messages are forwarded: none by default. It must exist when it is set, and a chain of
+    forwarding has at most 4 hops and no circle. Not with ``requires_session``. No receiver receives from the entity
+    itself, only from its sub-queues. A client with ``maintenance=True`` forwards the messages.
+    """
 
-    forward_dead_lettered_messages_to = Neighbour(planned="forwarding is")
-    """The entity to which dead letters are forwarded. Not available yet: none by default, and any name is refused."""
+    forward_dead_lettered_messages_to = Destination(flag="forwards_dead")
+    """The queue or topic to which dead letters are forwarded: none by default. The conditions are those of
+    ``forward_to``, but the entity may have sessions.
+    """
 
 
 class ReceivedFromOptions(TypedDict, total=False):

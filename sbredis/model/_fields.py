@@ -12,6 +12,7 @@ The string after a field in the class explains its meaning, its default and its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
@@ -24,7 +25,10 @@ from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
 from sbredis.model._property_docs import property_docs
 
-__all__ = ["Choice", "Described", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
+__all__ = ["Choice", "Described", "Destination", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
+
+_ABSOLUTE = re.compile(r"(?i:sb|https?|amqps?)://[^/?#]*/?(?P<path>[^?#]*?)/?")
+"""A URL as Azure's libraries give and take it: ``sb://shop.servicebus.windows.net/orders``."""
 
 T = TypeVar("T")
 G = TypeVar("G")
@@ -173,20 +177,21 @@ class Field(Generic[T, G]):
         default: T,
         *,
         setting: str | None = None,
+        flag: str | None = None,
         fixed: bool = False,
         read_only: bool = False,
-        planned: str | None = None,
     ) -> None:
         """``setting`` is the name of the field in the partitions' settings, if the partitions need the property.
 
-        ``fixed`` means that the property cannot change; ``read_only`` means that it cannot be set at all. ``planned``
-        names the missing feature that the property needs; ``{kind}`` in this name is replaced by the kind of entity.
+        ``flag`` is the name of a field there that is true if the property differs from its default, if the partitions
+        need to know only this. ``fixed`` means that the property cannot change; ``read_only`` means that it cannot be
+        set at all.
         """
         self.default = default
         self.setting = setting
+        self.flag = flag
         self.fixed = fixed
         self.read_only = read_only
-        self.planned = planned
 
     def __set_name__(self, owner: type[Described], name: str) -> None:
         self.owner, self.declared_in, self.name = owner, owner, name
@@ -217,13 +222,7 @@ class Field(Generic[T, G]):
         raise NotImplementedError
 
     def check(self, value: T) -> None:
-        """Refuse a value that is beyond the limits, or needs a missing feature."""
-        if self.planned is not None and value != self.default:
-            raise ValueError(
-                f"{self.name}={quoted(value)}: {self.planned.format(kind=self.owner.kind.lower())} not available in "
-                "this release of sbredis. "
-                f"Leave {self.name} out."
-            )
+        """Refuse a value that is beyond the limits."""
 
     def keep(self, value: T) -> Any:
         """Return the stored form of a value, for JSON or for the settings of the partitions."""
@@ -294,9 +293,8 @@ class Duration(Field[timedelta, timedelta | str]):
         most: timedelta = UNLIMITED,
         longest: str | None = None,
         setting: str | None = None,
-        planned: str | None = None,
     ) -> None:
-        super().__init__(default, setting=setting, planned=planned)
+        super().__init__(default, setting=setting)
         self.least, self.most, self.longest = least, most, longest
 
     def read(self, given: timedelta | str) -> timedelta:
@@ -309,7 +307,6 @@ class Duration(Field[timedelta, timedelta | str]):
             raise ValueError(f"{self.name} must be {self.least} or longer, not {value}")
         if value > self.most:
             raise ValueError(self.longest or f"{self.name} must be {self.most} or shorter, not {value}")
-        super().check(value)
 
     def keep(self, value: timedelta) -> int:
         return to_milliseconds(value)
@@ -321,8 +318,8 @@ class Duration(Field[timedelta, timedelta | str]):
 class Text(Field[str | None, str]):
     """Text of limited length, or ``None``."""
 
-    def __init__(self, *, longest: int, planned: str | None = None) -> None:
-        super().__init__(None, planned=planned)
+    def __init__(self, *, longest: int, flag: str | None = None, fixed: bool = False) -> None:
+        super().__init__(None, flag=flag, fixed=fixed)
         self.longest = longest
 
     def read(self, given: str) -> str | None:
@@ -333,15 +330,13 @@ class Text(Field[str | None, str]):
     def check(self, value: str | None) -> None:
         if value is not None and len(value) > self.longest:
             raise ValueError(f"{self.name} has {len(value)} characters; at most {self.longest} are allowed")
-        super().check(value)
 
 
 class Neighbour(Text):
     """The name of another entity, compared without regard to case. An empty name means no entity."""
 
-    def __init__(self, *, fixed: bool = False, planned: str | None = None) -> None:
-        super().__init__(longest=260, planned=planned)
-        self.fixed = fixed
+    def __init__(self, *, flag: str | None = None, fixed: bool = False) -> None:
+        super().__init__(longest=260, flag=flag, fixed=fixed)
 
     def read(self, given: str) -> str | None:
         return super().read(given) or None
@@ -356,6 +351,37 @@ class Neighbour(Text):
 
     def same(self, one: str | None, other: str | None) -> bool:
         return one == other if one is None or other is None else name_key(one) == name_key(other)
+
+
+class Destination(Neighbour):
+    """The name of the queue or topic to which messages are forwarded. An absolute URL is reduced to its path, which is
+    that name.
+    """
+
+    def read(self, given: str) -> str | None:
+        named = super().read(given)
+        url = None if named is None else _ABSOLUTE.fullmatch(named)
+        if url is None:
+            return named
+        if not url["path"]:
+            raise ValueError(
+                f"{self.name}: the URL {quoted(named)} names no entity: add the queue or topic as its path"
+            )
+        return url["path"]
+
+    def check(self, value: str | None) -> None:
+        key = "" if value is None else name_key(value)
+        if "/subscriptions/" in key:
+            raise ValueError(
+                f"{self.name}: {quoted(value)} is a subscription, and messages cannot be forwarded to a subscription. "
+                "Name a queue or a topic."
+            )
+        if key.endswith("$deadletterqueue"):
+            raise ValueError(
+                f"{self.name}: {quoted(value)} is a dead-letter queue, and messages cannot be forwarded to a "
+                "dead-letter queue. Name a queue or a topic."
+            )
+        super().check(value)
 
 
 class Choice(Field[E, E | str]):

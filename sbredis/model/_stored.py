@@ -1,7 +1,8 @@
 """Convert the properties of entities to their stored form and back: the partitions' settings, and the registry's JSON.
 
 All kinds of entity work the same way. A property with a ``setting`` is kept in that field of the partitions' settings.
-All other properties are kept by name in JSON, which leaves out defaults. Three properties have special rules. An entity
+All other properties are kept by name in JSON, which leaves out defaults. If such a property has a ``flag``, that field
+of the settings is true if the property is set. Three properties have special rules. An entity
 detects duplicates if its settings have a window. The registry has separate fields for whether an entity is partitioned,
 and for the entity that it is colocated with.
 """
@@ -20,6 +21,7 @@ __all__ = ["StoredEntity", "entity_created", "entity_differences", "entity_revis
 
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
 _PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
+_FORWARD, _SESSIONS = "forward_to", "requires_session"
 _SPECIAL = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
 
 Kind = type[Described]
@@ -46,6 +48,7 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
     if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
         raise ValueError(f"a partitioned {kind.kind.lower()} is in all partitions already: leave out colocate_with")
+    _require_forwardable(kind, values)
     return _kept(kind, values, kind.fields(), StoredEntity(settings=settings, properties={}))
 
 
@@ -71,6 +74,8 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
                 f"it is {quoted(values[name])}"
             )
     _check(kind, changes)
+    if _FORWARD in changes:
+        _require_forwardable(kind, {**values, **changes})
     return _kept(kind, {**values, **changes}, changes, before)
 
 
@@ -113,6 +118,17 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
             field.check(value)
 
 
+def _require_forwardable(kind: Kind, values: Mapping[str, object]) -> None:
+    """Refuse ``forward_to`` for an entity with sessions. Its dead letters have no sessions, and can be forwarded."""
+    if values.get(_FORWARD) is not None and values.get(_SESSIONS):
+        word = kind.kind.lower()
+        raise ValueError(
+            f"forward_to={quoted(values[_FORWARD])}: the messages of a {word} with requires_session=True cannot be "
+            f"forwarded. Leave out forward_to, or create a {word} without sessions. The destination may require "
+            "sessions."
+        )
+
+
 def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:
     """Return the stored form with the changed properties.
 
@@ -125,6 +141,8 @@ def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before:
         if name in _SPECIAL:
             continue
         properties.pop(name, None)
+        if field.flag is not None:
+            settings[field.flag] = not field.same(values[name], field.default)
         if field.setting is not None and (name != _WINDOW or values[_DETECTS]):
             settings[field.setting] = field.keep(values[name])
         elif not field.same(values[name], field.default):

@@ -6,8 +6,9 @@ import copy
 import inspect
 import json
 import pickle
+import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args, get_type_hints
 
@@ -76,10 +77,16 @@ KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "requires_session": (True, {"sessions": True}, {}),
+    "auto_delete_on_idle": (timedelta(minutes=5), {}, {"auto_delete_on_idle": 300_000}),
+    "forward_to": ("Other", {"forwards": True}, {"forward_to": "Other"}),
+    "forward_dead_lettered_messages_to": (
+        "Other",
+        {"forwards_dead": True},
+        {"forward_dead_lettered_messages_to": "Other"},
+    ),
 }
 FIXED = {"requires_duplicate_detection", "requires_session"}
 ELSEWHERE = {"enable_partitioning", "colocate_with", "availability_status"}
-PLANNED = {"auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_to"}
 every_kept_property = pytest.mark.parametrize("name", KEPT)
 
 
@@ -96,7 +103,7 @@ def values(kept: StoredEntity) -> dict[str, Any]:
 
 
 def test_every_property_is_stored() -> None:
-    assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE, *PLANNED}
+    assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE}
 
 
 def test_constructor_options_and_create_queue_accept_the_same_properties() -> None:
@@ -170,17 +177,78 @@ def test_the_duplicate_window_is_a_setting_of_the_partitions() -> None:
     assert (shorter.settings.duplicate_window, shorter.properties) == (20_000, {})
 
 
+DESTINATIONS = [
+    ("other", "other"),
+    ("billing/Orders", "billing/Orders"),
+    ("sb://shop.servicebus.windows.net/Orders", "Orders"),
+    ("https://shop.servicebus.windows.net/billing/orders/", "billing/orders"),
+    ("SB://shop.servicebus.chinacloudapi.cn:5671/orders", "orders"),
+    ("", None),
+]
+both_destinations = pytest.mark.parametrize("name", ["forward_to", "forward_dead_lettered_messages_to"])
+
+
+@both_destinations
+@pytest.mark.parametrize(("given", "destination"), DESTINATIONS)
+def test_a_destination_may_be_given_as_a_url_and_is_read_as_a_name(name: str, given: str, destination: str) -> None:
+    queue = QueueProperties("q", **{name: given})  # type: ignore[arg-type]  # both names are properties
+    assert queue[name] == destination
+    kept = created(queue.given, PartitionSettings())
+    assert values(kept)[name] == destination
+    assert kept.properties == ({} if destination is None else {name: destination})
+
+
+@both_destinations
+def test_a_destination_that_differs_only_in_case_is_no_change(name: str) -> None:
+    kept = created({name: "Other"}, PartitionSettings())
+    assert revised({name: "oTHER"}, kept) == kept
+    assert revised({name: "another"}, kept).properties == {name: "another"}
+
+
+@both_destinations
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("sb://shop.servicebus.windows.net", "names no entity: add the queue or topic as its path"),
+        ("https://shop.servicebus.windows.net/", "names no entity: add the queue or topic as its path"),
+        ("ftp://shop/orders", "entity name 'ftp://shop/orders'"),
+        ("a b", "entity name 'a b'"),
+        ("news/Subscriptions/all", "is a subscription, and messages cannot be forwarded to a subscription"),
+        ("sb://shop/news/subscriptions/all", "'news/subscriptions/all' is a subscription"),
+        ("orders/$DeadLetterQueue", "is a dead-letter queue, and messages cannot be forwarded to a dead-letter queue"),
+        ("orders/$Transfer/$deadletterqueue", "is a dead-letter queue"),
+        ("x" * 261, "has 261 characters; at most 260 are allowed"),
+    ],
+)
+def test_a_text_that_names_no_queue_or_topic_is_not_a_destination(name: str, given: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}.*{re.escape(text)}"):
+        created(QueueProperties("q", **{name: given}).given, PartitionSettings())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"^{name}.*{re.escape(text)}"):
+        revised(QueueProperties("q", **{name: given}).given, PLAIN)  # type: ignore[arg-type]
+
+
+def test_only_the_dead_letters_of_an_entity_with_sessions_can_be_forwarded() -> None:
+    with pytest.raises(ValueError, match="messages of a queue with requires_session=True cannot be forwarded"):
+        created({"requires_session": True, "forward_to": "other"}, PartitionSettings())
+    sessions = created({"requires_session": True}, PartitionSettings())
+    with pytest.raises(ValueError, match=r"^forward_to='other': the messages of a queue with requires_session=True"):
+        revised({"forward_to": "other"}, sessions)
+    revised({"forward_to": None}, sessions)
+    kept = revised({"forward_dead_lettered_messages_to": "other"}, sessions)
+    assert kept.settings == PartitionSettings(sessions=True, forwards_dead=True)
+
+
 def test_an_update_leaves_all_other_properties_unchanged() -> None:
     """An update also keeps properties that this release does not know, and values that this release would refuse."""
     before = StoredEntity(
-        settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
+        settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test", forwards=True),
         properties={"colour": {"red": [1]}, "forward_to": "other"},
     )
     queue = QueueProperties.shown("q", values(before))
     assert (queue.max_size_in_megabytes, queue.lock_duration) == (1, timedelta(hours=1))
     queue.max_delivery_count = 7
     after = revised(queue.given, before)
-    assert after.settings == PartitionSettings(quota=77, lock_duration=3_600_000, clock="test", max_delivery_count=7)
+    assert after.settings == replace(before.settings, max_delivery_count=7)
     assert after.properties == before.properties
 
 

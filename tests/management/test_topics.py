@@ -147,7 +147,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are allowed"),
     ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
     ({"auto_delete_on_idle": "PT4M"}, ValueError, "auto_delete_on_idle must be 0:05:00 or longer"),
-    ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of unused topics is not available in this"),
     ({"support_ordering": "yes"}, TypeError, "support_ordering must be True or False, not str"),
     ({"lock_duration": "PT30S"}, TypeError, "lock_duration"),
     ({"forward_to": "other"}, TypeError, "forward_to"),

@@ -97,6 +97,15 @@ def test_a_property_stored_in_partitions_has_a_setting_with_an_equivalent_defaul
             assert stored is None or field.kept(stored) == field.default, name
 
 
+@each_kind
+def test_a_property_with_a_flag_has_a_setting_that_is_false_by_default(kind: type[Described]) -> None:
+    defaults = {each.name: each.default for each in fields(PartitionSettings)}
+    flags = [field.flag for field in kind.fields().values() if field.flag is not None]
+    assert [defaults[flag] for flag in flags] == [False] * len(flags)
+    assert len(set(flags)) == len(flags)
+    assert not [field.name for field in kind.fields().values() if field.flag is not None and field.setting is not None]
+
+
 def test_a_property_refers_to_its_kind_of_entity_and_to_the_class_that_declares_it() -> None:
     of_queue, of_topic = QueueProperties.fields()["status"], TopicProperties.fields()["status"]
     assert (of_queue.owner, of_topic.owner) == (QueueProperties, TopicProperties)

@@ -8,18 +8,19 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls._judging import Judge
-from sbredis.aio.maintenance import _maintenance as maintenance
+from sbredis.aio.maintenance import _census as census
+from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance import _publishing as publishing
 from sbredis.aio.maintenance import _unpublishable as aside
-from sbredis.aio.maintenance._maintenance import Maintenance
-from sbredis.aio.maintenance._role import Role, Standing
+from sbredis.aio.maintenance._keeping import RoleKeeper
+from sbredis.aio.maintenance._role import ROUTE, Role, Standing
+from sbredis.aio.maintenance._routing import RoutingDuty
 from sbredis.aio.maintenance._topic_watcher import TopicWatcher
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
@@ -46,14 +47,22 @@ async def maintained(subject: Subject) -> AsyncIterator[ServiceBusClient]:
         yield client
 
 
-def offer_of(client: ServiceBusClient) -> Maintenance:
+def routing_of(client: ServiceBusClient) -> RoutingDuty:
     offer = client._offer.maintenance
     assert offer is not None
-    return offer
+    duty = offer.duties[ROUTE]
+    assert isinstance(duty, RoutingDuty)
+    return duty
+
+
+def keeper_of(client: ServiceBusClient) -> RoleKeeper:
+    offer = client._offer.maintenance
+    assert offer is not None
+    return offer.keeper(ROUTE)
 
 
 def holds(*clients: ServiceBusClient) -> list[bool]:
-    return [offer_of(client).standing.held for client in clients]
+    return [keeper_of(client).standing.held for client in clients]
 
 
 async def kill_client(client: ServiceBusClient) -> None:
@@ -195,7 +204,7 @@ async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitione
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
-        watchers = offer_of(subject.client)._watchers
+        watchers = routing_of(subject.client).watchers
         await eventually(lambda: watchers and all(is_at_rest(watcher, 5) for watcher in watchers.values()))
         with Calls(subject.client._connection.transport) as calls:
             begun = loop_time()
@@ -291,7 +300,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
-    (watcher,) = (each for each in offer_of(client)._watchers.values() if each.partition_client.number == number)
+    (watcher,) = (each for each in routing_of(client).watchers.values() if each.partition_client.number == number)
     return watcher
 
 
@@ -415,7 +424,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
             assert sum("too many earlier messages" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
-            offer_of(holder)._look_again()
+            routing_of(holder).look_again()
             watcher.publisher._unpublishable = Unpublishable()
             await subject.wait_for_count("one", 8)
 
@@ -460,22 +469,22 @@ async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second client takes over immediately, without waiting for the end of the first claim."""
-    monkeypatch.setattr(maintenance, "_CLAIM", 120.0)
+    monkeypatch.setattr(keeping, "_CLAIM", 120.0)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
-            await eventually(lambda: offer_of(second).standing.seconds > 0)
+            await eventually(lambda: keeper_of(second).standing.seconds > 0)
             assert holds(first, second) == [True, False]
             await sender.schedule_messages(ServiceBusMessage("1"), soon(0.1))
             await subject.wait_for_count("one", 1)
-            fence = offer_of(first).standing.fence
+            fence = keeper_of(first).standing.fence
             await first.close()
             begun = loop_time()
             await eventually(lambda: holds(second) == [True])
             assert loop_time() - begun < 45
-            assert offer_of(second).standing.fence > fence
+            assert keeper_of(second).standing.fence > fence
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
             await subject.wait_for_count("one", 2)
         assert await subject.take_bodies("one") == ["1", "2"]
@@ -493,14 +502,14 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
     The test checks the planned time of the next claim, which does not depend on the speed of the machine. The test also
     waits for these claims, and nothing else wakes the client for an hour.
     """
-    monkeypatch.setattr(maintenance, "_CLAIM", 0.9)
-    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
+    monkeypatch.setattr(keeping, "_CLAIM", 0.9)
+    monkeypatch.setattr(census, "_LISTING", 3600.0)
     asked: list[float] = []
     planned: list[float] = []
     real = Role.claim
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:
-        planned.append(offer_of(holder)._claim_at)
+        planned.append(keeper_of(holder)._claim_at)
         asked.append(loop_time())
         standing = await real(self, seconds)
         await asyncio.sleep(answered_after)
@@ -512,8 +521,8 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
         async with holder:
             await eventually(lambda: len(asked) >= 4, timeout=60)
             assert holds(holder) == [True]
-        for before, renewal in pairwise(zip(asked, planned, strict=True)):
-            assert renewal[1] <= before[0] + 0.9 / 3 + 0.001
+        for began, renewal in zip(asked, planned, strict=True):
+            assert renewal <= began + 0.9 / 3 + 0.001
 
 
 @pytest.mark.slow
@@ -521,13 +530,13 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
 async def test_another_client_takes_over_after_the_holder_is_killed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
+    monkeypatch.setattr(keeping, "_CLAIM", 0.6)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
-            await eventually(lambda: offer_of(second).standing.seconds > 0)
+            await eventually(lambda: keeper_of(second).standing.seconds > 0)
             await sender.schedule_messages(ServiceBusMessage("1"), soon(0.5))
             await kill_client(first)
             await eventually(lambda: holds(second) == [True])
@@ -543,7 +552,7 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
 
 async def wait_until_at_rest(client: ServiceBusClient) -> None:
     """Wait until a client watches its topics and will not look at them by itself for a while."""
-    watchers = offer_of(client)._watchers
+    watchers = routing_of(client).watchers
     await eventually(lambda: watchers and all(is_at_rest(watcher, 20) for watcher in watchers.values()))
 
 
@@ -560,7 +569,7 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
         standing = await real(self, seconds)
         if standing.held:
             return standing
-        return Standing(True, fences.setdefault(id(self), 1), 0.0)
+        return Standing(True, fences.setdefault(id(self), 1), seconds)
 
     real, fences = Role.claim, dict[int, int]()
     monkeypatch.setattr(Role, "claim", claim)
@@ -644,9 +653,9 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_LISTING", 0.2)
+    monkeypatch.setattr(census, "_LISTING", 0.2)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
-        watchers = offer_of(holder)._watchers
+        watchers = routing_of(holder).watchers
         await eventually(lambda: watchers)
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("lost"), soon(0.5))
@@ -693,7 +702,7 @@ async def test_a_message_is_published_once_although_publish_calls_get_no_answer(
 async def test_scheduled_messages_are_published_after_connections_are_lost(
     server: LocalServer, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_CLAIM", 1.0)
+    monkeypatch.setattr(keeping, "_CLAIM", 1.0)
     async with (
         topic_at(server.url, {"one": None}, partitioned=partitioned) as subject,
         maintained(subject) as holder,

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance import _maintenance as maintenance
+from sbredis.aio.maintenance import _census as census
+from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance import _visiting as visiting
+from sbredis.aio.maintenance._role import ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
@@ -33,15 +35,22 @@ def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def offer_of(client: ServiceBusClient) -> Any:
-    return client._offer.maintenance
+def keeper_of(client: ServiceBusClient) -> Any:
+    offer = client._offer.maintenance
+    assert offer is not None
+    return offer.keeper(ROUTE)
+
+
+def visitor_of(client: ServiceBusClient) -> Any:
+    offer: Any = client._offer.maintenance
+    return offer.duties[ROUTE].visitor
 
 
 @asynccontextmanager
 async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
     """Open another client that maintains the namespace and has read all partitions."""
     async with queue.other_client(maintenance=True) as client:
-        await eventually(lambda: offer_of(client).visitor.at_rest)
+        await eventually(lambda: visitor_of(client).at_rest)
         yield client
 
 
@@ -142,8 +151,8 @@ async def test_maintenance_finds_a_new_entity_by_its_announcement(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The announcement arrives long before the next listing of entities."""
-    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
-    monkeypatch.setattr(maintenance, "_LISTING_SOON", 0.1)
+    monkeypatch.setattr(census, "_LISTING", 3600.0)
+    monkeypatch.setattr(census, "_LISTING_SOON", 0.1)
     async with queue_at(url) as queue, maintained(queue):
         namespace = queue.client._connection.namespace
         await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
@@ -190,19 +199,19 @@ async def kill_client(client: ServiceBusClient) -> None:
 async def test_another_client_takes_over_when_the_first_is_killed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
+    monkeypatch.setattr(keeping, "_CLAIM", 0.6)
     settings: dict[str, Any] = BRIEF | {"time_to_live": 1500}
     async with queue_at(url, partitioned=partitioned, **settings) as queue:
         first = queue.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
-        await eventually(lambda: offer_of(first).visitor.at_rest)
+        await eventually(lambda: visitor_of(first).at_rest)
         async with queue.other_client(maintenance=True) as second:
-            await eventually(lambda: offer_of(second).standing.seconds > 0)
-            assert not offer_of(second).visitor.at_rest
+            await eventually(lambda: keeper_of(second).standing.seconds > 0)
+            assert not visitor_of(second).at_rest
             await queue.send("a", "b", "c")
             await kill_client(first)
             await dead_letters(queue, 3)
-            assert offer_of(second).standing.held
+            assert keeper_of(second).standing.held
 
 
 @pytest.mark.slow
@@ -247,11 +256,11 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
 async def test_changed_settings_and_deleted_entities_are_noticed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
+    monkeypatch.setattr(census, "_LISTING", 3600.0)
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
         namespace = queue.client._connection.namespace
         record = queue.entity.record
-        agenda = offer_of(holder).visitor.agenda
+        agenda = visitor_of(holder).agenda
         assert agenda.knows(record.id)
         changed: dict[str, Any] = {**BRIEF, "max_delivery_count": 77}
         settings = PartitionSettings(**changed)
@@ -276,7 +285,7 @@ async def test_idle_entities_cause_almost_no_calls(
     url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even with many idle entities, almost all calls on the server renew the role."""
-    monkeypatch.setattr(maintenance, "_CLAIM", 1.2)
+    monkeypatch.setattr(keeping, "_CLAIM", 1.2)
 
     def scripts() -> int:
         text = str(server.ask("INFO", "commandstats"))

@@ -1,23 +1,42 @@
-"""The census: the list of all entities of a namespace. The client that maintains the namespace reads it repeatedly."""
+"""The census: the list of all entities of a namespace. A client that has a role reads it repeatedly."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sbredis.registry import EntityRecord, Namespace
 
 __all__ = ["Census"]
 
+_log = logging.getLogger("sbredis.maintenance")
 _PAGE = 1000
 _CALLING = 30.0
+_PAUSE = 1.0
+_LISTING = 10.0
+"""The seconds between two readings of the census.
+
+The time is multiplied by the number of calls that a reading needs.
+"""
+_LISTING_SOON = 1.0
+"""The seconds between two readings after an announcement by an unknown entity.
+
+The time is multiplied by the number of calls that a reading needs.
+"""
 
 
 class Census:
-    """The entities that the last reading found. The subscriptions of a topic are read again only if it has changed."""
+    """The entities that the last reading found. The subscriptions of a topic are read again only if it has changed.
+
+    All duties of a client share a census. It is read while at least one of them uses it.
+    """
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -28,6 +47,52 @@ class Census:
         """The queues and subscriptions."""
         self.pages = 0
         """The number of calls that a reading needs if nothing has changed."""
+        self._users: list[Callable[[], None]] = []
+        self._news = asyncio.Event()
+        self._read_at = 0.0
+        self._began_at = 0.0
+
+    # -- when to read --------------------------------------------------------------------------------------------------
+
+    def use(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Read the census from now on, and call ``changed`` after each reading. Return a function that ends this."""
+        self._users.append(changed)
+        self.read_now()
+        return lambda: self._users.remove(changed)
+
+    def read_now(self) -> None:
+        """Read the census now, because an entity may have been created or deleted."""
+        self._read_at = 0.0
+        self._news.set()
+
+    def read_soon(self) -> None:
+        """Read the census soon, because there may be an entity that is not known yet."""
+        self._read_at = min(self._read_at, self._began_at + _LISTING_SOON * max(1, self.pages))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Read the census repeatedly, until the task is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._news.clear()
+            now = loop.time()
+            if self._users and now >= self._read_at:
+                self._began_at = now
+                self._read_at = now + _LISTING * max(1, self.pages)
+                try:
+                    await self.read()
+                except ServiceBusError as error:
+                    _log.info("the list of entities could not be read: %s", error)
+                    self._read_at = min(self._read_at, loop.time() + _PAUSE)
+                else:
+                    for changed in list(self._users):
+                        changed()
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._read_at if self._users else None):
+                    await self._news.wait()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read(self) -> None:
         """Read the list of entities."""

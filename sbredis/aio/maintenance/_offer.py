@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sbredis.aio.maintenance._maintenance import ROUTING, Maintenance, call_routing
-from sbredis.aio.maintenance._role import is_held
+from sbredis.aio.maintenance._maintenance import Maintenance
+from sbredis.aio.maintenance._role import ROUTE, call_role, is_held
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class MaintenanceOffer:
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""
         try:
-            await call_routing(connection)
-            if self.maintenance is None and not await is_held(connection.transport, connection.namespace.name, ROUTING):
+            await call_role(connection, ROUTE)
+            if self.maintenance is None and not await is_held(connection.transport, connection.namespace.name, ROUTE):
                 _log.warning(
                     "%s: no client publishes messages that are scheduled on topics, so they wait. Make one client with "
                     "maintenance=True, on any machine.",

@@ -1,17 +1,25 @@
-"""A role: a duty that only one client of a namespace performs at a time, on behalf of all clients."""
+"""A role: a duty that only one client of a namespace performs at a time, on behalf of all clients.
+
+The registry's slot stores who has a role, until when, and the role's *fence*. The fence is a number that rises with
+each new holder. Clients that have or want a role listen to a channel of the role, so that a client takes the role as
+soon as another one gives it up.
+"""
 
 from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.engine import Request, load, perform, registry_salt, role_keys
+from sbredis.engine import Request, load, perform, registry_salt, role_keys, waiting_channel
 
 if TYPE_CHECKING:
+    from sbredis.aio.calls._runtime import Runtime
     from sbredis.engine import ScriptCaller
 
-__all__ = ["Role", "Standing", "is_held"]
+__all__ = ["IDLE", "MOVE", "ROUTE", "Role", "Standing", "call_role", "is_held", "role_channel"]
 
+ROUTE, MOVE, IDLE = "route", "move", "idle"
+"""The roles of maintenance."""
 _DURATION = 10.0
 
 
@@ -55,3 +63,14 @@ class Role:
 async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
     """Return whether any client has a role."""
     return (await Role(transport, namespace, role).give_up()).seconds > 0
+
+
+def role_channel(namespace: str, role: str) -> bytes:
+    """Return the channel of a role. Clients that have or want the role listen to it."""
+    return waiting_channel(namespace, registry_salt(), role)
+
+
+async def call_role(runtime: Runtime, role: str) -> None:
+    """Notify the clients that have or want a role: the role may be free, or there is news for its holder."""
+    channel = role_channel(runtime.namespace.name, role)
+    await runtime.transport.command("SPUBLISH", channel, b"", key=channel)

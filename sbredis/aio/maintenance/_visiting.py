@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
-from sbredis.aio.core._pauses import Pauses
+from sbredis.aio.maintenance._slot_channels import SlotChannels, is_move_announcement
 from sbredis.engine import (
     CallId,
     SettingsBehindError,
     SettingsStaleError,
-    due_channel,
     perform,
     read_announcement,
     salts,
@@ -29,7 +27,6 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.aio.calls._waking import OpenChannel
     from sbredis.registry import EntityRecord
 
 __all__ = ["Visitor"]
@@ -37,27 +34,8 @@ __all__ = ["Visitor"]
 _log = logging.getLogger("sbredis.maintenance")
 _VISITING = 30.0
 _READING = 5.0
-_SUBSCRIBING = 5.0
-_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _ROUNDING = 0.001
 """The seconds to add to a due time. Servers count whole milliseconds, so an exact visit could be too early."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    """Passes on the announcements of the partitions in one slot."""
-
-    number: int
-    heard: Callable[[int, bytes], None]
-    missed: Callable[[int], None]
-
-    def message(self, payload: bytes) -> None:
-        """Pass on an announcement."""
-        self.heard(self.number, payload)
-
-    def gap(self) -> None:
-        """Record that the client did not listen for a while."""
-        self.missed(self.number)
 
 
 class Visitor:
@@ -75,36 +53,29 @@ class Visitor:
         self._news = news
         self._unknown_entity = unknown_entity
         self._records: dict[str, EntityRecord] = {}
-        self._listening: dict[int, OpenChannel] = {}
+        self._slots = SlotChannels(runtime, self._heard, self._missed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._salts = salts(runtime.namespace.partitions)
-        self._begun = self._counted = False
+        self._counted = False
 
     async def begin(self) -> None:
         """Listen to all slots. If a slot does not answer soon, do not wait for it."""
-        if self._begun:
-            return
-        self._begun = True
-        for number in range(len(self._salts)):
-            self._start(self._listen(number))
-        await asyncio.wait(list(self._tasks), timeout=_PAUSE)
+        await self._slots.open()
 
     def close(self) -> None:
         """Stop visiting, and forget all due times."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        for listening in self._listening.values():
-            listening.close()
-        self._listening.clear()
+        self._slots.close()
         self._records.clear()
         self.agenda = Agenda(self._pace)
-        self._begun = self._counted = False
+        self._counted = False
 
     @property
     def at_rest(self) -> bool:
         """Whether the next due times of all entities are known, and no visit is under way."""
-        return bool(self._listening) and self._counted and self.agenda.all_read and not self._tasks
+        return self._slots.all_open and self._counted and self.agenda.all_read and not self._tasks
 
     def set_entities(self, records: Iterable[EntityRecord]) -> None:
         """Replace the list of queues and subscriptions."""
@@ -138,25 +109,11 @@ class Visitor:
             _log.error("visiting partitions failed because of a defect", exc_info=error)
         self._news.set()
 
-    # -- listening -----------------------------------------------------------------------------------------------------
-
-    async def _listen(self, number: int) -> None:
-        channel = due_channel(self._runtime.namespace.name, self._salts[number])
-        pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
-        while True:
-            try:
-                listener = _Listener(number, self._heard, self._missed)
-                self._listening[number] = await self._runtime.transport.subscribe(
-                    channel, listener, timeout=_SUBSCRIBING
-                )
-            except ServiceBusError as error:
-                _log.info("the announcements of partition %d of each entity cannot be received yet: %s", number, error)
-                await asyncio.sleep(pauses.next())
-            else:
-                self.agenda.missed(number)
-                return
+    # -- announcements -------------------------------------------------------------------------------------------------
 
     def _heard(self, number: int, payload: bytes) -> None:
+        if is_move_announcement(payload):
+            return  # another duty handles it
         try:
             announcement = read_announcement(payload)
         except ValueError:

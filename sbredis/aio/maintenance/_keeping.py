@@ -1,0 +1,137 @@
+"""Take a role and keep it: claim it when it is free, renew the claim, and give the role up at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sbredis._tasks import to_the_end
+from sbredis.aio.calls._waking import listen
+from sbredis.aio.maintenance._role import Role, Standing, call_role, role_channel
+from sbredis.exceptions import ServiceBusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sbredis.aio.calls._runtime import Runtime
+    from sbredis.aio.calls._waking import OpenChannel
+
+__all__ = ["RoleKeeper"]
+
+_log = logging.getLogger("sbredis.maintenance")
+_CLAIM = 10.0
+"""The seconds for which a role is claimed at a time. The claim is renewed after a third of that time."""
+_PAUSE = 1.0
+_NOBODY = Standing(False, 0, 0.0)
+
+
+class RoleKeeper:
+    """One client's part in a role: the client waits until it has the role, and then keeps it as long as it can."""
+
+    def __init__(
+        self, runtime: Runtime, role: str, *, called: Callable[[], None] | None = None, seconds: float | None = None
+    ) -> None:
+        """``called`` is called when a client has used the channel of the role, or may have used it unheard.
+
+        ``seconds`` is the time for which the role is claimed at a time.
+        """
+        self.role = role
+        self._runtime = runtime
+        self._called = called
+        self._claim = _CLAIM if seconds is None else seconds
+        self._claims: Role | None = None
+        self._channel: OpenChannel | None = None
+        self._news = asyncio.Event()
+        self._claim_at = 0.0
+        self.until = 0.0
+        """The time of the event loop until which this client certainly has the role."""
+        self.standing = _NOBODY
+        """The answer to the last claim."""
+
+    @property
+    def held(self) -> bool:
+        """Whether this client certainly has the role."""
+        return self.standing.held and asyncio.get_running_loop().time() < self.until
+
+    async def take(self) -> None:
+        """Wait until this client has the role. Failed calls are repeated for as long as it takes."""
+        while True:
+            self._news.clear()
+            wait = _PAUSE
+            try:
+                await self._listen()
+                await self._ask()
+                if self.standing.held:
+                    return
+                wait = min(self.standing.seconds, self._claim)
+            except ServiceBusError as error:
+                _log.info("%s: the role %r could not be claimed: %s", self._runtime.target, self.role, error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait * random.uniform(0.5, 1.0) + 0.05):
+                    await self._news.wait()
+
+    async def keep(self) -> None:
+        """Renew the claim until another client has the role, or until the claim has ended because no renewal succeeded.
+
+        After that, this client must no longer act as the holder.
+        """
+        loop = asyncio.get_running_loop()
+        while self.held:
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(min(self._claim_at, self.until)):
+                    await self._news.wait()
+            if loop.time() < self._claim_at:
+                continue
+            try:
+                async with asyncio.timeout_at(self.until):
+                    await self._ask()
+            except (ServiceBusError, TimeoutError) as error:
+                _log.info("%s: the claim to the role %r was not renewed: %s", self._runtime.target, self.role, error)
+                self._claim_at = loop.time() + min(_PAUSE, self._claim / 6)
+        _log.info("%s: this client has lost the role %r", self._runtime.target, self.role)
+        self.standing = self.standing._replace(held=False)
+
+    def doubt(self) -> None:
+        """Claim the role now, because another client seems to have it."""
+        self._claim_at = 0.0
+        self._news.set()
+
+    async def leave(self) -> None:
+        """Give the role up, if this client has it, and stop listening. Another client then takes the role at once."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        held, self.standing = self.standing.held, _NOBODY
+        if held:
+            await to_the_end(self._give_up())
+
+    async def _give_up(self) -> None:
+        assert self._claims is not None  # the role is held
+        with suppress(ServiceBusError, TimeoutError):
+            async with asyncio.timeout(_PAUSE):
+                await self._claims.give_up()
+                await call_role(self._runtime, self.role)
+
+    async def _ask(self) -> None:
+        if self._claims is None:
+            self._claims = Role(self._runtime.transport, self._runtime.namespace.name, self.role)
+        # Count from the start of the call and not from its answer, because the call may take long.
+        asked = asyncio.get_running_loop().time()
+        self._claim_at = asked + self._claim / 3
+        self.standing = await self._claims.claim(self._claim)
+        self.until = asked + self.standing.seconds
+
+    async def _listen(self) -> None:
+        if self._channel is None:
+            channel = role_channel(self._runtime.namespace.name, self.role)
+            self._channel = await listen(self._runtime.transport, channel, woken=self._heard, missed=self._heard)
+
+    def _heard(self) -> None:
+        if not self.standing.held:
+            self._news.set()
+        if self._called is not None:
+            self._called()

@@ -1,14 +1,15 @@
 -- Opens a call: reads the partition's settings and clocks, and refuses a call that must not run. It writes nothing. It
 -- returns a table that collects the changes of the call; `flush` and `finish` write them. The table also has every
 -- setting of the partition, under the name of its field. engine/_state.py lists the fields of `state`; the loader puts
--- them into this text at STATE.
+-- them into this text at STATE. All participants of a transaction have the time of the first one, which `begin` has
+-- returned as `first`.
 --
 -- Refusals: GONE (the entity does not exist here, has another incarnation, or is being deleted), LAYOUT (another
 --   release wrote the data), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane
 --   is not known here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are
 --   newer)
 -- @use never refuse whole_number
-local function begin(keys, argv, name, count, variadic)
+local function begin(keys, argv, name, count, variadic, first)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
     return nil, refuse('GONE', 'partition')
@@ -33,6 +34,8 @@ local function begin(keys, argv, name, count, variadic)
     end
   elseif argv[6] ~= '' then
     return nil, refuse('BADCALL', 'this partition uses the clock of the server: the call must not tell the time')
+  elseif first then
+    now = first.now
   else
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)

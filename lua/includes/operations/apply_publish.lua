@@ -1,8 +1,8 @@
 -- Stores the messages that check_publish has checked, and their copies in the subscriptions. Returns the number of the
 -- first message, the places, counted from 0, of the messages that were dropped, and the numbers of the scheduled
 -- messages as runs.
--- @use band never sides
--- @use due_name index_add index_expiry known_message_ids number_runs record_key session_at write_many inside
+-- @use band never
+-- @use due_name index_add index_expiry known_message_ids number_runs record_key session_at sides write_many inside
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)

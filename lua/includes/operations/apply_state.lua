@@ -1,5 +1,5 @@
 -- Sets or removes the state of a session, as check_state has checked it.
--- @use turns
+-- @use turns inside
 local function apply_state(p, plan)
   local session, field, stated = plan.session, '=' .. plan.session, plan.session .. '\255k'
   if plan.state then

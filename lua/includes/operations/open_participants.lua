@@ -11,7 +11,7 @@ local function open_participants(first, words)
   for place = 2, count do
     local keys = { unpack(KEYS, 30 * place - 29, 30 * place) }
     local argv = { ARGV[1], words[2 * place - 3], words[2 * place - 2], '', '0', ARGV[6] }
-    local p, refusal = begin(keys, argv, 'transact', 6, false)
+    local p, refusal = begin(keys, argv, 'transact', 6, false, first)
     if not p then
       return nil, refuse_part('@', place, refusal)
     end

@@ -1,6 +1,6 @@
 -- Updates the turns of the sessions in which something has changed. `touched` maps a session to 'ready' if the session
 -- certainly has a message to receive. Wakes a receiver that waits for the next message of its session.
--- @use count_held index_entries most_held read_many turns write_many
+-- @use count_held index_entries most_held read_many turns write_many inside
 local function update_session_turns(p)
   local names, members = {}, {}
   for session in pairs(p.touched) do

@@ -11,7 +11,15 @@ from sbredis.engine._request import Request
 from sbredis.engine._results import spelled_out
 from sbredis.transport import Argument
 
-__all__ = ["MAXIMUM_OPERATIONS", "MAXIMUM_PARTICIPANTS", "Operation", "Transacted", "TransactedSend", "transact"]
+__all__ = [
+    "MAXIMUM_OPERATIONS",
+    "MAXIMUM_PARTICIPANTS",
+    "Operation",
+    "Step",
+    "Transacted",
+    "TransactedSend",
+    "transact",
+]
 
 MAXIMUM_PARTICIPANTS = 8
 MAXIMUM_OPERATIONS = 100
@@ -20,12 +28,19 @@ _COMMON = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
 
 
+class Step(NamedTuple):
+    """An operation that only a transaction has, because there is no script that does it alone."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+
+
 class Operation(NamedTuple):
     """One operation of a transaction."""
 
     partition: Partition
-    request: Request[Any]
-    """The request that makes this operation alone. Its call id is not used."""
+    request: Request[Any] | Step
+    """The request that makes this operation alone, whose call id is not used; or a step."""
 
 
 class TransactedSend(NamedTuple):
@@ -61,14 +76,17 @@ def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transa
     targets: list[bytes] = []
     rest: list[Argument] = []
     for partition, request in operations:
-        if partition.keys != request.keys[: len(KINDS)]:
+        if isinstance(request, Step):
+            name, arguments = request
+        elif partition.keys != request.keys[: len(KINDS)]:
             raise ValueError(f"{request.script.name!r} is a request of another partition")
+        else:
+            name, arguments = request.script.name, tuple(request.arguments[_COMMON:])
+            targets += request.keys[len(KINDS) :]
         if partition.keys[0] not in places:
             participants.append(partition)
         place = places.setdefault(partition.keys[0], len(participants))
-        arguments = request.arguments[_COMMON:]
-        rest += (place, request.script.name, len(arguments), *arguments)
-        targets += request.keys[len(KINDS) :]
+        rest += (place, name, len(arguments), *arguments)
     if len({each.keys[0].partition(b"}")[0] for each in participants}) > 1:
         raise ValueError("the partitions of a transaction must be in one slot")
     if len(participants) > MAXIMUM_PARTICIPANTS:

@@ -145,7 +145,7 @@ async def test_the_state_of_a_session_is_set_together_with_a_settlement_and_a_se
 
 
 async def test_a_message_of_a_subscription_is_completed_and_a_copy_is_published_to_it(world: World) -> None:
-    await world.tell(world.publishing((Outgoing(b"first"), (Copy(0),))).request)
+    await world.alone(world.publishing((Outgoing(b"first"), (Copy(0),))))
     locks = await world.lock("s", ONE)
     await world.transact(world.settling("complete", "s", *locks), world.publishing((Outgoing(b"second"), (Copy(0),))))
     assert await world.bodies("s") == [b"second"]
@@ -155,7 +155,7 @@ async def test_a_message_of_a_subscription_is_completed_and_a_copy_is_published_
 
 
 async def test_a_failed_rule_and_a_settlement_dead_letter_into_one_subscription(world: World) -> None:
-    await world.tell(world.publishing((Outgoing(b"first"), (Copy(0),))).request)
+    await world.alone(world.publishing((Outgoing(b"first"), (Copy(0),))))
     locks = await world.lock("s", ONE)
     await world.transact(
         world.settling("dead_letter", "s", *locks),
@@ -165,7 +165,7 @@ async def test_a_failed_rule_and_a_settlement_dead_letter_into_one_subscription(
 
 
 async def test_the_result_names_a_message_that_duplicate_detection_drops(world: World) -> None:
-    await world.tell(world.sending("b", Outgoing(b"one", message_id=b"1")).request)
+    await world.alone(world.sending("b", Outgoing(b"one", message_id=b"1")))
     done = await world.transact(
         world.sending("a", Outgoing(b"x")),
         world.sending(
@@ -191,7 +191,7 @@ async def test_messages_can_be_scheduled_in_a_transaction(world: World) -> None:
 
 async def test_a_transaction_first_does_a_share_of_the_work_that_is_due(world: World) -> None:
     """A message that was scheduled for an earlier time comes before the message of the transaction."""
-    await world.tell(world.sending("b", Outgoing(b"earlier", due=world.now + 10)).request)
+    await world.alone(world.sending("b", Outgoing(b"earlier", due=world.now + 10)))
     world.now += 20
     await world.transact(world.sending("a", Outgoing(b"x")), world.sending("b", Outgoing(b"later")))
     assert await world.bodies("b") == [b"earlier", b"later"]
@@ -204,7 +204,7 @@ async def stored_by(chosen: list[Change], order: Sequence[int], *, together: boo
         world = await World(transport).create()
         await world.send("a", b"0", b"1", b"2", b"3")
         for body in (b"0", b"1", b"2", b"3"):
-            await world.tell(world.publishing((Outgoing(body), (Copy(0), Copy(0)))).request)
+            await world.alone(world.publishing((Outgoing(body), (Copy(0), Copy(0)))))
         await world.send("c", *(of_session("x", b"%d" % number) for number in range(4)))
         session = await world.accept("x", TWO)
         locks = {
@@ -218,7 +218,7 @@ async def stored_by(chosen: list[Change], order: Sequence[int], *, together: boo
         if together and work:
             await world.transact(*work)
         for operation in [] if together else work:
-            await world.tell(operation.request)
+            await world.alone(operation)
         forget_memory(name)
         return await world.data()
 
@@ -339,7 +339,7 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
 async def test_a_refusal_of_the_last_operation_changes_no_byte(world: World, what: str) -> None:
     prepare, refused, kind, text = REFUSALS[what]
     await world.send("a", b"input")
-    await world.tell(world.publishing((Outgoing(b"copy"), (Copy(0),))).request)
+    await world.alone(world.publishing((Outgoing(b"copy"), (Copy(0),))))
     locks, copies = await world.lock("a", ONE), await world.lock("s", TWO)
     await prepare(world)
     work = (
@@ -394,4 +394,4 @@ async def test_a_transaction_has_at_least_one_operation_and_at_most_a_hundred(wo
 
 async def test_a_request_of_another_partition_is_refused_before_the_call(world: World) -> None:
     with pytest.raises(ValueError, match="'send' is a request of another partition"):
-        transact(world.call_id(), [Operation(world.of["a"], world.sending("b", Outgoing(b"x")).request)])
+        transact(world.call_id(), [Operation(world.of["a"], world.of["b"].send(NO_CALL_ID, [Outgoing(b"x")]))])

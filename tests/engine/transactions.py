@@ -16,6 +16,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
+    Step,
     Transacted,
     accept_session,
     encode,
@@ -66,12 +67,17 @@ class World:
     async def tell(self, request: Request[T]) -> T:
         return await perform(self.transport, request)
 
+    async def alone(self, operation: Operation) -> Any:
+        """Run an operation without a transaction."""
+        assert not isinstance(operation.request, Step)
+        return await self.tell(operation.request)
+
     def call_id(self) -> CallId:
         self._number += 1
         return CallId(f"lane{self._number}", 1, self.now)
 
     async def send(self, name: str, *payloads: bytes) -> None:
-        await self.tell(self.sending(name, *map(Outgoing, payloads)).request)
+        await self.alone(self.sending(name, *map(Outgoing, payloads)))
 
     def sending(self, name: str, *messages: Outgoing) -> Operation:
         return Operation(self.of[name], self.of[name].send(self.call_id(), messages))

@@ -1,0 +1,333 @@
+"""Decide how to move messages from one partition to another. Pure: nothing here waits.
+
+Theory
+------
+
+A *mover* reads the messages that wait in a source partition, and groups them by their destination, a partition of
+another entity. This module decides the steps for one group. The messages of a group are moved in their order, in
+pieces.
+
+Within one slot, one script removes a piece at the source and stores it at the destination. Between slots there are
+three steps. The source *freezes* the piece as a *batch*, which has a number and never changes. The destination *judges*
+the batch: it stores all messages, or it refuses the batch and remembers why. The source *settles* the batch by this
+verdict: it deletes the messages, returns them to their places, or gives them up. Each step may be repeated, also by
+another mover, so a mover that stops between two steps does no harm::
+
+    piece ──FREEZE──► batch ──TAKE──► verdict ──SETTLE──► next piece
+                        ▲
+    left by a mover ──READ
+
+A message that cannot be moved is *given up*: the source puts it into a dead-letter queue, with the reason. If a
+destination refuses a piece of several messages because of one of them, the mover divides the piece until it knows the
+message. If the destination is full, the pieces that follow stay small until one succeeds.
+
+The caller gets the next action from ``next``, carries it out, and reports the result by calling a method. When
+``next`` returns ``Ended``, the caller reads the source again. Messages for which something has changed meanwhile are
+found by that reading, so a group simply ends when another mover or a receiver was faster.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+__all__ = [
+    "Action",
+    "Ended",
+    "Fault",
+    "Freeze",
+    "Group",
+    "Move",
+    "MoveInSlot",
+    "Named",
+    "ReadBatch",
+    "Settle",
+    "Take",
+]
+
+
+class Named(Protocol):
+    """A message, as far as this module sees it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the message in its partition."""
+        ...
+
+
+class Fault(NamedTuple):
+    """Why a message cannot be moved."""
+
+    reason: str
+    description: str
+
+
+class Move(NamedTuple):
+    """A message that waits, and the reason if it cannot be moved to any destination."""
+
+    message: Named
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInSlot:
+    """Move these messages with one script. Report ``moved``, ``overtaken`` or ``refused``."""
+
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Freeze these messages as the next batch. Report ``frozen``, or ``overtaken`` if none of them is there."""
+
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """Read the messages of the outstanding batch. Report ``read``, or ``overtaken`` if no batch is outstanding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Let the destination judge the batch. Report ``judged``."""
+
+    batch: int
+    moves: tuple[Move, ...]
+    door: str
+    """What the destination answered before when it asked for a proof that the batch is still outstanding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Settle the batch at the source. Report ``settled``."""
+
+    batch: int
+    verdict: Literal["taken", "back", "again", "refused"]
+    names: tuple[str, ...] = ()
+    """With ``again``, the messages that the destination has already."""
+    given_up: tuple[tuple[Move, Fault], ...] = ()
+    """With ``refused``, the messages to give up; the other messages return to their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The group has ended. Read the source again."""
+
+
+Action = MoveInSlot | Freeze | ReadBatch | Take | Settle | Ended
+
+OF_ALL = frozenset({"DISABLED", "GONE"})
+"""Refusals that would be the same for every message of the piece."""
+OF_ONE = frozenset({"TOOLARGE", "SESSIONS"})
+"""Refusals whose detail begins with the index of one message in the piece, counted from 0."""
+
+
+class _Next(enum.Enum):
+    PIECE = "begin with the next piece"
+    READ = "read the batch that is outstanding"
+    TAKE = "let the destination judge the batch"
+    SETTLE = "settle the batch"
+    END = "nothing is left to do"
+
+
+@dataclass(slots=True)
+class _Piece:
+    moves: tuple[Move, ...]
+    fault: Fault | None = None
+    """The reason for which these messages are to be given up."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The moves from one partition to one other partition."""
+
+    moves: Sequence[Move]
+    """The messages, in their order. Empty if a batch of an earlier mover is outstanding."""
+    same_slot: bool
+    """Whether both partitions are in one slot."""
+    door: str = ""
+    """The last known door of the destination."""
+    most: int = 1000
+    """The largest number of messages in a piece."""
+    _pieces: deque[_Piece] = field(init=False, default_factory=deque[_Piece])
+    _most_now: int = field(init=False, default=0)
+    """The largest number of messages in a piece now."""
+    _next: _Next = field(init=False, default=_Next.PIECE)
+    _batch: int = field(init=False, default=0)
+    _batch_moves: tuple[Move, ...] = field(init=False, default=())
+    _settle: Settle | None = field(init=False, default=None)
+    _after: _Next = field(init=False, default=_Next.PIECE)
+    """The step that follows the settlement."""
+
+    def __post_init__(self) -> None:
+        self._most_now = self.most
+        if not self.moves:
+            self._next = _Next.READ
+        # A message that cannot be moved is a piece of its own, so that it does not make the others fail.
+        part: list[Move] = []
+        for move in self.moves:
+            if move.fault is not None:
+                self._add(part)
+                part = []
+                self._add([move])
+            else:
+                part.append(move)
+        self._add(part)
+
+    def _add(self, moves: Sequence[Move]) -> None:
+        if moves:
+            self._pieces.append(_Piece(tuple(moves), moves[0].fault))
+
+    # -- the next action -----------------------------------------------------------------------------------------------
+
+    def next(self) -> Action:
+        """Return the next action. Without a report in between, the action stays the same."""
+        if self._next is _Next.PIECE:
+            piece = self._piece()
+            if piece is None:
+                return Ended()
+            in_slot = self.same_slot and piece.fault is None
+            return MoveInSlot(piece.moves) if in_slot else Freeze(piece.moves)
+        if self._next is _Next.READ:
+            return ReadBatch()
+        if self._next is _Next.TAKE:
+            return Take(self._batch, self._batch_moves, self.door)
+        if self._next is _Next.SETTLE:
+            assert self._settle is not None
+            return self._settle
+        return Ended()
+
+    def _piece(self) -> _Piece | None:
+        """Return the first piece. If it is larger than pieces are now, divide it first."""
+        if not self._pieces:
+            return None
+        first = self._pieces[0]
+        if len(first.moves) > self._most_now:
+            self._pieces[0] = _Piece(first.moves[self._most_now :], first.fault)
+            self._pieces.appendleft(_Piece(first.moves[: self._most_now], first.fault))
+        return self._pieces[0]
+
+    # -- reports -------------------------------------------------------------------------------------------------------
+
+    def overtaken(self) -> None:
+        """Report that another mover or a receiver was faster: the messages or the batch are not there any more."""
+        self._next = _Next.END
+
+    def moved(self) -> None:
+        """Report that one script has moved the piece."""
+        self._pieces.popleft()
+        self._grow()
+
+    def refused(self, code: str, detail: str, fault: Fault) -> None:
+        """Report that the destination has refused the piece within one slot. Nothing was changed.
+
+        ``fault`` is the reason that a message gets if it has caused this refusal.
+        """
+        piece = self._pieces.popleft()
+        self._divide(piece.moves, self._guilty(piece.moves, code, detail), fault)
+        self._next = _Next.PIECE
+
+    def frozen(self, batch: int, names: Sequence[str]) -> None:
+        """Report the batch that is outstanding now. It may be another one than was asked for."""
+        piece = self._pieces.popleft()
+        self._batch = batch
+        by_name = {move.message.name: move for move in piece.moves}
+        if len(names) < len(by_name) or not by_name.keys() >= set(names):
+            # Another mover or a receiver was faster. The order of the messages is kept by reading the source again.
+            self._pieces.clear()
+        if not by_name.keys() >= set(names):
+            self._next = _Next.READ
+            return
+        self._begin(tuple(by_name[name] for name in names), piece.fault)
+
+    def read(self, batch: int, moves: Iterable[Move]) -> None:
+        """Report the messages of the outstanding batch."""
+        moves = tuple(moves)
+        again = batch == self._batch and self._batch_moves
+        self._batch = batch
+        if again:
+            self._batch_moves = moves
+            self._next = _Next.TAKE
+            return
+        self._begin(moves)
+
+    def _begin(self, moves: tuple[Move, ...], fault: Fault | None = None) -> None:
+        self._batch_moves = moves
+        faults = [(move, fault or move.fault) for move in moves]
+        given_up = tuple((move, why) for move, why in faults if why is not None)
+        if given_up:
+            self._settles(Settle(self._batch, "refused", given_up=given_up))
+        else:
+            self._next = _Next.TAKE
+
+    def judged(self, verdict: str, detail: str = "", names: Sequence[str] = (), fault: Fault | None = None) -> None:
+        """Report the verdict of the destination. ``fault`` is the reason for a message that has caused a refusal."""
+        moves = self._batch_moves
+        if verdict == "taken":
+            self._grow()
+            self._settles(Settle(self._batch, "taken"))
+        elif verdict == "again":
+            self._settles(Settle(self._batch, "again", names=tuple(names)), then=_Next.END)
+        elif verdict == "over":
+            self._settles(Settle(self._batch, "back"), then=_Next.END)
+        elif verdict == "door":
+            self.door = detail
+            self._next = _Next.READ
+        else:
+            assert fault is not None
+            guilty = self._guilty(moves, verdict, detail)
+            if len(guilty) == len(moves):
+                self._settles(Settle(self._batch, "refused", given_up=tuple((move, fault) for move in moves)))
+            elif guilty:
+                self._settles(Settle(self._batch, "refused", given_up=tuple((move, fault) for move in guilty)))
+                at = moves.index(guilty[0])
+                self._push([moves[:at], moves[at + 1 :]])
+            else:
+                self._settles(Settle(self._batch, "back"))
+                self._halve(moves)
+
+    def settled(self, *, done: bool) -> None:
+        """Report the settlement. ``done`` is false if another mover has settled the batch before."""
+        self._batch, self._batch_moves, self._settle = 0, (), None
+        self._next = self._after if done else _Next.END
+
+    # -- dividing ------------------------------------------------------------------------------------------------------
+
+    def _settles(self, settle: Settle, then: _Next = _Next.PIECE) -> None:
+        self._settle, self._after, self._next = settle, then, _Next.SETTLE
+
+    def _guilty(self, moves: Sequence[Move], code: str, detail: str) -> tuple[Move, ...]:
+        """Return the messages that have caused a refusal, as far as it shows them."""
+        if len(moves) == 1 or code in OF_ALL:
+            return tuple(moves)
+        if code in OF_ONE:
+            place = detail.partition(" ")[0]
+            if place.isdigit() and int(place) < len(moves):
+                return (moves[int(place)],)
+        return ()
+
+    def _divide(self, moves: tuple[Move, ...], guilty: tuple[Move, ...], fault: Fault) -> None:
+        """Put the messages of a refused piece back, and mark those that are to be given up."""
+        if not guilty:
+            self._halve(moves)
+            return
+        at = moves.index(guilty[0])
+        self._push([moves[at + len(guilty) :]])
+        self._pieces.appendleft(_Piece(guilty, fault))
+        self._push([moves[:at]])
+
+    def _halve(self, moves: tuple[Move, ...]) -> None:
+        self._most_now = max(1, len(moves) // 2)
+        self._push([moves])
+
+    def _push(self, parts: Sequence[tuple[Move, ...]]) -> None:
+        for part in reversed(parts):
+            if part:
+                self._pieces.appendleft(_Piece(part))
+
+    def _grow(self) -> None:
+        self._most_now = min(self.most, 2 * self._most_now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ _log = logging.getLogger("sbredis.maintenance")
 _PAGE = 1000
 _CALLING = 30.0
 _PAUSE = 1.0
+_MOST_MISSED = 10_000
 _LISTING = 10.0
 """The seconds between two readings of the census.
 
@@ -44,7 +46,13 @@ class Census:
         """A mapping from a topic's incarnation to its subscriptions, and to its version when they were read."""
         self.topics: list[EntityRecord] = []
         self.others: list[EntityRecord] = []
-        """The queues and subscriptions."""
+        """The active queues and subscriptions."""
+        self.by_id: dict[str, EntityRecord] = {}
+        """All entities in every state, also topics, by their ids."""
+        self._missed: dict[str, float] = {}
+        """The ids that were asked for and were not in the census, each with the time of the first question."""
+        self._complete_since = -math.inf
+        """The time when the last complete reading began."""
         self.pages = 0
         """The number of calls that a reading needs if nothing has changed."""
         self._users: list[Callable[[], None]] = []
@@ -96,25 +104,43 @@ class Census:
 
     async def read(self) -> None:
         """Read the list of entities."""
-        topics: list[EntityRecord] = []
-        others: list[EntityRecord] = []
+        began = asyncio.get_running_loop().time()
+        records: list[EntityRecord] = []
         after, pages = "", 0
         while True:
-            records = await self._namespace.list_entities(after, _PAGE, timeout=_CALLING)
+            page = await self._namespace.list_entities(after, _PAGE, timeout=_CALLING)
             pages += 1
-            topics += [record for record in records if record.kind == "topic" and record.state == "active"]
-            others += [record for record in records if record.kind != "topic" and record.state == "active"]
-            if len(records) < _PAGE:
+            records += page
+            if len(page) < _PAGE:
                 break
-            after = records[-1].path
+            after = page[-1].path
+        topics = [record for record in records if record.kind == "topic"]
+        others = [record for record in records if record.kind != "topic" and record.state == "active"]
         known: dict[str, tuple[int, list[EntityRecord]]] = {}
         for topic in topics:
             before = self._known.get(topic.incarnation)
             if before is None or before[0] != topic.version:
                 before = topic.version, await self._subscriptions(topic)
             known[topic.incarnation] = before
-            others += before[1]
-        self._known, self.topics, self.others, self.pages = known, topics, others, pages
+            records += before[1]
+            if topic.state == "active":
+                others += [each for each in before[1] if each.state != "deleting"]
+        self.topics = [topic for topic in topics if topic.state == "active"]
+        self._known, self.others, self.pages = known, others, pages
+        self.by_id = {record.id: record for record in records}
+        self._complete_since = began
+
+    def is_gone(self, entity_id: str) -> bool:
+        """Return whether an entity does not exist any more. If the census is too old to say, it is read soon."""
+        if entity_id in self.by_id:
+            self._missed.pop(entity_id, None)
+            return False
+        if len(self._missed) >= _MOST_MISSED:
+            self._missed.clear()
+        if self._complete_since > self._missed.setdefault(entity_id, asyncio.get_running_loop().time()):
+            return True
+        self.read_soon()
+        return False
 
     async def _subscriptions(self, topic: EntityRecord) -> list[EntityRecord]:
         found: list[EntityRecord] = []
@@ -125,4 +151,4 @@ class Census:
                 if not page:
                     break
                 found += page
-        return [each for each in found if each.state != "deleting"]
+        return found

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
         SendStream,
         ServiceBusClient,
         ServiceBusReceiver,
+        ServiceBusRole,
         ServiceBusSender,
         ServiceBusSession,
         ServiceBusSessionReceiver,
         ServiceBusSettler,
         ServiceBusTransaction,
+        Tick,
         check_connection,
     )
 
@@ -50,6 +52,7 @@ __all__ = [
     "ServiceBusReceiveMode",
     "ServiceBusReceivedMessage",
     "ServiceBusReceiver",
+    "ServiceBusRole",
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionFilter",
@@ -57,6 +60,7 @@ __all__ = [
     "ServiceBusSettler",
     "ServiceBusSubQueue",
     "ServiceBusTransaction",
+    "Tick",
     "TransportType",
     "__version__",
     "check_connection",
@@ -68,11 +72,13 @@ _SYNC = {
     "SendStream",
     "ServiceBusClient",
     "ServiceBusReceiver",
+    "ServiceBusRole",
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
     "ServiceBusTransaction",
+    "Tick",
     "check_connection",
 }
 

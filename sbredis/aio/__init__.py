@@ -4,12 +4,14 @@ from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
+from sbredis.aio._role import ServiceBusRole
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
 from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.aio.entities._entity_info import EntityInfo
+from sbredis.aio.maintenance._ticks import Tick
 from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = [
@@ -21,10 +23,12 @@ __all__ = [
     "ServerReport",
     "ServiceBusClient",
     "ServiceBusReceiver",
+    "ServiceBusRole",
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
     "ServiceBusTransaction",
+    "Tick",
     "check_connection",
 ]

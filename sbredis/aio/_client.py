@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from sbredis._public import public
@@ -21,6 +23,7 @@ from sbredis.aio._options import (
     SessionReceiverKeywords,
 )
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._role import ServiceBusRole
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._transaction import ServiceBusTransaction
@@ -38,6 +41,7 @@ from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.entities._session_lists import sessions_of
 from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.aio.maintenance._offer import MaintenanceOffer
+from sbredis.aio.maintenance._ticks import Tick, next_tick, period_of
 from sbredis.aio.receiving._accepting import NoSessionError
 from sbredis.aio.telemetry._telemetry import Telemetry
 from sbredis.engine import entity_name
@@ -391,6 +395,52 @@ class ServiceBusClient(Handlers):
         """
         seconds = None if timeout is None else seconds_of(timeout, "timeout")
         return ServiceBusTransaction(self._connection, self._telemetry, seconds)
+
+    # -- one client of all ---------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def maintain(self) -> AsyncIterator[None]:
+        """Take part in maintenance while the block runs, as a client with ``maintenance=True`` does.
+
+        At the end of the block, the client gives its duties up, and another client that takes part continues them.
+        """
+        await self._connection.open(deadline_of(None))
+        self._offer.join(self._connection)
+        try:
+            yield
+        finally:
+            await self._offer.leave(self._connection)
+
+    def claim_role(
+        self, name: str, *, claim_duration: float = 15.0, max_wait_time: float | None = None
+    ) -> ServiceBusRole:
+        """Make a claim to a role, which only one client of the namespace has at a time: ``async with`` it.
+
+        ``async with`` waits up to ``max_wait_time`` seconds for the role; by default there is no limit. If another
+        client has the role for longer, it raises :class:`~sbredis.exceptions.OperationTimeoutError`. If the holder of
+        the role dies, another client has it within ``claim_duration`` seconds, from 1 to 3600.
+        """
+        self._connection.check_open()
+        return ServiceBusRole(self._connection, name, claim_duration, max_wait_time)
+
+    async def tick(
+        self, name: str, every: timedelta | float, *, max_wait_time: float = 0.0, timeout: float | None = None
+    ) -> Tick | None:
+        """Return a tick if this caller gets one, and otherwise ``None``. All other callers do not get this tick.
+
+        The ticks of a ``name`` come at the multiples of ``every`` (1 second to 365 days) since 1970, in UTC by the
+        server's clock. The first caller after a tick gets it. So if many clients ask in a loop, each tick is handled
+        once. If no client asks between two ticks, the first of the two is missed. ``max_wait_time`` is the time in
+        seconds to wait for a tick, and ``timeout`` limits each question to the server.
+
+        A tick is given once, even if its caller then fails. If the work of a tick must not be lost, send a message for
+        it, and let a receiver do the work.
+        """
+        period, wait = period_of(every), seconds_of(max_wait_time, "max_wait_time", zero=True)
+        deadline = deadline_of(timeout)
+        seconds = deadline - asyncio.get_running_loop().time()
+        await self._connection.open(deadline)
+        return await next_tick(self._connection, name, period, wait, seconds)
 
     async def close(self) -> None:
         """Close all senders and receivers as their ``close`` does, and then the connection.

@@ -23,6 +23,7 @@ from sbredis.engine._keys import (
     partition_keys,
     registry_keys,
     role_keys,
+    tick_keys,
     waiting_channel,
 )
 from sbredis.engine._named_values import NamedValues
@@ -31,8 +32,10 @@ from sbredis.engine._names import (
     identifier,
     name_key,
     namespace_name,
+    role_name,
     rule_name,
     subscription_name,
+    tick_name,
 )
 from sbredis.engine._partition import (
     MAXIMUM_CALL_BYTES,
@@ -60,6 +63,7 @@ from sbredis.engine._placement import (
     slot_range,
 )
 from sbredis.engine._refusals import (
+    REFUSALS,
     LaneUnknownError,
     MalformedCallError,
     OverdueError,
@@ -124,6 +128,7 @@ __all__ = [
     "MOST_PARTITIONS",
     "NEVER",
     "NO_CALL_ID",
+    "REFUSALS",
     "SESSION_KINDS",
     "STORE_KINDS",
     "Accepted",
@@ -200,11 +205,14 @@ __all__ = [
     "release_session",
     "renew_session",
     "role_keys",
+    "role_name",
     "rule_name",
     "salts",
     "set_state",
     "slot_range",
     "subscription_name",
+    "tick_keys",
+    "tick_name",
     "transact",
     "upcoming",
     "waiting_channel",

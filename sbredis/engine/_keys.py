@@ -21,6 +21,7 @@ __all__ = [
     "registry_keys",
     "role_keys",
     "state_key",
+    "tick_keys",
     "waiting_channel",
 ]
 
@@ -66,6 +67,11 @@ def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
 def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
     """Return the key of a namespace's roles. A role is a task that one client does for all clients."""
     return (f"{_prefix(namespace, salt)}:roles".encode(),)
+
+
+def tick_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+    """Return the key that remembers the ticks of a namespace. A tick is a time at which one client does something."""
+    return (f"{_prefix(namespace, salt)}:ticks".encode(),)
 
 
 def waiting_channel(namespace: str, salt: str, client: str) -> bytes:

@@ -19,8 +19,10 @@ __all__ = [
     "identifier",
     "name_key",
     "namespace_name",
+    "role_name",
     "rule_name",
     "subscription_name",
+    "tick_name",
 ]
 
 _LONGEST_ENTITY_NAME, _LONGEST_NAME, _LONGEST_IDENTIFIER = 260, 50, 128
@@ -71,6 +73,16 @@ def namespace_name(text: str) -> str:
     The rule is the same as for ``namespace=`` in a connection string; a test compares the two.
     """
     return _require_name(text, "namespace", _NAME, _LONGEST_NAME, "letters, digits, '.', '-' or '_'")
+
+
+def role_name(text: str) -> str:
+    """Return the name of a role unchanged; raise :class:`ValueError` if it is not valid. Case matters."""
+    return _require_name(text, "role name", _NAME, _LONGEST_NAME, "letters, digits, '.', '-' or '_'")
+
+
+def tick_name(text: str) -> str:
+    """Return the name of a tick unchanged; raise :class:`ValueError` if it is not valid. Case matters."""
+    return _require_name(text, "tick name", _NAME, _LONGEST_NAME, "letters, digits, '.', '-' or '_'")
 
 
 def name_key(text: str) -> str:

@@ -5,10 +5,11 @@ Each client runs an asynchronous client in one background thread, which all user
 
 from __future__ import annotations
 
-from sbredis.aio import ConnectionReport, EntityInfo, SendResult, ServerReport
+from sbredis.aio import ConnectionReport, EntityInfo, SendResult, ServerReport, Tick
 from sbredis.sync._client import ServiceBusClient, check_connection
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.sync._renewer import AutoLockRenewer
+from sbredis.sync._role import ServiceBusRole
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
 from sbredis.sync._settler import ServiceBusSettler
@@ -24,10 +25,12 @@ __all__ = [
     "ServerReport",
     "ServiceBusClient",
     "ServiceBusReceiver",
+    "ServiceBusRole",
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
     "ServiceBusSettler",
     "ServiceBusTransaction",
+    "Tick",
     "check_connection",
 ]

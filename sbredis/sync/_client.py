@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
 from sbredis._public import public
-from sbredis.aio import EntityInfo
+from sbredis.aio import EntityInfo, Tick
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
@@ -27,6 +29,7 @@ from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
+from sbredis.sync._role import ServiceBusRole
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._transaction import ServiceBusTransaction
 
@@ -296,6 +299,35 @@ class ServiceBusClient(Handlers):
 
     def transaction(self, *, timeout: float | None = None) -> ServiceBusTransaction:
         return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction, timeout=timeout))
+
+    # -- one client of all ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def maintain(self) -> Iterator[None]:
+        block = self._portal.make(self._aio.maintain)
+
+        async def begin() -> None:
+            await block.__aenter__()
+
+        async def end() -> None:
+            await block.__aexit__(None, None, None)
+
+        self._portal.call(begin)
+        try:
+            yield
+        finally:
+            self._portal.finish(end)
+
+    def claim_role(
+        self, name: str, *, claim_duration: float = 15.0, max_wait_time: float | None = None
+    ) -> ServiceBusRole:
+        role = self._portal.make(self._aio.claim_role, name, claim_duration=claim_duration, max_wait_time=max_wait_time)
+        return ServiceBusRole(self._portal, role)
+
+    def tick(
+        self, name: str, every: timedelta | float, *, max_wait_time: float = 0.0, timeout: float | None = None
+    ) -> Tick | None:
+        return self._portal.call(self._aio.tick, name, every, max_wait_time=max_wait_time, timeout=timeout)
 
     def close(self) -> None:
         """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""

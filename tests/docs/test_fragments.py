@@ -135,6 +135,27 @@ async def test_the_guide_maintains_queues(url: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_the_guide_leads_and_reports(url: str) -> None:
+    """The functions of the guide do their work under a role, and once a tick."""
+    ended, fences, times = asyncio.Event(), list[int](), list[datetime]()
+
+    async def step(fence: int) -> None:
+        fences.append(fence)
+        ended.set()
+
+    async def report(time: datetime) -> None:
+        times.append(time)
+        ended.set()
+
+    async with ServiceBusClient(url) as client:
+        await fragment("docs/queues.md", "lead")(client, step, ended)
+        ended.clear()
+        await fragment("docs/queues.md", "report_every_hour")(client, report, ended)
+    assert fences[0] > 0
+    assert [(time.minute, time.second) for time in times] == [(0, 0)]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("well", [True, False])
 async def test_the_guide_settles_a_message_through_another_client(url: str, well: bool) -> None:
     """Another client completes the message, or abandons it for another delivery."""

@@ -22,6 +22,7 @@ PAIRS: dict[type, type] = {
     aio.ServiceBusSession: sync.ServiceBusSession,
     aio.ServiceBusSettler: sync.ServiceBusSettler,
     aio.ServiceBusTransaction: sync.ServiceBusTransaction,
+    aio.ServiceBusRole: sync.ServiceBusRole,
     aio.AutoLockRenewer: sync.AutoLockRenewer,
     aio.SendStream: sync.SendStream,
     aio_management.AsyncItemPaged: sync_management.ItemPaged,

@@ -53,9 +53,12 @@ class Runtime:
         if self.closed:
             raise ValueError("The client is closed, and so are all its senders and receivers. Make another client.")
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background, until it ends or the client is closed."""
-        self._background.start(work)
+    def start(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Run a coroutine in the background, until it ends or the client is closed.
+
+        Return whether it was started. It is not started if the client is being closed.
+        """
+        return self._background.start(work)
 
     def see_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that no caller waits for. Closing the client waits for it, but only for a short time."""

@@ -39,6 +39,7 @@ class RoleKeeper:
         ``seconds`` is the time for which the role is claimed at a time.
         """
         self.role = role
+        self._loop = asyncio.get_running_loop()
         self._runtime = runtime
         self._called = called
         self._claim = _CLAIM if seconds is None else seconds
@@ -46,6 +47,8 @@ class RoleKeeper:
         self._channel: OpenChannel | None = None
         self._news = asyncio.Event()
         self._claim_at = 0.0
+        self._unanswered = False
+        """Whether the last claim got no answer, so that it may have given the role to this client."""
         self.until = 0.0
         """The time of the event loop until which this client certainly has the role."""
         self.standing = _NOBODY
@@ -54,7 +57,12 @@ class RoleKeeper:
     @property
     def held(self) -> bool:
         """Whether this client certainly has the role."""
-        return self.standing.held and asyncio.get_running_loop().time() < self.until
+        return self.standing.held and self._loop.time() < self.until
+
+    async def try_once(self) -> bool:
+        """Claim the role once, and return whether this client has it now."""
+        await self._ask()
+        return self.standing.held
 
     async def take(self) -> None:
         """Wait until this client has the role. Failed calls are repeated for as long as it takes."""
@@ -78,20 +86,19 @@ class RoleKeeper:
 
         After that, this client must no longer act as the holder.
         """
-        loop = asyncio.get_running_loop()
         while self.held:
             self._news.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(min(self._claim_at, self.until)):
                     await self._news.wait()
-            if loop.time() < self._claim_at:
+            if self._loop.time() < self._claim_at:
                 continue
             try:
                 async with asyncio.timeout_at(self.until):
                     await self._ask()
             except (ServiceBusError, TimeoutError) as error:
                 _log.info("%s: the claim to the role %r was not renewed: %s", self._runtime.target, self.role, error)
-                self._claim_at = loop.time() + min(_PAUSE, self._claim / 6)
+                self._claim_at = self._loop.time() + min(_PAUSE, self._claim / 6)
         _log.info("%s: this client has lost the role %r", self._runtime.target, self.role)
         self.standing = self.standing._replace(held=False)
 
@@ -105,12 +112,12 @@ class RoleKeeper:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        held, self.standing = self.standing.held, _NOBODY
+        held, self.standing = self.standing.held or self._unanswered, _NOBODY
         if held:
             await to_the_end(self._give_up())
 
     async def _give_up(self) -> None:
-        assert self._claims is not None  # the role is held
+        assert self._claims is not None  # the role is held, or was asked for
         with suppress(ServiceBusError, TimeoutError):
             async with asyncio.timeout(_PAUSE):
                 await self._claims.give_up()
@@ -120,9 +127,11 @@ class RoleKeeper:
         if self._claims is None:
             self._claims = Role(self._runtime.transport, self._runtime.namespace.name, self.role)
         # Count from the start of the call and not from its answer, because the call may take long.
-        asked = asyncio.get_running_loop().time()
+        asked = self._loop.time()
         self._claim_at = asked + self._claim / 3
+        self._unanswered = True
         self.standing = await self._claims.claim(self._claim)
+        self._unanswered = False
         self.until = asked + self.standing.seconds
 
     async def _listen(self) -> None:

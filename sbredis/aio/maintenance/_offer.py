@@ -23,6 +23,8 @@ class MaintenanceOffer:
 
     def __init__(self, *, made: bool) -> None:
         self._made = made
+        self._joined = 0
+        """The number of blocks in which this client takes part in maintenance."""
         self._announced: set[str] = set()
         self.maintenance: Maintenance | None = None
         """This client's maintenance of the namespace; ``None`` without an offer, or before the client is connected."""
@@ -30,8 +32,26 @@ class MaintenanceOffer:
     def begin(self, connection: Connection) -> None:
         """Maintain the namespace whenever no other client does, if this client offers it."""
         if self._made or connection.test_hooks is not None:
-            self.maintenance = Maintenance(connection, connection.entity)
-            connection.start(self.maintenance.run())
+            self._start(connection)
+
+    def join(self, connection: Connection) -> None:
+        """Maintain the namespace from now on, whenever no other client does."""
+        self._joined += 1
+        if self.maintenance is None:
+            self._start(connection)
+
+    async def leave(self, connection: Connection) -> None:
+        """End what :meth:`join` has begun, unless another block goes on, or the client offers maintenance for good."""
+        self._joined -= 1
+        if self._joined or self._made or connection.test_hooks is not None or self.maintenance is None:
+            return
+        ending, self.maintenance = self.maintenance, None
+        await ending.end()
+
+    def _start(self, connection: Connection) -> None:
+        maintenance = Maintenance(connection, connection.entity)
+        if connection.start(maintenance.run()):
+            self.maintenance = maintenance
 
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
         """Announce a topic on which a message was scheduled. This is done once for each topic.

@@ -10,17 +10,30 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.engine import Request, load, perform, registry_salt, role_keys, waiting_channel
+from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, role_keys, waiting_channel
+from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
     from sbredis.engine import ScriptCaller
 
-__all__ = ["IDLE", "MOVE", "ROUTE", "Role", "Standing", "call_role", "is_held", "role_channel"]
+__all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "Standing", "call_role", "is_held", "role_channel"]
 
 ROUTE, MOVE, IDLE = "route", "move", "idle"
 """The roles of maintenance."""
+OWN = "own."
+"""The prefix of the roles of applications, so that they differ from the roles of maintenance."""
 _DURATION = 10.0
+
+
+def _full(detail: str) -> tuple[type[ServiceBusError], str]:
+    return ServiceBusQuotaExceededError, (
+        f"The namespace has {detail} roles of applications already, and all of them were used within a day. Use fewer "
+        "names for roles: a name is forgotten when its role has been free for a day."
+    )
+
+
+_REFUSALS = {**REFUSALS, "FULL": _full}
 
 
 class Standing(NamedTuple):
@@ -57,7 +70,7 @@ class Role:
 
         arguments = (self._role, self._holder, milliseconds)
         request = Request(load("hold_role"), self._keys, arguments, read, repeatable=True)
-        return await perform(self._transport, request, timeout=_DURATION)
+        return await perform(self._transport, request, timeout=_DURATION, refusals=_REFUSALS)
 
 
 async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:

@@ -13,8 +13,8 @@ __all__ = ["Scissors"]
 
 
 class Scissors(Between):
-    """Cuts the connection a number of times: either after a script has run and before its answer arrives, or before the
-    server receives the call.
+    """Cuts the connection a number of times: before the server receives a call, after the script has run and before the
+    answer arrives, or after the answer has arrived.
     """
 
     def __init__(self, server: LocalServer) -> None:
@@ -23,7 +23,7 @@ class Scissors(Between):
         self._left = 0
         self._sha = b""
         self._asked = False
-        self._on_the_way = False
+        self._on_the_way = self._after = False
         self._then: Callable[[], Awaitable[object]] | None = None
 
     def cut(
@@ -32,13 +32,16 @@ class Scissors(Between):
         times: int = 1,
         *,
         on_the_way: bool = False,
+        after: bool = False,
         then: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves.
 
-        ``then`` is called when an answer is lost, before the connection breaks.
+        With ``after`` the connection breaks after it has carried the answer. ``then`` is called before the connection
+        breaks.
         """
         self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
+        self._after = after
         self._then = then
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
@@ -47,14 +50,21 @@ class Scissors(Between):
                 if self._on_the_way:
                     self._left -= 1
                     self.cuts += 1
+                    await self._before_cutting()
                     return
                 self._asked = True
             elif self._asked and answers:
                 self._asked = False
                 self._left -= 1
                 self.cuts += 1
-                if self._then is not None:
-                    await self._then()
+                if self._after:
+                    writer.write(data)
+                    await writer.drain()
+                await self._before_cutting()
                 return
             writer.write(data)
             await writer.drain()
+
+    async def _before_cutting(self) -> None:
+        if self._then is not None:
+            await self._then()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from sbredis.registry._entity import EntityRecord, Json, Kind, path_of, require_properties, split_path
+from sbredis.registry._forwarding import FORWARDING, MOST_HOPS
 from sbredis.registry._namespace import JUDGING_PROPERTY, Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._routes import Routed, Routes
 from sbredis.registry._rules import KeptRule
 
 __all__ = [
+    "FORWARDING",
     "JUDGING_PROPERTY",
+    "MOST_HOPS",
     "EntityChangedError",
     "EntityRecord",
     "Json",

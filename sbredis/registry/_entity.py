@@ -30,6 +30,7 @@ __all__ = [
     "decode_again",
     "encode",
     "path_of",
+    "require_changeable",
     "require_properties",
     "split_path",
 ]
@@ -171,6 +172,12 @@ def require_properties(properties: Mapping[str, Json]) -> None:
             f"the properties of an entity have {size} bytes; at most {MAXIMUM_PROPERTIES_BYTES} are stored"
         )
     _require_text_names(properties)
+
+
+def require_changeable(record: EntityRecord, settings: PartitionSettings) -> None:
+    """Raise for a change of a fixed setting, before the registry stores settings that every partition would refuse."""
+    for what in record.settings.fixed_differences(settings):
+        raise ValueError(f"'{record.path}' cannot be changed in this way: {what} was fixed when the entity was created")
 
 
 def _require_text_names(value: object) -> None:

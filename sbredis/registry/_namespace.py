@@ -31,9 +31,11 @@ from sbredis.registry._entity import (
     Json,
     Kind,
     path_of,
+    require_changeable,
     require_properties,
     split_path,
 )
+from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._refusals import (
     EntityChangedError,
     NamespaceMissingError,
@@ -155,6 +157,7 @@ class Namespace:
             )
         until = anyio.current_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
+        await require_destinations(self._steps, name, properties, {}, until)
         description = EntityDescription(
             name=name,
             kind=kind,
@@ -200,13 +203,14 @@ class Namespace:
         partition cannot be reached, this raises the error. The next call that reaches the partition gives it the
         settings.
         """
-        _check_changes(record, settings)
+        require_changeable(record, settings)
         if properties is not None:
             require_properties(properties)
         if record.state != "active":
             raise changed(record.path, f"it was {record.state} when it was read; get_entity finishes that")
         until = anyio.current_time() + timeout
         steps, stamp = self._steps, new_token()
+        await require_destinations(steps, record.path, properties, record.properties, until)
         revised = replace(
             record,
             version=record.version + 1,
@@ -301,6 +305,7 @@ class Namespace:
         steps, incarnation = self._steps, new_token()
         while True:
             owner = await steps.existing(topic, until, TOPIC)
+            await require_destinations(steps, path, properties, {}, until)
             description = EntityDescription(
                 name=name,
                 kind="subscription",
@@ -490,9 +495,3 @@ def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
         raise ValueError(
             f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
         )
-
-
-def _check_changes(record: EntityRecord, settings: PartitionSettings) -> None:
-    """Raise for a change of a fixed setting, before the registry stores settings that every partition would refuse."""
-    for what in record.settings.fixed_differences(settings):
-        raise ValueError(f"'{record.path}' cannot be changed in this way: {what} was fixed when the entity was created")

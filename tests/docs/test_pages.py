@@ -32,6 +32,7 @@ PRINTED = {
         "0",
         "important SqlRuleFilter.*",
         "sports CorrelationRuleFilter.*",
+        "collector",
         "line 1, column 9: parameter @x has no value",
         r"\[.*'invoices'.*\]",
     ],

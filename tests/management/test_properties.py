@@ -190,7 +190,9 @@ both_destinations = pytest.mark.parametrize("name", ["forward_to", "forward_dead
 
 @both_destinations
 @pytest.mark.parametrize(("given", "destination"), DESTINATIONS)
-def test_a_destination_may_be_given_as_a_url_and_is_read_as_a_name(name: str, given: str, destination: str) -> None:
+def test_a_destination_may_be_given_as_a_url_and_is_read_as_a_name(
+    name: str, given: str, destination: str | None
+) -> None:
     queue = QueueProperties("q", **{name: given})  # type: ignore[arg-type]  # both names are properties
     assert queue[name] == destination
     kept = created(queue.given, PartitionSettings())

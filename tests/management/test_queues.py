@@ -40,6 +40,7 @@ Admin = ServiceBusAdministrationClient
 
 @every_kept_property
 async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None:
+    await admin.create_topic("Other")
     value = KEPT[name][0]
     expected = QueueProperties("q", **{name: value})
     assert await admin.create_queue("q", **{name: value}) == expected
@@ -49,6 +50,7 @@ async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None
 
 @every_kept_property
 async def test_every_property_except_the_fixed_ones_can_be_changed_and_reset(admin: Admin, name: str) -> None:
+    await admin.create_topic("Other")
     queue = await admin.create_queue("q")
     setattr(queue, name, KEPT[name][0])
     if name in FIXED:

@@ -92,6 +92,7 @@ async def test_a_subscription_is_not_created_with_wrong_rules(admin: Admin) -> N
 
 @every_kept_property
 async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None:
+    await admin.create_queue("Other")
     value = SUBSCRIPTION_KEPT[name].value
     expected = SubscriptionProperties("s", **{name: value})
     assert await admin.create_subscription("news", "s", **{name: value}) == expected
@@ -102,6 +103,7 @@ async def test_a_property_is_read_back_as_given(admin: Admin, name: str) -> None
 @in_memory
 @every_kept_property
 async def test_every_property_except_the_fixed_ones_can_be_changed_and_reset(admin: Admin, name: str) -> None:
+    await admin.create_queue("Other")
     found = await admin.create_subscription("news", "s")
     setattr(found, name, SUBSCRIPTION_KEPT[name].value)
     if name in FIXED:

@@ -50,8 +50,6 @@ def in_words(value: object) -> str:
 
 def limits_in_words(field: Field[Any, Any]) -> Iterator[str]:
     """Yield each limit of a property in words."""
-    if field.planned is not None:
-        return
     if isinstance(field, Text) and not isinstance(field, Neighbour):
         yield f"{field.longest:,} characters"
     if isinstance(field, Choice):
@@ -85,7 +83,6 @@ def test_the_class_documents_the_true_facts_of_each_property(kind: str, name: st
     assert [limit for limit in limits_in_words(field) if limit not in said] == []
     assert ("Cannot be changed." in said) is field.fixed
     assert ("is not sent." in said) is field.read_only
-    assert ("Not available yet: " in said) is (field.planned is not None)
 
 
 @every_property
@@ -97,7 +94,6 @@ def test_the_guide_documents_the_true_facts_of_each_property(kind: str, name: st
     assert [limit for limit in limits_in_words(field) if limit not in limits] == []
     assert ("cannot be changed" in limits) is field.fixed
     assert ("read-only" in limits) is field.read_only
-    assert ("not available yet" in limits) is (field.planned is not None)
     assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
 
 

@@ -35,6 +35,7 @@ from sbredis.model import (
     rule_created,
 )
 from sbredis.registry import (
+    FORWARDING,
     EntityChangedError,
     EntityRecord,
     Kind,
@@ -68,6 +69,7 @@ P = TypeVar("P", bound=Described)
 _TRIES = 10
 _LONGEST_LIST = 300
 _NO_OPTIONS = ("name", "availability_status")
+_OTHERS = ("colocate_with", *FORWARDING)
 _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
 
 
@@ -208,9 +210,9 @@ class Definition(Generic[P]):
                 except MessagingEntityAlreadyExistsError:
                     continue  # another client has created the entity first
                 except MessagingEntityNotFoundError:
-                    # Another client has deleted the entity meanwhile. Or one of these is missing: the entity that
-                    # ``colocate_with`` names, the namespace, or the topic of the subscription.
-                    if tries == _TRIES or given.get("colocate_with") is not None:
+                    # Another client has deleted the entity meanwhile. Or one of these is missing: an entity that
+                    # ``given`` names, the namespace, or the topic of the subscription.
+                    if tries == _TRIES or any(given.get(other) is not None for other in _OTHERS):
                         raise
                     if self.word == "subscription":
                         await TOPICS.find(namespace, _parts(path)[0], until - anyio.current_time())

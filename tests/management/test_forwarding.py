@@ -1,0 +1,246 @@
+"""Tests of the destinations of entities: where messages may be forwarded to, and where they may not.
+
+A refused call changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import PartitionSettings
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.registry import _forwarding as forwarding
+from tests.management.refusals import refused
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+both_properties = pytest.mark.parametrize("name", ["forward_to", "forward_dead_lettered_messages_to"])
+Admin = ServiceBusAdministrationClient
+FORWARD, FORWARD_DEAD = "forward_to", "forward_dead_lettered_messages_to"
+
+
+async def stored(admin: Admin, path: str) -> set[tuple[bytes, bytes]]:
+    """Return the two flags of forwarding, as the partitions of an entity store them."""
+    namespace = admin._connection.namespace
+    record = await namespace.get_entity(path)
+    keys = [namespace.partition(record, number).keys[0] for number in record.partitions]
+    command = admin._connection.transport.command
+    return {tuple(await command("HMGET", key, "forwards", "forwards_dead", key=key)) for key in keys}
+
+
+async def chained(admin: Admin, names: Sequence[str], **last: Any) -> None:
+    """Create queues, each of which forwards its messages to the queue whose name comes after its own."""
+    await admin.create_queue(names[-1], **last)
+    for name, destination in zip(names[-2::-1], names[:0:-1], strict=True):
+        await admin.create_queue(name, forward_to=destination)
+
+
+# -- setting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+async def test_the_partitions_know_whether_messages_and_dead_letters_are_forwarded(admin: Admin) -> None:
+    await admin.create_queue("all")
+    await admin.create_topic("dead")
+    await admin.create_queue("q", enable_partitioning=True, forward_to="ALL")
+    assert await stored(admin, "q") == {(b"1", b"0")}
+    await admin.update_queue({"name": "q"}, forward_dead_lettered_messages_to="dead")
+    assert await stored(admin, "q") == {(b"1", b"1")}
+    await admin.update_queue({"name": "q"}, forward_to=None)
+    assert await stored(admin, "q") == {(b"0", b"1")}
+    await admin.update_queue({"name": "q"}, forward_dead_lettered_messages_to="")
+    assert await stored(admin, "q") == {(b"0", b"0")}
+
+
+async def test_a_subscription_forwards_to_a_queue_or_a_topic(admin: Admin) -> None:
+    await admin.create_queue("Orders")
+    await admin.create_topic("Dead")
+    await admin.create_topic("news", enable_partitioning=True)
+    found = await admin.create_subscription(
+        "news", "s", forward_to="orders", forward_dead_lettered_messages_to="sb://x.servicebus.windows.net/DEAD"
+    )
+    assert (found.forward_to, found.forward_dead_lettered_messages_to) == ("orders", "DEAD")
+    assert await admin.get_subscription("news", "s") == found
+    assert [each async for each in admin.list_subscriptions("news")] == [found]
+    assert await stored(admin, "news/subscriptions/s") == {(b"1", b"1")}
+
+
+async def test_properties_that_were_read_can_be_sent_again_after_the_destination_was_deleted(admin: Admin) -> None:
+    """Only a destination that changes must exist. A destination that an entity forwards to may be deleted."""
+    await admin.create_queue("all")
+    queue = await admin.create_queue("q", forward_to="all")
+    await admin.delete_queue("all")
+    queue.max_delivery_count = 3
+    await admin.update_queue(queue)
+    await admin.update_queue({"name": "q", "forward_to": "ALL"})
+    assert await admin.get_queue("q") == queue
+    text = r"'q' was to forward messages to 'all' \(forward_dead_lettered_messages_to\)\. There is no entity 'all'"
+    done = admin.update_queue(queue, forward_dead_lettered_messages_to="all")
+    await refused(admin, done, MessagingEntityNotFoundError, text)
+
+
+async def test_all_functions_that_create_entities_set_and_check_destinations(admin: Admin, url: str) -> None:
+    await admin.create_queue("all")
+    assert (await admin.ensure_queue("ensured", forward_to="all")).forward_to == "all"
+    assert (await admin.ensure_queue("ensured", forward_to="other")).forward_to == "all"
+    await admin.create_topic("news")
+    assert (await admin.ensure_subscription("news", "s", forward_to="all")).forward_to == "all"
+    async with ServiceBusClient(url, namespace="ns") as client:
+        async with client.get_queue_sender("made", create_if_missing={"forward_to": "all"}):
+            assert (await admin.get_queue("made")).forward_to == "all"
+        text = r"'x' was to forward messages to 'nothing' \(forward_to\)"
+        sender = client.get_queue_sender("x", create_if_missing={"forward_to": "nothing"})
+        done = sender.send_messages(ServiceBusMessage("to nothing"))
+        await refused(admin, done, MessagingEntityNotFoundError, text)
+    for made in (
+        admin.ensure_queue("x", forward_to="nothing"),
+        admin.create_queue("x", forward_to="nothing"),
+    ):
+        await refused(admin, made, MessagingEntityNotFoundError, text)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@both_properties
+async def test_the_destination_must_exist(admin: Admin, name: str) -> None:
+    queue = await admin.create_queue("q")
+    await admin.create_topic("news")
+    await admin.create_subscription("news", "s")
+    text = rf"'{{}}' was to forward messages to 'Nothing' \({name}\)\. There is no entity 'Nothing' in namespace 'ns'"
+    given: Any = {name: "Nothing"}
+    for made in (admin.create_queue, admin.ensure_queue):
+        await refused(admin, made("x", **given), MessagingEntityNotFoundError, text.format("x"))
+    await refused(admin, admin.update_queue(queue, **given), MessagingEntityNotFoundError, text.format("q"))
+    for create in (admin.create_subscription, admin.ensure_subscription):
+        path = "news/subscriptions/x"
+        await refused(admin, create("news", "x", **given), MessagingEntityNotFoundError, text.format(path))
+    done = admin.update_subscription("news", {"name": "s"}, **given)
+    await refused(admin, done, MessagingEntityNotFoundError, text.format("news/subscriptions/s"))
+
+
+@both_properties
+async def test_an_entity_does_not_forward_to_itself(admin: Admin, name: str) -> None:
+    await admin.create_queue("Orders")
+    given: Any = {name: "ORDERS"}
+    text = f"^The entity 'Orders' has an auto-forwarding policy to itself: {name}='ORDERS'. Choose another destination"
+    await refused(admin, admin.update_queue({"name": "orders"}, **given), ValueError, text)
+    given = {name: "x"}
+    for make in (admin.create_queue, admin.ensure_queue):
+        await refused(admin, make("X", **given), ValueError, "^The entity 'X' has an auto-forwarding policy to itself")
+
+
+@both_properties
+async def test_a_chain_of_destinations_must_not_come_back(admin: Admin, name: str) -> None:
+    await chained(admin, ["a", "b", "c", "d"])
+    text = rf"^{name}='A' of 'd' would make a circle: d (=dead letters=)?> A > b > c > d\. Choose another destination"
+    await refused(admin, admin.update_queue({"name": "d", name: "A"}), ValueError, text)
+
+
+async def test_a_circle_may_also_lead_through_topics(admin: Admin) -> None:
+    await admin.create_topic("news")
+    await admin.create_subscription("news", "s")
+    await admin.create_topic("more")
+    await admin.create_subscription("more", "s")
+    await admin.create_queue("orders", forward_to="News")
+    text = "of 'news/subscriptions/s' would make a circle: news/subscriptions/s > {}"
+    done = admin.update_subscription("news", {"name": "s"}, forward_to="news")
+    await refused(admin, done, ValueError, text.format(r"news\. "))
+    done = admin.update_subscription("news", {"name": "s"}, forward_to="orders")
+    await refused(admin, done, ValueError, text.format(r"orders > News\. "))
+    await admin.update_subscription("news", {"name": "s"}, forward_to="more")
+    done = admin.update_subscription("more", {"name": "s"}, forward_to="orders")
+    text = "circle: more/subscriptions/s > orders > News > news/subscriptions/s > more"
+    await refused(admin, done, ValueError, text)
+
+
+async def test_a_circle_may_have_one_hop_of_dead_letters(admin: Admin) -> None:
+    await admin.create_queue("again")
+    await admin.create_queue("main", forward_dead_lettered_messages_to="again")
+    text = "circle: again > main =dead letters=> again"
+    await refused(admin, admin.update_queue({"name": "again"}, forward_to="main"), ValueError, text)
+    await admin.update_queue({"name": "main"}, forward_dead_lettered_messages_to=None)
+    await admin.update_queue({"name": "again"}, forward_to="main")
+    text = "circle: main =dead letters=> again > main"
+    done = admin.update_queue({"name": "main"}, forward_dead_lettered_messages_to="again")
+    await refused(admin, done, ValueError, text)
+
+
+async def test_two_queues_may_exchange_dead_letters(admin: Admin) -> None:
+    """A message stops in each of the queues, so this makes delayed repetitions and no circle."""
+    await admin.create_queue("later", dead_lettering_on_message_expiration=True)
+    await admin.create_queue("main", forward_dead_lettered_messages_to="later")
+    await admin.update_queue({"name": "later"}, forward_dead_lettered_messages_to="main")
+    assert (await admin.get_queue("later")).forward_dead_lettered_messages_to == "main"
+
+
+@both_properties
+async def test_a_chain_has_at_most_four_hops(admin: Admin, name: str) -> None:
+    await chained(admin, ["b", "c", "d", "e"])
+    await admin.create_queue("a", **{name: "b"})  # type: ignore[arg-type]  # one of two properties
+    await admin.create_queue("z", forward_to="b")
+    text = rf"^{name}='z' of '{{}}' would make a chain of more than 4 hops, "
+    text += r"and .* {} (=dead letters=)?> z > b > c > d > e\."
+    done = admin.create_queue("y", **{name: "z"})  # type: ignore[arg-type]
+    await refused(admin, done, ValueError, text.format("y", "y"))
+    await admin.create_topic("news")
+    path = "news/subscriptions/s"
+    await refused(admin, admin.create_subscription("news", "s", **{name: "z"}), ValueError, text.format(path, path))  # type: ignore[arg-type]
+
+
+async def test_a_topic_is_no_hop_and_its_longest_chain_counts(admin: Admin) -> None:
+    await admin.create_queue("end")
+    await admin.create_topic("news")
+    await admin.create_subscription("news", "short")
+    await chained(admin, ["c", "d", "end2"])
+    await admin.create_subscription("news", "long", forward_to="c")
+    await admin.create_queue("near", forward_to="news")
+    text = "more than 4 hops, .* far > near > news > news/subscriptions/long > c > d > end2"
+    await refused(admin, admin.create_queue("far", forward_to="near"), ValueError, text)
+
+
+async def test_the_collector_of_dead_letters_does_not_lengthen_a_chain(admin: Admin) -> None:
+    """Dead letters are forwarded if they have made fewer than four hops; which of them will is not known in advance."""
+    await admin.create_queue("dead")
+    await chained(admin, ["a", "b", "c", "d", "e"], forward_dead_lettered_messages_to="dead")
+    await admin.update_queue({"name": "a"}, forward_dead_lettered_messages_to="dead")
+    assert (await admin.get_queue("e")).forward_dead_lettered_messages_to == "dead"
+
+
+@in_memory
+async def test_the_check_of_a_chain_reads_a_limited_number_of_entities(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The destination itself is always checked. A message in a circle that was not found makes four hops."""
+    await chained(admin, ["a", "b", "c"])
+    monkeypatch.setattr(forwarding, "_MOST_READS", 1)
+    text = "There is no entity 'nothing'"
+    await refused(admin, admin.update_queue({"name": "c"}, forward_to="nothing"), MessagingEntityNotFoundError, text)
+    await admin.update_queue({"name": "c"}, forward_to="a")
+    assert (await admin.get_queue("c")).forward_to == "a"
+
+
+@in_memory
+async def test_the_messages_of_an_entity_with_sessions_are_not_forwarded(admin: Admin) -> None:
+    await admin.create_queue("all", requires_session=True)
+    await admin.create_queue("s", requires_session=True)
+    await admin.create_topic("news")
+    text = (
+        "messages of a {} with requires_session=True cannot be forwarded. Leave out forward_to, or create a {} without"
+    )
+    given: Any = {"requires_session": True, "forward_to": "all"}
+    for made in (admin.create_queue, admin.ensure_queue):
+        await refused(admin, made("q", **given), ValueError, text.format("queue", "queue"))
+    await refused(admin, admin.update_queue({"name": "s"}, forward_to="all"), ValueError, text.format("queue", "queue"))
+    done = admin.create_subscription("news", "x", **given)
+    await refused(admin, done, ValueError, text.format("subscription", "subscription"))
+    await admin.update_queue({"name": "s"}, forward_dead_lettered_messages_to="all")
+    record = await admin._connection.namespace.get_entity("s")
+    assert record.settings == PartitionSettings(sessions=True, forwards_dead=True)

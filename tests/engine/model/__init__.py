@@ -7,6 +7,7 @@ Every change of a message goes through ``Model._move``, and so through the table
 which decides the next state.
 ``Model.taken`` counts how often each transition was taken; a transition that is not in the table raises.
 
+An operation that can be part of a transaction is planned before it is carried out (``plan_send`` and the like).
 A call takes the arguments of its request in ``sbredis.engine._partition``.
 It returns the same content, or raises :class:`Refused`.
 The model leaves out two things: more idle lanes than one call removes, and destroying in several steps.
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from tests.engine.model.mechanics import Store
 from tests.engine.model.operations import grouped
-from tests.engine.model.topics import TopicModel as Model
+from tests.engine.model.transactions import Part
+from tests.engine.model.transactions import TransactionModel as Model
 from tests.engine.model.values import (
     LETTERS,
     REAL_BOUNDS,
@@ -34,6 +36,7 @@ from tests.engine.model.values import (
     Mode,
     Outgoing,
     Peeked,
+    Plan,
     Purged,
     Received,
     Refused,
@@ -44,7 +47,9 @@ from tests.engine.model.values import (
     Settings,
     Settled,
     Snapshot,
+    Together,
     Told,
+    Transacted,
     Undone,
     Waiter,
     written_expiry,
@@ -67,7 +72,9 @@ __all__ = [
     "Mode",
     "Model",
     "Outgoing",
+    "Part",
     "Peeked",
+    "Plan",
     "Purged",
     "Received",
     "Refused",
@@ -79,7 +86,9 @@ __all__ = [
     "Settled",
     "Snapshot",
     "Store",
+    "Together",
     "Told",
+    "Transacted",
     "Undone",
     "Waiter",
     "grouped",

@@ -31,6 +31,7 @@ from tests.engine.model.values import (
     Lock,
     Message,
     MessageLease,
+    Plan,
     Refused,
     Session,
     SessionRow,
@@ -117,6 +118,7 @@ class Mechanics:
     announced: int = NEVER  # the due time that was announced last
 
     taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
+    transacted: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)  # in transactions
     refused: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     woken: list[tuple[str, str]] = field(default_factory=list)
@@ -128,6 +130,7 @@ class Mechanics:
         fresh = type(self)(
             bounds=self.bounds,
             taken=self.taken,
+            transacted=self.transacted,
             refused=self.refused,
             repeated=self.repeated,
             woken=self.woken,
@@ -202,6 +205,18 @@ class Mechanics:
         self._end(call.now)
         return result
 
+    def _carry_out(self, call: Call, plan: Plan, answer: Callable[[Any], R], again: R | None = None) -> R:
+        """Carry out a single operation that was checked; ``answer`` makes the answer of its result."""
+        return self._perform(
+            call,
+            lambda: answer(plan.act()),
+            sound=plan.sound,
+            early=plan.early,
+            refusal=plan.refusal,
+            full=plan.full,
+            again=None if again is None else lambda _: again,
+        )
+
     def _overdue(self, call: Call) -> bool:
         """Return whether something may be due."""
         logical, epoch = self._clock(call)
@@ -234,7 +249,8 @@ class Mechanics:
                 self._hand_on(now)
             self._wake(now // 10)
         else:
-            self.waiting = bool(self.waiters)  # a new waiter can be woken from the next call on
+            # A new waiter can be woken from the next call on. If it is gone already, the next call notices this.
+            self.waiting = bool(self.waiters) or (self.told and not self.waiting)
         self.left = self.told = self.own = False
 
     def _announce(self, now: int) -> None:
@@ -324,10 +340,10 @@ class Mechanics:
 
     # -- due work ------------------------------------------------------------------------------------------------------
 
-    def _do_due(self, now: int, share: int) -> bool:
-        """Do due work, at most one share. The events happen in the order of their times, each as if at its own time.
+    def _do_due(self, now: int, share: int, weight: int | None = None) -> bool:
+        """Do due work, at most one share, and read at most this many bytes of messages for it.
 
-        Return whether due work is left.
+        The events happen in the order of their times, each as if at its own time. Return whether due work is left.
         """
         if self.settings.topic:
             # A message scheduled on a topic waits for a client that knows the rules.
@@ -336,15 +352,15 @@ class Mechanics:
             return False
         if not self._bound_passed(now):
             return False
-        room, unindexed = self.bounds.weight, self.head <= now
+        room, unindexed = self.bounds.weight if weight is None else weight, self.head <= now
         before = set(self._ready(Side.MAIN))
         begun: list[Message] = []
         self.passing = True
         while (event := self._first_event(now)) and share > 0 and room > 0:
             time, text = event
-            weight = self._happen(text, time, share)
-            share -= weight[0]
-            room -= weight[1]
+            used, read = self._happen(text, time, share)
+            share -= used
+            room -= read
             if text[0] == "a":
                 begun.append(self.messages[Side.MAIN][self.seq])
             self._see_free(time)
@@ -620,8 +636,10 @@ class Mechanics:
         found = {name: there[name] for name in names if name in there and there[name].state is state}
         return list(found.values()), tuple(name for name in names if name not in found)
 
-    def _locked(self, lock: Lock) -> Message | None:
-        """Return the message if this token locks it. An ended lease locks nothing, even before it lapses."""
+    def _locked(self, lock: Lock, logical: int | None = None) -> Message | None:
+        """Return the message if this token locks it, now or at a logical time. An ended lease locks nothing, even
+        before it lapses.
+        """
         try:
             side, number = split_member(lock.name)
         except ValueError:
@@ -629,7 +647,7 @@ class Mechanics:
         message = self.messages[side].get(number)
         if message is None or message.state not in (State.LOCKED, State.HELD) or message.token != lock.token:
             return None
-        return message if self.leases[lock.token].until > self.clk else None
+        return message if self.leases[lock.token].until > (self.clk if logical is None else logical) else None
 
     def _held(self, token: str) -> list[Message]:
         """Return the messages that a lease still holds, in the order in which they were locked."""

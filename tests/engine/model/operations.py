@@ -23,12 +23,15 @@ from tests.engine.model.values import (
     Mode,
     Outgoing,
     Peeked,
+    Plan,
     Purged,
     Received,
     Renewed,
     Sent,
     Settings,
     Settled,
+    Stored,
+    Together,
     Undone,
     Waiter,
 )
@@ -54,16 +57,19 @@ class Model(Mechanics):
 
         ``columns`` are the columns of the request: only a request with message ids removes old ids.
         """
+        plan = self.plan_send(call, Together(), messages, columns=columns)
+        return self._carry_out(call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more))
+
+    def plan_send(self, call: Call, together: Together, messages: Sequence[Outgoing], *, columns: str = "tlid") -> Plan:
         now, window = call.now, self.settings.duplicate_window
         made = [self._made(out, now) for out in messages]
+        pending = together.pending[id(self.store)]
 
-        def act() -> Sent:
-            dropped, first = 0, self.seq + 1
-            if window is not None and "i" in columns:
-                old = sorted((seen, key) for key, seen in self.dedup.items() if seen <= now - window)
-                for _, key in old[: 2 * len(messages) + 10]:
-                    del self.dedup[key]
-            for out, message in zip(messages, made, strict=True):
+        def act() -> Stored:
+            dropped, first = [], self.seq + 1
+            if "i" in columns:
+                self._forget_old_ids(len(messages), now)
+            for place, (out, message) in enumerate(zip(messages, made, strict=True)):
                 self.seq += 1
                 message.number = message.store_number = self.seq
                 duplicate = window is not None and self.dedup.get(out.message_id, now - window) > now - window
@@ -71,15 +77,25 @@ class Model(Mechanics):
                     self.dedup[out.message_id] = now
                 event = Event.SEND if message.due is None else Event.SCHEDULE
                 self._move(message, event, now, duplicate=duplicate)
-                dropped += duplicate
-            return Sent(first, dropped, self.more)
+                dropped += [place] if duplicate else []
+            return Stored(first, tuple(dropped))
 
-        refusal = self._refusal_of_send(made)
+        def full() -> tuple[str, str] | None:
+            return self._refusal_of_send(made, pending=pending)
+
+        refusal = full()
         without = [place for place, message in enumerate(made) if message.session is None]
         if self.settings.sessions and without and not refusal:
             refusal = "SESSIONS", str(without[0])
         sound = self._is_outgoing(messages) and not self._takes_nothing
-        return self._perform(call, act, sound=sound, refusal=refusal, full=lambda: self._refusal_of_send(made))
+        return Plan(act, sound, refusal=refusal, full=full, growth=sum(len(message.payload) for message in made))
+
+    def _forget_old_ids(self, messages: int, now: int) -> None:
+        """Remove message ids from before the window of duplicate detection, but not too many in one call."""
+        window = self.settings.duplicate_window
+        old = sorted((seen, key) for key, seen in self.dedup.items() if window is not None and seen <= now - window)
+        for _, key in old[: 2 * messages + 10]:
+            del self.dedup[key]
 
     @property
     def _takes_nothing(self) -> bool:
@@ -108,7 +124,10 @@ class Model(Mechanics):
             message.enqueue(now, self.settings.time_to_live)
         return message
 
-    def _refusal_of_send(self, made: Sequence[Message], changes: int = 0) -> tuple[str, str] | None:
+    def _refusal_of_send(self, made: Sequence[Message], changes: int = 0, pending: int = 0) -> tuple[str, str] | None:
+        """Return the refusal of messages. The operations of a transaction before this one will store ``pending``
+        bytes.
+        """
         settings = self.settings
         if settings.status in ("SendDisabled", "Disabled"):
             return "DISABLED", settings.status
@@ -116,7 +135,7 @@ class Model(Mechanics):
             if len(message.payload) > settings.largest_message:
                 return "TOOLARGE", str(place)
         growth = sum(len(message.payload) for message in made)
-        if growth > 0 and self.bytes + growth + changes > settings.quota:
+        if growth > 0 and self.bytes + pending + growth + changes > settings.quota:
             return "QUOTA", f"{self.bytes} {settings.quota}"
         return None
 
@@ -407,6 +426,27 @@ class Model(Mechanics):
         return self._settle(call, locks, Event.DEAD_LETTER)
 
     def _settle(self, call: Call, locks: Sequence[Lock], event: Event) -> Settled:
+        plan = self.plan_settle(call, Together(), locks, event)
+
+        def answer(settled: Settled) -> Settled:
+            return replace(settled, more=self.more)
+
+        return self._carry_out(call, plan, answer)
+
+    def plan_settle(self, call: Call, together: Together, locks: Sequence[Lock], event: Event) -> Plan:
+        def strict() -> tuple[str, str] | None:
+            """Return the refusal of a transaction, which needs the locks of all messages, each for one operation."""
+            logical, lost = self._clock(call)[0], []
+            for lock in grouped(locks):
+                if self._locked(lock, logical) is None or (id(self), lock.name) in together.settled:
+                    lost.append(lock.name)
+                else:
+                    together.settled.add((id(self), lock.name))
+            dead = [lock.name for lock in grouped(locks) if event is Event.DEAD_LETTER and lock.name.startswith("d")]
+            if dead:
+                return "DEAD", dead[0]
+            return ("UNLOCKED", " ".join(lost)) if lost else None
+
         def act() -> Settled:
             lost: list[str] = []
             unfit: list[str] = []
@@ -420,10 +460,9 @@ class Model(Mechanics):
                     message.changes = lock.changes or message.changes
                     self._move(message, event, call.now, delay=lock.delay)
             self._forget_empty_leases()
-            return Settled(tuple(lost), tuple(unfit), self.more)
+            return Settled(tuple(lost), tuple(unfit))
 
-        sound = 1 <= len(locks) <= MOST and all(0 <= lock.delay <= NEVER for lock in locks)
-        return self._perform(call, act, sound=sound)
+        return Plan(act, 1 <= len(locks) <= MOST and all(0 <= lock.delay <= NEVER for lock in locks), strict=strict)
 
     def renew(self, call: Call, token: str, locks: Sequence[Lock]) -> Renewed:
         """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease."""

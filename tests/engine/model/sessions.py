@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.mechanics import SESSIONS
 from tests.engine.model.operations import Model
-from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Purged, Session, Told
+from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Plan, Purged, Session, Together, Told
 
 __all__ = ["SessionModel"]
 
@@ -102,27 +102,28 @@ class SessionModel(Model):
         return self._perform(call, act, early=self._none_has_sessions(), refusal=self._lost(call, name, token))
 
     def set_state(self, call: Call, name: str, token: str, state: bytes | None) -> Told:
-        def act() -> Told:
+        plan = self.plan_state(call, Together(), name, token, state)
+        return self._carry_out(call, plan, lambda _: Told(self.more, self.more), Told(False))
+
+    def plan_state(self, call: Call, together: Together, name: str, token: str, state: bytes | None) -> Plan:
+        def act() -> None:
             session = self.sessions[name]
             session.state, session.stated = state, call.now if state is not None else 0
-            return Told(self.more, self.more)
 
-        owner = self.store.carriers[0].settings
+        owner, size = self.store.carriers[0].settings, len(state or b"")
         refusal, growth = self._lost(call, name, token), 0
-        if not refusal:
-            growth = len(state or b"") - len(self.sessions[name].state or b"")
-            if len(state or b"") > owner.largest_message:
-                refusal = "TOOLARGE", "0"
-            elif growth > 0 and self.bytes + growth > owner.quota:
-                refusal = "QUOTA", f"{self.bytes} {owner.quota}"
+        pending = together.pending[id(self.store)]
 
         def full() -> tuple[str, str] | None:
-            return ("QUOTA", f"{self.bytes} {owner.quota}") if self.bytes + growth > owner.quota else None
+            over = growth > 0 and self.bytes + pending + growth > owner.quota
+            return ("QUOTA", f"{self.bytes} {owner.quota}") if over else None
 
-        again = Told(False)
-        return self._perform(
-            call, act, early=self._none_has_sessions(), refusal=refusal, again=lambda _: again, full=full
-        )
+        if not refusal:
+            before = len(self.sessions[name].state or b"")
+            growth = size - together.states.get((id(self), name), before)
+            together.states[id(self), name] = size
+            refusal = ("TOOLARGE", "0") if size > owner.largest_message else full()
+        return Plan(act, early=self._none_has_sessions(), refusal=refusal, full=full, growth=growth)
 
     def get_state(self, call: Call, name: str, token: str) -> bytes | None:
         self._check_reading(call, early=self._none_has_sessions(), refusal=self._lost(call, name, token))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sbredis.engine._lifecycle import EPOCH_LEAP, NEVER, Event, Side, State
 from tests.engine.model.operations import session_of
 from tests.engine.model.sessions import SessionModel
-from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Sent
+from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Plan, Sent, Stored, Together
 
 __all__ = ["TopicModel"]
 
@@ -32,47 +32,72 @@ class TopicModel(SessionModel):
         A message without a route was not judged, so it waits even if its due time has passed.
         ``missing`` is the index of a target that the caller knows but that no longer exists.
         """
-        now, window = call.now, self.settings.duplicate_window
+        plan = self.plan_publish(
+            call, Together(), messages, routes, targets, fence=fence, missing=missing, columns=columns
+        )
 
-        def act() -> Sent:
+        def answer(stored: Stored) -> Sent:
+            for target in targets:
+                target._end(call.now)
+            return Sent(stored.first, len(stored.dropped), self.more, stored.scheduled)
+
+        return self._carry_out(call, plan, answer)
+
+    def plan_publish(
+        self,
+        call: Call,
+        together: Together,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy] | None],
+        targets: Sequence[TopicModel],
+        *,
+        fence: int | None = None,
+        missing: int | None = None,
+        columns: str = "rctlido",
+    ) -> Plan:
+        now, leaping = call.now, together.leaping
+
+        def act() -> Stored:
             self.fence = self.fence if fence is None else fence
             for target in targets:
-                target.sooner = None
-            if window is not None and "i" in columns:
-                old = sorted((seen, key) for key, seen in self.dedup.items() if seen <= now - window)
-                for _, key in old[: 2 * len(messages) + 10]:
-                    del self.dedup[key]
-            first, dropped, scheduled = self.seq + 1, 0, []
-            leaping = {id(target) for target in targets if "?" not in (self.run_id, target.run_id)}
-            leaping &= {id(target) for target in targets if target.run_id != self.run_id}
+                if id(target) not in leaping:
+                    target.sooner = None
+                    known = "?" not in (self.run_id, target.run_id)
+                    leaping[id(target)] = known and target.run_id != self.run_id
+            if "i" in columns:
+                self._forget_old_ids(len(messages), now)
+            first, dropped, scheduled = self.seq + 1, [], []
             number = first
-            for out, route in zip(messages, routes, strict=True):
+            for place, (out, route) in enumerate(zip(messages, routes, strict=True)):
                 message, event = self._published(out, route, number, now)
                 duplicate = message is not None and out.origin is None and self._seen(out, now)
-                if message is None:
-                    dropped += 1
-                else:
+                if message is None or duplicate:
+                    dropped.append(place)
+                if message is not None:
                     self._move(message, event, now, duplicate=duplicate)
-                    dropped += duplicate
                     scheduled += [number] if message.state is State.SCHEDULED else []
                     if message.state is State.PUBLISHED:
                         self._copy(message, number, route or (), targets, now, leaping)
                 number += _width(route or ())
             self.seq = number - 1
-            for target in targets:
-                target._end(now)
-            return Sent(first, dropped, self.more, tuple(scheduled))
+            return Stored(first, tuple(dropped), tuple(scheduled))
 
         fresh = [route or () for out, route in zip(messages, routes, strict=True) if out.origin is None]
         changes = sum(len(copy.changes) for route in fresh for copy in route)
         made = [self._made(out, now) for out in messages]
-        refusal = self._refusal_of_send(made, changes)
+        pending = together.pending[id(self.store)]
+
+        def full() -> tuple[str, str] | None:
+            return self._refusal_of_send(made, changes, pending)
+
+        refusal = full()
         if not refusal and missing is not None:
             refusal = "TARGET", str(missing + 1)
         if not refusal and fence is not None and fence < self.fence:
             refusal = "FENCED", str(fence)
         sound = self._is_outgoing(messages) and self.settings.topic
-        return self._perform(call, act, sound=sound, refusal=refusal, full=lambda: self._refusal_of_send(made, changes))
+        growth = sum(len(message.payload) for message in made) + changes
+        return Plan(act, sound, refusal=refusal, full=full, growth=growth, targets=tuple(targets))
 
     def _published(
         self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int
@@ -106,7 +131,7 @@ class TopicModel(SessionModel):
         route: Sequence[Copy],
         targets: Sequence[TopicModel],
         now: int,
-        leaping: set[int],
+        leaping: dict[int, bool],
     ) -> None:
         message.enqueue(now, self.settings.time_to_live)
         seen: list[int] = []
@@ -123,9 +148,9 @@ class TopicModel(SessionModel):
             made.expires = min(own, now + target.settings.time_to_live, NEVER)
             made.session = session_of(message.payload) if target.settings.sessions else None
             dead = copy.dead or (target.settings.sessions and made.session is None)
-            if dead and id(target) in leaping:
+            if dead and leaping[id(target)]:
                 target.dead_seq += EPOCH_LEAP
-                leaping.discard(id(target))
+                leaping[id(target)] = False
             target._move(made, Event.COPY, now, faulty=copy.dead)
 
     def ripe(self, call: Call, wanted: int, *, room: int) -> tuple[Delivery, ...]:

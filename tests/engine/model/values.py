@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sbredis.engine._lifecycle import NEVER, Reason, Side, State, band, member, score
@@ -221,6 +222,61 @@ class Counts:
 def written_expiry(record: bytes) -> int:
     """Return the time of expiry that is written in the record of a message."""
     return int(record[15:28]) if record.startswith(b"x") else NEVER
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+class Stored(NamedTuple):
+    """The result of a send or a publish: the first number, and the places of the dropped messages."""
+
+    first: int
+    dropped: tuple[int, ...]
+    scheduled: tuple[int, ...] = ()
+    """On a topic: the numbers of the messages that wait."""
+
+
+@dataclass(frozen=True)
+class Transacted:
+    results: tuple[Stored | None, ...]
+    more: bool = False
+
+
+@dataclass
+class Together:
+    """The knowledge that the operations of a transaction share while they are checked."""
+
+    pending: Counter[int] = field(default_factory=Counter)
+    """By store: the bytes that the operations before this one will store."""
+    settled: set[tuple[int, str]] = field(default_factory=set)
+    """The messages that the operations before this one settle, each with its partition."""
+    states: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The sizes of the session states that the operations before this one set, by partition and session."""
+    leaping: dict[int, bool] = field(default_factory=dict)
+    """By subscription: whether its next dead letter gets a number after a leap."""
+
+
+def nothing() -> None:
+    """Return no refusal."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An operation that was checked. It can be carried out alone, or in a transaction."""
+
+    act: Callable[[], Any]
+    sound: bool = True
+    early: tuple[str, str] | None = None
+    """A refusal that takes precedence over the check of the arguments."""
+    refusal: tuple[str, str] | None = None
+    full: Callable[[], tuple[str, str] | None] = nothing
+    """Return the refusal for lack of room, if there is still one after all due work."""
+    strict: Callable[[], tuple[str, str] | None] = nothing
+    """Return the refusal that only a transaction gives."""
+    growth: int = 0
+    """The number of bytes that the operation stores."""
+    targets: tuple[Any, ...] = ()
+    """The subscriptions that get copies."""
 
 
 # -- state -------------------------------------------------------------------------------------------------------------

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock
-from sbredis.engine._lifecycle import Side
+from sbredis.engine._lifecycle import Event, Side
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
 
 LARGE = 1 << 20
 PLAIN = How()
+
+Settlement = Literal["complete", "abandon", "defer", "dead_letter"]
+EVENTS: dict[Settlement, Event] = {
+    "complete": Event.COMPLETE,
+    "abandon": Event.ABANDON,
+    "defer": Event.DEFER,
+    "dead_letter": Event.DEAD_LETTER,
+}
 
 
 class Both(Comparison):
@@ -27,6 +35,9 @@ class Both(Comparison):
     # -- sending and receiving -----------------------------------------------------------------------------------------
 
     def send(self, how: How, messages: Sequence[Outgoing]) -> Any:
+        return self.do(self.sending(messages), how)
+
+    def sending(self, messages: Sequence[Outgoing]) -> Step:
         ours = [m.Outgoing(*one) for one in messages]
         columns = "i" if any(one.message_id for one in messages) else ""
 
@@ -36,7 +47,12 @@ class Both(Comparison):
             partition.settings = replace(partition.settings, largest_message=LARGE)
             return partition.send(call_id, messages)
 
-        return self.do(Step("send", make, lambda call: self.model.send(call, ours, columns=columns)), how)
+        return Step(
+            "send",
+            make,
+            lambda call: self.model.send(call, ours, columns=columns),
+            lambda call, together: self.model.plan_send(call, together, ours, columns=columns),
+        )
 
     def cancel(self, how: How, names: Sequence[str]) -> Any:
         return self.do(
@@ -111,40 +127,26 @@ class Both(Comparison):
     # -- settling ------------------------------------------------------------------------------------------------------
 
     def complete(self, how: How, locks: Sequence[Lock]) -> Any:
-        ours = [m.Lock(*one) for one in locks]
-        return self.do(
-            Step(
-                "complete", lambda p, call_id: p.complete(call_id, locks), lambda call: self.model.complete(call, ours)
-            ),
-            how,
-        )
+        return self.do(self.settling("complete", locks), how)
 
     def abandon(self, how: How, locks: Sequence[Lock], *, counted: bool = True) -> Any:
-        ours = [m.Lock(*one) for one in locks]
-        return self.do(
-            Step(
-                "abandon",
-                lambda p, call_id: p.abandon(call_id, locks, counted=counted),
-                lambda call: self.model.abandon(call, ours, counted=counted),
-            ),
-            how,
-        )
+        return self.do(self.settling("abandon", locks, counted=counted), how)
 
     def defer(self, how: How, locks: Sequence[Lock]) -> Any:
-        ours = [m.Lock(*one) for one in locks]
-        return self.do(
-            Step("defer", lambda p, call_id: p.defer(call_id, locks), lambda call: self.model.defer(call, ours)), how
-        )
+        return self.do(self.settling("defer", locks), how)
 
     def dead_letter(self, how: How, locks: Sequence[Lock]) -> Any:
+        return self.do(self.settling("dead_letter", locks), how)
+
+    def settling(self, what: Settlement, locks: Sequence[Lock], *, counted: bool = True) -> Step:
         ours = [m.Lock(*one) for one in locks]
-        return self.do(
-            Step(
-                "dead_letter",
-                lambda p, call_id: p.dead_letter(call_id, locks),
-                lambda call: self.model.dead_letter(call, ours),
-            ),
-            how,
+        more = {} if what != "abandon" else {"counted": counted}
+        event = Event.RELEASE if what == "abandon" and not counted else EVENTS[what]
+        return Step(
+            what,
+            lambda p, call_id: getattr(p, what)(call_id, locks, **more),
+            lambda call: getattr(self.model, what)(call, ours, **more),
+            lambda call, together: self.model.plan_settle(call, together, ours, event),
         )
 
     def renew(self, how: How, token: str, locks: Sequence[Lock]) -> Any:

@@ -41,10 +41,25 @@ def script_of(operation: str) -> str:
 _SCRIPTS = {"look": "receive", "look_for_session": "accept_session", "list_sessions_since": "list_sessions"}
 
 
+TRANSACTED = ("abandon", "complete", "dead_letter", "defer", "publish", "send", "set_state")
+"""The operations that can be part of a transaction."""
+
+
+def _malformed(operation: str) -> list[Arguments]:
+    if operation != "transact":
+        return [one.own for one in malformed(script_of(operation))]
+    good = (1, "send", 2, "", b"m")
+    places: list[Arguments] = [("", place, *good[1:]) for place in not_numbers(1, 1)]
+    sizes: list[Arguments] = [("", *good[:2], size, *good[3:]) for size in not_numbers(1, 2)]
+    parts = [(name, one.own) for name in TRANSACTED for one in malformed(name)]
+    wrapped: list[Arguments] = [("", 1, name, len(own), *own) for name, own in parts]
+    return [("",), ("", 1, "receive", *good[2:]), ("second", *good), ("", *good * 101), *places, *sizes, *wrapped[::5]]
+
+
 @cache
 def breakages(operation: str) -> list[Breakage]:
     """Return the changes that make a well-formed call of this operation malformed."""
-    own = [_own(one.own) for one in malformed(script_of(operation))]
+    own = [_own(one) for one in _malformed(operation)]
     own += [_in_a_lane] if operation in WITHOUT_LANE else []
     versions = [_put(VERSION, value) for value in not_numbers(1, 999_999_999_999_999)]
     if operation == "destroy":

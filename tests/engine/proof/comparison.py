@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -48,6 +49,8 @@ class Tally:
     transitions: Counter[Transition] = field(default_factory=Counter)
     refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
     repetitions: Counter[str] = field(default_factory=Counter)
+    transacted: Counter[Transition] = field(default_factory=Counter)
+    """The transitions that operations of transactions made."""
     left_more: int = 0
 
 
@@ -68,6 +71,10 @@ class Step(NamedTuple):
     operation: str
     make: Callable[[Partition, CallId], Request[Any]]
     mirror: Callable[[m.Call], Any]
+    plan: Callable[[m.Call, m.Together], m.Plan] | None = None
+    """Checks the operation in the model, if it can be part of a transaction."""
+    parts: tuple[str, ...] = ()
+    """The operations of a transaction."""
 
 
 class Frozen(NamedTuple):
@@ -99,12 +106,15 @@ class Comparison:
         tally: Tally | None = None,
         bounds: m.Bounds = m.REAL_BOUNDS,
         topic: Comparison | None = None,
+        beside: Comparison | None = None,
     ) -> None:
+        """Make a comparison: of a subscription of ``topic``, or of another entity in the slot of ``beside``."""
         self.host = host
         self.tally = tally or Tally()
         self.entity = f"e{next(_entities)}"
-        self.world: World = topic.world if topic else World()
-        self.family: list[Comparison] = topic.family if topic else []
+        neighbour = topic or beside
+        self.world: World = neighbour.world if neighbour else World()
+        self.family: list[Comparison] = neighbour.family if neighbour else []
         self.family.append(self)
         self.store = topic.entity if topic else None
         self.incarnation = 1
@@ -152,6 +162,7 @@ class Comparison:
         """Add up the counts, delete all keys of the partitions, and check that no other key is left."""
         for one in self.family:
             self.tally.transitions.update(one.model.taken)
+            self.tally.transacted.update(one.model.transacted)
             self.host.ask("DEL", *one.keys)
         left = self.host.ask("KEYS", f"sb:{NAMESPACE}:*")
         assert not left, f"keys of no partition: {left}"
@@ -232,6 +243,8 @@ class Comparison:
         text = f"{step.operation} {call} answered {real}, expected {expected}"
         if isinstance(real, m.Refused):
             self.tally.refusals[step.operation, real.code] += 1
+            if step.parts:
+                self.tally.refusals[_part_of(step, real), real.code] += 1
             assert isinstance(expected, m.Refused), text
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
@@ -241,18 +254,33 @@ class Comparison:
             assert not isinstance(expected, m.Refused), text
             agree(step.operation, real, expected)
             self.tally.left_more += getattr(real, "more", False) is True
+            self.tally.operations.update(in_transactions(part) for part in {*step.parts})
         if step.operation in READ_ONLY:
             assert after == before, f"something changed: {text}"
         for one in self.family:
             found, wanted = told(one.before), one.model.snapshot()
             whose = "" if one is self else f" in {one.entity}"
             assert found == wanted, f"{text}{whose}; {_differences(found, wanted)}"
-        check_store(after)
+        for store in dict.fromkeys(one.store or one.entity for one in self.family):
+            check_store([one.before for one in self.family if store in (one.store, one.entity)])
         return real
 
     def _lay_out(self, form: str) -> None:
         self.host.ask("HSET", self.keys[0], "layout", form)
         self.model.layout = form
+
+
+def in_transactions(operation: str) -> str:
+    """Return the name under which an operation counts that was part of a transaction."""
+    return f"transact: {operation}"
+
+
+def _part_of(step: Step, refused: m.Refused) -> str:
+    """Return the name of the part of a transaction that was refused: an operation, or another participant."""
+    named = re.match(r"([#@])(\d+) ", refused.detail)
+    if named is None:
+        return in_transactions("itself")
+    return in_transactions(step.parts[int(named[2]) - 1] if named[1] == "#" else "another participant")
 
 
 def _differences(found: m.Snapshot, wanted: m.Snapshot) -> str:

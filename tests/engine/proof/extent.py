@@ -9,15 +9,16 @@ from functools import cache
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from sbredis.engine._lifecycle import TRANSITIONS
+from sbredis.engine._lifecycle import TRANSITIONS, Event
 from sbredis.engine._scripts import contract, read_source, refusals
 from tests.engine.model import Bounds
 from tests.engine.proof.aims import machine
 from tests.engine.proof.breakages import script_of
-from tests.engine.proof.comparison import Tally, Transition
+from tests.engine.proof.comparison import Tally, Transition, in_transactions
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.session_rules import session_machine
 from tests.engine.proof.topic_rules import topic_machine
+from tests.engine.proof.transaction_rules import transaction_machine
 
 EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
@@ -30,17 +31,44 @@ OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
     *("peek", "purge", "receive", "receive_deferred", "renew", "send"),
     *("accept_session", "bury_session", "get_state", "list_sessions", "list_sessions_since", "look_for_session"),
-    *("release_session", "renew_session", "set_state", "publish", "ripe"),
+    *("release_session", "renew_session", "set_state", "publish", "ripe", "transact"),
 )
 
-MACHINES = {"queue": machine, "sessions": session_machine, "topic": topic_machine}
-"""What each machine drives: a queue, a queue with sessions, and a topic with its subscriptions."""
-SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3}
+_LOCKED = "UNLOCKED"
+_STORING = "DISABLED TOOLARGE QUOTA"
+REFUSED_IN_TRANSACTIONS = {
+    "send": f"{_STORING} DUE SESSIONS",
+    "publish": f"{_STORING} TARGET FENCED",
+    "set_state": "TOOLARGE QUOTA DUE SESSIONS LOST",
+    "complete": _LOCKED,
+    "abandon": _LOCKED,
+    "defer": _LOCKED,
+    "dead_letter": f"{_LOCKED} DEAD",
+    "another participant": "GONE STALE CONFIG",
+}
+"""The refusals of each operation of a transaction, and of participants other than the first."""
+
+MACHINES = {
+    "queue": machine,
+    "sessions": session_machine,
+    "topic": topic_machine,
+    "transactions": transaction_machine,
+}
+"""What each machine drives: a queue, a queue with sessions, a topic with its subscriptions, and transactions over
+such a topic and a queue.
+"""
+SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3, "transactions": 0.1}
 """The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes
 )
+_OF_TRANSACTIONS = {
+    *(Event.SEND, Event.SCHEDULE, Event.PUBLISH, Event.COPY),
+    *(Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER),
+}
+TRANSACTED_TRANSITIONS = tuple(one for one in ALL_TRANSITIONS if one[2] in _OF_TRANSACTIONS)
+"""The transitions that operations of transactions make."""
 
 
 @cache
@@ -51,6 +79,8 @@ def all_refusals() -> tuple[tuple[str, str], ...]:
     for operation in OPERATIONS:
         for code in contract(read_source(script_of(operation)) or "").refusals:
             found += [(operation, one) for one in (of_every_call if code == "call" else (code,))]
+    for operation, codes in REFUSED_IN_TRANSACTIONS.items():
+        found += [(in_transactions(operation), code) for code in codes.split()]
     return tuple(found)
 
 

@@ -19,9 +19,17 @@ from typing import Any
 
 from sbredis.servers import LocalServer
 from tests.engine.model import Bounds
-from tests.engine.proof.breakages import WITHOUT_LANE
-from tests.engine.proof.comparison import UNTURNED, Tally
-from tests.engine.proof.extent import ALL_TRANSITIONS, BOUNDS, MACHINES, OPERATIONS, all_refusals, drive
+from tests.engine.proof.breakages import TRANSACTED, WITHOUT_LANE
+from tests.engine.proof.comparison import UNTURNED, Tally, in_transactions
+from tests.engine.proof.extent import (
+    ALL_TRANSITIONS,
+    BOUNDS,
+    MACHINES,
+    OPERATIONS,
+    TRANSACTED_TRANSITIONS,
+    all_refusals,
+    drive,
+)
 from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 
 
@@ -29,6 +37,8 @@ def lacking(tally: Tally, times: int) -> list[str]:
     """Return the cases that have happened less often than this."""
     found = [_transition(one) for one in ALL_TRANSITIONS if tally.transitions[one] < times]
     found += [" ".join(one) for one in all_refusals() if tally.refusals[one] < times]
+    found += [f"in transactions {_transition(one)}" for one in TRANSACTED_TRANSITIONS if tally.transacted[one] < times]
+    found += [in_transactions(one) for one in TRANSACTED if tally.operations[in_transactions(one)] < times]
     return found + [f"repeated {one}" for one in _repeatable() if tally.repetitions[one] < times]
 
 
@@ -56,9 +66,13 @@ def report(tallies: Mapping[str, Tally]) -> Iterator[str]:
     every = [tallies[name] for name in names]
     done = {"steps": [one.steps for one in every], "calls that left more": [one.left_more for one in every]}
     yield from part("done", done | {op: [one.operations[op] for one in every] for op in OPERATIONS})
+    carried_out = {in_transactions(op): [one.operations[in_transactions(op)] for one in every] for op in TRANSACTED}
+    yield from part("operations of transactions", carried_out)
     yield from part("repeated calls", {op: [one.repetitions[op] for one in every] for op in _repeatable()})
     ways = {_transition(way): [one.transitions[way] for one in every] for way in ALL_TRANSITIONS}
     yield from part(f"transitions ({len(ways)})", ways)
+    together = {_transition(way): [one.transacted[way] for one in every] for way in TRANSACTED_TRANSITIONS}
+    yield from part(f"transitions in transactions ({len(together)})", together)
     codes = {" ".join(code): [one.refusals[code] for one in every] for code in all_refusals()}
     yield from part(f"refusals ({len(codes)})", codes)
 
@@ -69,7 +83,7 @@ def total(tallies: Mapping[str, Tally]) -> Tally:
     for one in tallies.values():
         whole.steps += one.steps
         whole.left_more += one.left_more
-        for name in ("operations", "transitions", "refusals", "repetitions"):
+        for name in ("operations", "transitions", "transacted", "refusals", "repetitions"):
             counter: Counter[Any] = getattr(whole, name)
             counter.update(getattr(one, name))
     return whole

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sbredis.engine._keys import KINDS, STORE_KINDS
 from sbredis.engine._lifecycle import BAND_WIDTH, NEVER, Side, State, split_member, split_score, state_of_band
 from sbredis.engine._results import Record, read_record
+from sbredis.engine._settings import SETTINGS
 from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
 
 SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns")
@@ -32,12 +33,13 @@ _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHED
 _ROOMS = ("", "d", "h", "s")
 _DUE = re.compile(r"[ade]d?[0-9a-f]{12}")
 _RUN = re.compile(r"(d?)([0-9]+)(?:-([0-9]+))?")
+_STORE = {"layout", "seq", "bytes", "quota", "largest"}
 _STATE = {
+    *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
     *("sessions", "topic", "kept", "fence", "announced", "channel"),
 }
-_STORE = {"layout", "seq", "bytes", "quota", "largest"}
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 
 

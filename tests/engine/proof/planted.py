@@ -17,6 +17,7 @@ from sbredis.servers import LocalServer
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
 from tests.engine.proof.hosts import host, with_bounds, with_texts_replaced
+from tests.engine.proof.planted_transactions import IN_TRANSACTIONS
 
 
 class Bug(NamedTuple):
@@ -444,6 +445,7 @@ BUGS = (
         "topic",
     ),
     Bug("a woken waiter is never given up", "includes/wake_waiters", "math.floor(score / 128)) > 100", "0) > 100"),
+    *(Bug(*each, of="transactions") for each in IN_TRANSACTIONS),
 )
 
 EXAMPLES = 1_500

@@ -40,6 +40,10 @@ class TopicMachine(SessionMachine):
     def topic(self) -> Town:
         return self.family[TOPIC]
 
+    @property
+    def subscriptions(self) -> list[Town]:
+        return self.family[PLAIN_ONE : SESSIONS + 1]
+
     @initialize(
         settings=draws.settings,
         others=st.lists(draws.settings, min_size=3, max_size=3),
@@ -47,6 +51,10 @@ class TopicMachine(SessionMachine):
         first=st.lists(draws.in_sessions, max_size=4),
     )
     def begin(self, settings: PartitionSettings, others: list[PartitionSettings], seq: int, first: list[bytes]) -> None:
+        self.found(settings, others, seq, first)
+
+    def found(self, settings: PartitionSettings, others: list[PartitionSettings], seq: int, first: list[bytes]) -> None:
+        """Make the topic and its subscriptions, and publish the first messages."""
         self.at = SESSIONS
         settings = replace(settings, topic=True)
         topic = Town(self.host, settings, tally=self.tally, bounds=self.bounds)
@@ -80,20 +88,20 @@ class TopicMachine(SessionMachine):
         routes = self.in_order([data.draw(draws.copies) for _ in made])
         waiting = [one.due is not None and data.draw(st.booleans()) for one in made]
         given = [None if waits else route for waits, route in zip(waiting, routes, strict=True)]
-        self.topic.publish(how, made, given, self.family[1:], fence=fence)
+        self.topic.publish(how, made, given, self.subscriptions, fence=fence)
 
     @rule(how=hows, payloads=st.lists(draws.mixed, min_size=1, max_size=5), few=st.booleans())
     def send_plain(self, how: How, payloads: list[bytes], few: bool) -> None:
         messages = [Outgoing(payload) for payload in payloads]
         if few:
-            self.topic.publish(how, messages, [[Copy(0)]] * len(messages), self.family[SESSIONS:])
+            self.topic.publish(how, messages, [[Copy(0)]] * len(messages), self.subscriptions[2:])
         else:
             self.hand_on(messages, how)
 
     def hand_on(self, messages: Sequence[Outgoing], how: How = PLAIN) -> Any:
         """Publish to all subscriptions; messages for a later time are scheduled."""
         routes = [None if one.due is not None else [Copy(place) for place in range(3)] for one in messages]
-        return self.topic.publish(how, messages, routes, self.family[1:])
+        return self.topic.publish(how, messages, routes, self.subscriptions)
 
     def deliver(self, messages: list[Outgoing]) -> None:
         self.hand_on(messages)
@@ -116,7 +124,7 @@ class TopicMachine(SessionMachine):
         messages = [Outgoing(b"", origin=name) for name in [*names, *["77777"] * strange]]
         messages.append(Outgoing(data.draw(draws.mixed)))
         routes = self.in_order([data.draw(draws.copies) for _ in messages])
-        self.topic.publish(how, messages, routes, self.family[1:], fence=fence)
+        self.topic.publish(how, messages, routes, self.subscriptions, fence=fence)
         if how.lane in self.topic.frozen:
             self.topic.again(how.lane)
 
@@ -134,7 +142,7 @@ class TopicMachine(SessionMachine):
             self.topic.version += 1
             self.topic.settings = settings
             self.topic.configure(PLAIN, settings)
-            self.topic.publish(how, [Outgoing(b"m")], [[Copy(1)]], self.family[1:])
+            self.topic.publish(how, [Outgoing(b"m")], [[Copy(1)]], self.subscriptions)
 
     @every(4, 2)
     @rule(run_id=some(["r1", "r2", "r3"]), times=some([1, 2]))
@@ -142,12 +150,12 @@ class TopicMachine(SessionMachine):
         """Send dead letters to subscriptions that got no call since a failover. Each numbers its own dead letters."""
         self.topic.run_id = run_id
         for _ in range(times):
-            self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(0, dead=True), Copy(2)]], self.family[1:])
+            self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(0, dead=True), Copy(2)]], self.subscriptions)
 
     @every(6, 1)
     @rule(how=hows, missing=some([0, 2]))
     def publish_to_one_that_is_gone(self, how: How, missing: int) -> None:
-        self.topic.publish(how, [Outgoing(b"m")], [[Copy(1)]], self.family[1:], missing=missing)
+        self.topic.publish(how, [Outgoing(b"m")], [[Copy(1)]], self.subscriptions, missing=missing)
 
     @every(2, 1)
     @rule(calls=st.lists(st.tuples(some(DEFECTS), some(draws.LANES), draws.breakages), min_size=1, max_size=3))
@@ -176,7 +184,7 @@ class TopicMachine(SessionMachine):
 
     # -- administration ------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.both.steps % 30 == 29 and self.at != TOPIC)
+    @precondition(lambda self: self.both.steps % 30 == 29 and TOPIC < self.at <= SESSIONS)
     @rule(again=rarely[2], lane=some(draws.LANES), settings=draws.settings)
     def destroy(self, again: bool, lane: str, settings: PartitionSettings) -> None:
         settings = self.alike(replace(settings, duplicate_window=None))
@@ -187,7 +195,7 @@ class TopicMachine(SessionMachine):
             self.both.count()
             self.both.due(How(lane=lane))
         place = self.at - 1
-        self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(place)]], self.family[1:], missing=place)
+        self.topic.publish(PLAIN, [Outgoing(b"m")], [[Copy(place)]], self.subscriptions, missing=place)
         self.both.incarnation += 1
         self.both.create(settings)
 

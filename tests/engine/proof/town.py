@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from sbredis.engine import (
+    NO_CALL_ID,
     CallId,
     Copy,
+    Operation,
     Outgoing,
     Partition,
     Request,
@@ -23,6 +25,7 @@ from sbredis.engine import (
     release_session,
     renew_session,
     set_state,
+    transact,
 )
 from tests.engine import model as m
 from tests.engine.proof.both import LARGE, Both, without_lane
@@ -75,11 +78,19 @@ class Town(Both):
         return self.do(step, how)
 
     def set_state(self, how: How, lock: SessionLock, state: bytes | None) -> Any:
+        return self.do(self.stating(lock, state), how)
+
+    def stating(self, lock: SessionLock, state: bytes | None) -> Step:
         def make(partition: Partition, call_id: CallId) -> Request[bool]:
             partition.settings = replace(partition.settings, largest_message=LARGE)
             return set_state(partition, call_id, lock, state)
 
-        return self.do(Step("set_state", make, lambda call: self.model.set_state(call, *lock, state)), how)
+        return Step(
+            "set_state",
+            make,
+            lambda call: self.model.set_state(call, *lock, state),
+            lambda call, together: self.model.plan_state(call, together, *lock, state),
+        )
 
     def get_state(self, how: How, lock: SessionLock) -> Any:
         step = Step(
@@ -124,6 +135,17 @@ class Town(Both):
         missing: int | None = None,
     ) -> Any:
         """Publish messages. The target with the index ``missing`` gets an incarnation that does not exist."""
+        return self.do(self.publishing(messages, routes, targets, fence=fence, missing=missing), how)
+
+    def publishing(
+        self,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy] | None],
+        targets: Sequence[Town],
+        *,
+        fence: int | None = None,
+        missing: int | None = None,
+    ) -> Step:
         ours = [m.Outgoing(*one) for one in messages]
         theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
         columns = "i" if any(one.message_id for one in messages) else ""
@@ -135,11 +157,46 @@ class Town(Both):
                 named[missing].incarnation += "-other"
             return partition.publish(call_id, messages, routes, named, fence=fence)
 
-        def mirror(call: m.Call) -> m.Sent:
-            models = [target.model for target in targets]
-            return self.model.publish(call, ours, theirs, models, fence=fence, missing=missing, columns=columns)
+        models = [target.model for target in targets]
+        given: dict[str, Any] = {"fence": fence, "missing": missing, "columns": columns}
+        return Step(
+            "publish",
+            make,
+            lambda call: self.model.publish(call, ours, theirs, models, **given),
+            lambda call, together: self.model.plan_publish(call, together, ours, theirs, models, **given),
+        )
 
-        return self.do(Step("publish", make, mirror), how)
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def transact(self, how: How, parts: Sequence[tuple[Town, Step]], *, unfit: tuple[str, Town] | None = None) -> Any:
+        """Carry out operations in one transaction; the first is one of this partition, which has the lane.
+
+        ``unfit`` is another participant of which the caller has wrong knowledge, and the mistake.
+        """
+        others = [town for town in dict.fromkeys(town for town, _ in parts) if town is not self]
+        known = {town: (town.incarnation, town.version) for town in others}
+        if unfit:
+            incarnation, version = known[unfit[1]]
+            known[unfit[1]] = {
+                "incarnation": (incarnation + 1, version),
+                "stale": (incarnation, version - 1),
+                "newer": (incarnation, version + 1),
+            }[unfit[0]]
+
+        def make(partition: Partition, call_id: CallId) -> Request[Any]:
+            partitions = {self: partition} | {town: town._partition(*known[town]) for town in others}
+            made = [Operation(partitions[town], step.make(partitions[town], NO_CALL_ID)) for town, step in parts]
+            return transact(call_id, made)
+
+        def mirror(call: m.Call) -> m.Transacted:
+            theirs = [
+                (town.model, replace(call, lane="", number=0, incarnation=f"i{known[town][0]}", version=known[town][1]))
+                for town in others
+            ]
+            planned = [m.Part(town.model, step.plan) for town, step in parts if step.plan is not None]
+            return self.model.transact(call, theirs, planned)
+
+        return self.do(Step("transact", make, mirror, parts=tuple(step.operation for _, step in parts)), how)
 
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
         step = Step(

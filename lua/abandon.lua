@@ -4,7 +4,7 @@
 -- message, because a session keeps its order. Each delivery counts as failed, unless the client releases the messages
 -- unread.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1 if the deliveries count as failed, or 0 if the client releases the messages unread
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and for each of these messages its

@@ -7,7 +7,7 @@
 -- With `take` 0 the call is a look: it reports whether a session is free, but does not lock the session. If no session
 -- is free, a look also registers the caller as a waiter. A look does not use a lane.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or nothing for the next free session
 -- ARGV[8]    take        1, or 0 for a look
@@ -15,12 +15,13 @@
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
 -- ARGV[11]   waiting_for 1 if the caller waits for a session; 0 if it does not wait, and an earlier wait ends
 --
--- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session }. `outcome` is taken,
+-- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session, the fence of the
+--   lock as in receive.lua, or 0 }. `outcome` is taken,
 --   found (by a look), locked (by another receiver), lapsing (the lock has ended, but some held messages are not
 --   released yet; the next call releases more of them), or none (no session was locked or found). If the outcome is
 --   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions)
--- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot
+-- @use advance answer_repetition begin finish flush next_due next_fence parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
 if not p then
@@ -28,11 +29,12 @@ if not p then
 end
 local token = parse_token(ARGV[9])
 if p.repeated and token then
-  local session = string.match(p.repeated, '^=(.*)$')
+  local fence, session = string.match(p.repeated, '^=(%d+) (.*)$')
   local till = session and session_lock_end(p, session, token)
   local outcome = till and 'taken' or session and 'none' or p.repeated
   local due = outcome == 'none' and next_due(p) or 0
-  return answer_repetition(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2) })
+  return answer_repetition(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2),
+    till and tonumber(fence) or 0 })
 end
 local session, unfit = parse_session(p, ARGV[7])
 if unfit or not p.index then
@@ -56,7 +58,7 @@ end
 if waiter ~= '' then
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. SIDES.s.prefix) == 1 or p.left
 end
-local outcome, due = 'none', 0
+local outcome, due, fence = 'none', 0, 0
 if session then
   local other = redis.call('HGET', p.states, '!' .. session)
   if not other then
@@ -71,6 +73,7 @@ else
   end
 end
 if outcome == 'taken' then
+  fence = next_fence(p)
   write_lease(p, token, p.logical + p.lock, 0, '@' .. session)
   redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
   redis.call('HSET', p.states, '!' .. session, token)
@@ -80,5 +83,5 @@ elseif outcome == 'none' then
     add_waiter(p, SIDES.s, waiter, waiting_for)
   end
 end
-finish(p, outcome == 'taken' and '=' .. session or outcome)
-return { p.more, due, outcome == 'taken' and p.lock or 0, outcome, session or '' }
+finish(p, outcome == 'taken' and string.format('=%.0f ', fence) .. session or outcome)
+return { p.more, due, outcome == 'taken' and p.lock or 0, outcome, session or '', fence }

@@ -1,30 +1,32 @@
 #!lua flags=allow-oom
 -- Creates a partition, or gives it newer settings of its entity. Settings that are fixed at creation cannot change.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 to create the partition if it does not exist
 -- ARGV[8]    channel     the channel in the partition's slot on which the partition announces when something will be
 --   due
--- ARGV[9...] settings    the values of the settings, in the order of the table SETTINGS, which engine/_settings.py
+-- ARGV[9]    birth       a random text that a new partition keeps: no other partition ever has it
+-- ARGV[10...] settings    the values of the settings, in the order of the table SETTINGS, which engine/_settings.py
 --   declares
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (the partition does not exist and `create` is not 1, or it has another incarnation, or it is being
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
 --   DUE (due work had to be done first, under the old settings), BADCALL
--- @use begin has_overdue never_text refuse refuse_while_due same_slot sentinel settings whole_number
+-- @use begin has_overdue never_text parse_token refuse refuse_while_due same_slot sentinel settings whole_number
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)
-local given, valid = {}, #ARGV == 8 + #SETTINGS
+local given, valid = {}, #ARGV == 9 + #SETTINGS
 for i = 1, valid and #SETTINGS or 0 do
-  local setting, value = SETTINGS[i], ARGV[8 + i]
+  local setting, value = SETTINGS[i], ARGV[9 + i]
   given[setting.name] = value
   valid = valid and (setting.words and setting.words[value] or setting.most and whole_number(value, setting.least, setting.most)
     or setting.optional and value == '')
 end
 if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1'
-  or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8]) then
+  or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8])
+  or not parse_token(ARGV[9]) then
   return refuse('BADCALL', 'settings')
 end
 
@@ -62,7 +64,8 @@ else
   end
   fields = {
     'layout', '1', 'incarnation', ARGV[2], 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
-    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'kept', '0', 'fence', '0',
+    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'kept', '0',
+    'route_fence', '0', 'birth', ARGV[9], 'granted', '0', 'used', '0', 'calling', '', 'pin', '',
   }
 end
 local limits = { 'layout', '1' }

@@ -2,12 +2,12 @@
 -- Counts the messages by side and state, as they will be when all due work is done. The script writes nothing: it only
 -- computes the effects of up to 500 due events. `more` says whether more events are due.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, the time in ms until something is due, the number of bytes, the last message number, the counts of
---   the main side: active, held, locked, delayed, deferred, frozen, scheduled; the counts of the dead-letter queue: the
---   same states without scheduled }
+--   the main side: active, held, locked, delayed, deferred, frozen, scheduled, transfer; the counts of the dead-letter
+--   queue and of the transfer dead-letter queue: active, held, locked, delayed, deferred, frozen }
 -- Refusals: call
 -- @use band begin levels next_due_after plan_due refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)

@@ -3,12 +3,13 @@
 -- records belong to its topic, and each step removes some of this partition's references to the records. Otherwise one
 -- step deletes everything.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    share       the number of messages whose references one step removes
 --
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
+-- @use key_count
 -- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
 local layout, incarnation, shared, kept = unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept'))
 local share = whole_number(ARGV[7], 1, 1000)
@@ -29,7 +30,7 @@ if shared ~= '1' then
   return { 0 }
 end
 if redis.call('EXISTS', KEYS[10]) == 0 then
-  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- the topic, which stored the messages, was destroyed before
+  redis.call('UNLINK', unpack(KEYS, 28, KEY_COUNT)) -- the topic, which stored the messages, was destroyed before
   redis.call('UNLINK', unpack(KEYS, 1, 9))
   return { 0 }
 end
@@ -53,6 +54,6 @@ if #members == share then
   return { 1 }
 end
 redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0: Redis 7.0 does not pass -0 on as an integer
-redis.call('UNLINK', unpack(KEYS, 28, 30))
+redis.call('UNLINK', unpack(KEYS, 28, KEY_COUNT))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

@@ -5,8 +5,8 @@
 -- routes that are valid then. If the message is no longer there, it counts as dropped. A message with a due time also
 -- waits if the sender has not judged it by the rules, even if the due time has passed.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
--- KEYS[31...] targets    for each subscription its keys state, order, entries, due, waiters; and also sessions, turns,
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[34...] targets    for each subscription its keys state, order, entries, due, waiters; and also sessions, turns,
 --   states if a plus follows its incarnation
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d
@@ -25,6 +25,7 @@
 --   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
 --   work had to be done first), TARGET (a subscription does not exist here, or is being deleted; the detail is its
 --   place), FENCED (another client has the role now)
+-- @use key_count
 -- @use advance answer_repetition apply_publish begin check_publish finish finish_targets refuse
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
@@ -34,7 +35,7 @@ if p.repeated then
   local first, dropped, numbers = string.match(p.repeated, '^(%d+) (%d+) ?(.*)$')
   return answer_repetition(p, { 0, tonumber(first), tonumber(dropped), numbers })
 end
-local plan, last = check_publish(p, KEYS, ARGV, 7, 31)
+local plan, last = check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)
 if not plan then
   return last
 end

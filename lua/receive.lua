@@ -9,9 +9,10 @@
 -- can be received, the receiver is registered as a waiter, as after a receive that gave out nothing. A look also counts
 -- an expired message that is still stored. A look does not use a lane, so a repeated look simply looks again.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    side        nothing for the main side, or d for the dead-letter queue
+-- ARGV[7]    side        nothing for the main side, d for the dead-letter queue, or t for the transfer dead-letter
+--   queue
 -- ARGV[8]    mode        lock, or delete
 -- ARGV[9]    wanted      the largest number of messages to give out; 0 for a look
 -- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
@@ -22,15 +23,17 @@
 -- ARGV[14]   session     the session whose next messages are wanted, with `=` in front, or nothing. With a session,
 --   the token is that of its lock
 --
--- Result: { more, due, lock duration, names, records, extras, waits }. `due` is -1 if a look found a message. If there
---   are no messages in the reply, or if the receiver waits for more of them, `due` is the time in ms until something is
---   due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages: index, failures, reason,
---   expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. The answer to a repetition may leave
---   out `waits`.
+-- Result: { more, due, lock duration, names, records, extras, waits, fence }. `due` is -1 if a look found a message. If
+--   there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in ms until
+--   something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages: index,
+--   failures, reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. `fence` is higher
+--   than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock has a
+--   fence of its own.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
 -- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
+-- @use next_fence
 -- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
 -- @use parse_token same_slot sides turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
@@ -42,8 +45,9 @@ if p.repeated and token then
   local again = repeat_receive(p, token, p.repeated)
   local waits_at = ARGV[14] ~= '' and SIDES.h.prefix or ARGV[7]
   if ARGV[12] ~= '' and redis.call('ZSCORE', p.waiters, ARGV[12] .. ' ' .. waits_at) then
-    again[2], again[7] = next_due(p), 1
+    again[2], again[7] = next_due(p, p.topic and ARGV[7] ~= ''), 1
   end
+  again[7], again[8] = again[7] or 0, ARGV[14] == '' and tonumber(p.repeated) or 0
   return answer_repetition(p, again)
 end
 local side, mode = SIDES[ARGV[7]], ARGV[8]
@@ -186,6 +190,7 @@ if session then
     end
   end
 end
+local fence = 0
 if n > 0 and mode == 'lock' then
   local placed, written, base, at = p.placed, p.entered, session and side.held or side.locked, 0
   for i = 1, n do
@@ -196,6 +201,7 @@ if n > 0 and mode == 'lock' then
   end
   if not session then
     write_lease(p, token, p.logical + p.lock, n, number_runs(side.prefix, numbers))
+    fence = next_fence(p)
   end
 elseif n > 0 then
   for i = 1, n do
@@ -214,7 +220,7 @@ if there then
   due = -1
 elseif n == 0 then
   flush(p)
-  due = next_due(p)
+  due = next_due(p, p.topic and side.prefix ~= '')
   if waiter ~= '' and waiting_for > 0 then
     waits = 1
     add_waiter(p, waits_at, waiter, waiting_for)
@@ -225,10 +231,14 @@ elseif n == 0 then
   end
 elseif emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
-  due, waits = next_due(p), 1
+  due, waits = next_due(p, p.topic and side.prefix ~= ''), 1
   -- The receiver reads the due time in this reply, so it need not be woken for the locks that it was just given.
   p.sooner = math.huge
   add_waiter(p, waits_at, waiter, waiting_for - n)
 end
-finish(p, session and n > 0 and number_runs('', numbers) or '')
-return { p.more, due, p.lock, names, found, extras, waits }
+local said = fence > 0 and string.format('%.0f', fence) or ''
+if session and n > 0 then
+  said = number_runs('', numbers)
+end
+finish(p, said)
+return { p.more, due, p.lock, names, found, extras, waits, fence }

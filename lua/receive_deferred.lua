@@ -11,7 +11,7 @@
 -- A repetition gives out the messages that the token still holds, never more than the first call. In the mode delete, a
 -- repetition gives out no messages.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
@@ -21,14 +21,15 @@
 -- ARGV[11...] names      of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
---   number of messages at the end of the list that did not fit }. `extras` has, for some messages: index, failures,
---   reason, expiry, changes.
+--   number of messages at the end of the list that did not fit, the fence as in receive.lua }. `extras` has, for some
+--   messages: index, failures, reason, expiry, changes.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), DUE (some messages are not deferred, but due work had to be
 --   done first)
 -- @use advance begin count_held count_that_fit delivery_extras discard entry expire finish index_add read_many
--- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held parse_session
+-- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held next_fence
+-- @use parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
 -- @use whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
@@ -37,9 +38,10 @@ if not p then
 end
 local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
 if p.repeated and token then
-  local left, handed = string.match(p.repeated, '^=(%d+) (.*)$')
+  local left, fence, handed = string.match(p.repeated, '^=(%d+) (%d+) (.*)$')
   local reply = repeat_receive(p, token, handed or '')
   reply[2], reply[7], reply[8] = 0, left and {} or split_words(p.repeated), tonumber(left or 0)
+  reply[9] = tonumber(fence or 0)
   return answer_repetition(p, reply)
 end
 local session, unfit = parse_session(p, ARGV[9])
@@ -56,7 +58,7 @@ if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
 end
 
 for i = 1, #members do
-  if p.index and not session and string.byte(members[i]) ~= 100 then
+  if p.index and not session and tonumber(members[i]) then
     return refuse('SESSIONS', 'required')
   end
 end
@@ -97,14 +99,14 @@ for i = 1, #members do
 end
 if #missing > 0 then
   finish(p, table.concat(missing, ' '))
-  return { p.more, 0, p.lock, {}, {}, {}, missing, 0 }
+  return { p.more, 0, p.lock, {}, {}, {}, missing, 0, 0 }
 end
 
 local fit = count_that_fit(entries, room)
 local left = #members - fit
 if left > 0 and mode == 'delete' then
-  finish(p, string.format('=%d ', #members))
-  return { p.more, 0, p.lock, {}, {}, {}, {}, #members }
+  finish(p, string.format('=%d 0 ', #members))
+  return { p.more, 0, p.lock, {}, {}, {}, {}, #members, 0 }
 end
 if left > 0 then
   members = { unpack(members, 1, fit) }
@@ -133,8 +135,10 @@ for i = 1, #members do
     discard(p, member, entry(entries[i]))
   end
 end
+local fence = 0
 if mode == 'lock' and not session then
+  fence = next_fence(p)
   write_lease(p, token, p.logical + p.lock, #members, name_runs(members))
 end
-finish(p, string.format('=%d ', left) .. (session and mode == 'lock' and name_runs(members) or ''))
-return { p.more, 0, p.lock, members, found, extras, {}, left }
+finish(p, string.format('=%d %.0f ', left, fence) .. (session and mode == 'lock' and name_runs(members) or ''))
+return { p.more, 0, p.lock, members, found, extras, {}, left, fence }

@@ -4,7 +4,7 @@
 -- new token, and the locks of the other messages are not extended. Messages of a session are renewed with the lock on
 -- the session, which is extended.
 --
--- KEYS[1-30] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new token, chosen at random by the caller
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and the names of these messages

@@ -8,8 +8,8 @@
 -- A partition that takes part may also be a subscription that gets copies of published messages. Both then share one
 -- table of changes. So a transaction can complete a message of a subscription and publish a copy to it.
 --
--- KEYS[1-30] partition   the first participant, in the order of includes/calls/begin.lua
--- KEYS[31...] others     the keys of the other participants, 30 for each; then the keys of the subscriptions that
+-- KEYS[1-33] partition   the first participant, in the order of includes/calls/begin.lua
+-- KEYS[34...] others     the keys of the other participants, 33 for each; then the keys of the subscriptions that
 --   messages are published to, as in publish.lua, for one operation after the other
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
@@ -26,6 +26,7 @@
 --   exist here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the
 --   token does not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the
 --   detail is their names), DEAD (a message is a dead letter already; the detail is its name)
+-- @use key_count
 -- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
 -- @use refuse_part split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
@@ -44,7 +45,7 @@ if not participants then
   return count
 end
 
-local operations, at, from, pending = {}, 8, 30 * count + 1, {}
+local operations, at, from, pending = {}, 8, KEY_COUNT * count + 1, {}
 while at <= #ARGV do
   local place, name = whole_number(ARGV[at], 1, count), ARGV[at + 1]
   local size = whole_number(ARGV[at + 2], 1, #ARGV - at - 2)

@@ -21,17 +21,17 @@ from sbredis.aio.calls._arguments import (
     warn_of_unknown,
 )
 from sbredis.aio.calls._kinds import require_messages, require_no_sessions
-from sbredis.aio.receiving._deferred import Deferred, not_found
+from sbredis.aio.entities._sub_queues import SIDES, SUFFIXES
+from sbredis.aio.receiving._deferred import Deferred
 from sbredis.aio.receiving._inbox import Inbox
 from sbredis.aio.receiving._peeking import Peekings
 from sbredis.aio.receiving._purging import purge
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     NEVER,
-    SidePrefix,
     identifier,
 )
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -74,9 +74,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
-        self._side: SidePrefix = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
-        self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
-        """Whether the sub-queue is always empty, because this release does not forward messages."""
+        self._side = SIDES[sub_queue]
         self._mode = options.receive_mode
         self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
         self._renewer = options.auto_lock_renewer
@@ -95,11 +93,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     @property
     def entity_path(self) -> str:
         """The path of the queue or subscription that the receiver receives from, with the sub-queue if there is one."""
-        if self._sub_queue is ServiceBusSubQueue.DEAD_LETTER:
-            return f"{self._name}/$DeadLetterQueue"
-        if self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER:
-            return f"{self._name}/$Transfer/$DeadLetterQueue"
-        return self._name
+        return self._name + SUFFIXES[self._sub_queue]
 
     @property
     def client_identifier(self) -> str:
@@ -223,8 +217,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
             operation.numbered(numbers)
             entity = await self._ready(deadline)
-            if self._empty and numbers:
-                raise not_found(entity, numbers)
             deferred = Deferred(entity, self._held, self._side, self._mode, deadline)
             found = await deferred.receive(numbers)
             operation.received(found)
@@ -258,8 +250,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         deadline = deadline_of(timeout)
         with self._telemetry.operation("peek", self.entity_path) as operation:
             entity, session = await self._entity_and_session(session_id, deadline)
-            if self._empty:
-                return []
             peeking = self._peekings.of(entity, session, own=session == self._own_session)
             messages = await peeking.peek(wanted, sequence_number, deadline)
             operation.received(messages)
@@ -331,8 +321,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         with self._telemetry.operation("delete", self.entity_path) as operation:
             entity, session = await self._entity_and_session(session_id, deadline)
-            if self._empty:
-                return 0
             deleted = await purge(entity, self._side, session, until, most, deadline)
             operation.counted(deleted)
             return deleted
@@ -351,7 +339,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _found(self, deadline: float) -> Entity:
         """Return the entity, without accepting a session. Raise if the entity keeps no messages."""
         entity = await Settler._ready(self, deadline)
-        require_messages(entity.record)
+        if self._side != "t":  # a topic keeps no messages, except those that it could not pass on
+            require_messages(entity.record)
         return entity
 
     def _check_kind(self, entity: Entity) -> None:
@@ -370,7 +359,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 mode=self._mode,
                 prefetch=self._prefetch,
                 adaptive=self._adaptive,
-                empty=self._empty,
                 session=self._held,
             )
             if self._held is not None:

@@ -12,10 +12,10 @@ from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._kinds import require_messages
 from sbredis.aio.calls._lane_kinds import RenewJob, SettleJob, lock_lost
 from sbredis.aio.core._handles import LockHandle, read_handle
-from sbredis.aio.entities._sub_queues import SUFFIXES
+from sbredis.aio.entities._sub_queues import SUB_QUEUES, SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
 from sbredis.aio.receiving._held_session import HeldSession, state_bytes
-from sbredis.engine import CallId, Lock, Partition, Peeked, Request, SidePrefix
+from sbredis.engine import CallId, Lock, Partition, Peeked, Request, is_dead, number_of, side_of
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
@@ -178,7 +178,7 @@ class ServiceBusSettler:
     ) -> None:
         deadline = deadline_of(timeout)
         given = self._message_handle(handle)
-        if kind == "dead_letter" and given.name.startswith("d"):
+        if kind == "dead_letter" and is_dead(given.name):
             raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
         require_reason(reason, description)
         require_modification(modify)
@@ -200,8 +200,8 @@ class ServiceBusSettler:
         deadline: float,
     ) -> bytes:
         """Read the message. Return the earlier changes of its properties together with those of this settlement."""
-        side: SidePrefix = "d" if given.name.startswith("d") else ""
-        number = int(given.name.removeprefix("d"))
+        side = side_of(given.name)
+        number = number_of(given.name)
 
         def make(partition: Partition, call_id: CallId) -> Request[Peeked]:
             return partition.peek(number, 1, side=side, room=1, call_id=CallId("", 0, call_id.now))
@@ -215,7 +215,7 @@ class ServiceBusSettler:
 
     def _message_handle(self, handle: str) -> LockHandle:
         given = read_handle(handle, "message")
-        sub_queue = ServiceBusSubQueue.DEAD_LETTER if given.name.startswith("d") else None
+        sub_queue = SUB_QUEUES[side_of(given.name)]
         if sub_queue is not self._sub_queue:
             raise ValueError(
                 f"The handle does not belong to a message of {self.entity_path!r}: it belongs to "
@@ -225,10 +225,10 @@ class ServiceBusSettler:
 
     async def _locked_message(self, given: LockHandle, deadline: float, operation: Operation) -> _LockedMessage:
         partition_client = await self._partition_client(given, deadline)
-        operation.numbered([partition_client.entity.base(partition_client.number) + int(given.name.removeprefix("d"))])
+        operation.numbered([partition_client.entity.base(partition_client.number) + number_of(given.name)])
         return _LockedMessage(
             given.name,
-            MessageLease(given.token, math.inf, math.inf, given.session),
+            MessageLease(given.token, math.inf, math.inf, session=given.session),
             partition_client,
             Lock(given.token, given.name),
         )
@@ -283,7 +283,7 @@ class ServiceBusSettler:
         """Return the session, assuming that its lock still holds."""
         assert given.session is not None
         partition_client = await self._partition_client(given, deadline)
-        lease = MessageLease(given.token, math.inf, math.inf, given.session)
+        lease = MessageLease(given.token, math.inf, math.inf, session=given.session)
         return HeldSession(partition_client, given.session, lease)
 
     # -- the entity ----------------------------------------------------------------------------------------------------

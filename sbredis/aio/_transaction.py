@@ -19,7 +19,7 @@ from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
 from sbredis.aio.sending._sendable import scheduled
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
@@ -237,7 +237,7 @@ class ServiceBusTransaction:
             raise ValueError("The message was received through another client. Use a transaction of that client.")
         if hold.lock_expired(self._connection.clock.now()):
             raise lock_ended(hold, entity.name)
-        if kind == "dead_letter" and hold.name.startswith("d"):
+        if kind == "dead_letter" and is_dead(hold.name):
             raise ValueError("The message is on the dead-letter queue already. Complete it, abandon it or defer it.")
         changes = b""
         if modify is not None or reason is not None or description is not None:

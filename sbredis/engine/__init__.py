@@ -26,6 +26,7 @@ from sbredis.engine._keys import (
     tick_keys,
     waiting_channel,
 )
+from sbredis.engine._lifecycle import SidePrefix, is_dead, number_of, side_of
 from sbredis.engine._named_values import NamedValues
 from sbredis.engine._names import (
     entity_name,
@@ -50,7 +51,6 @@ from sbredis.engine._partition import (
     Outgoing,
     Partition,
     SessionLock,
-    SidePrefix,
     new_token,
 )
 from sbredis.engine._perform import ScriptCaller, perform
@@ -185,6 +185,7 @@ __all__ = [
     "entity_name",
     "get_state",
     "identifier",
+    "is_dead",
     "list_sessions",
     "list_sessions_since",
     "load",
@@ -192,6 +193,7 @@ __all__ = [
     "name_key",
     "namespace_name",
     "new_token",
+    "number_of",
     "operations",
     "partition_for_key",
     "partition_for_name",
@@ -209,6 +211,7 @@ __all__ = [
     "rule_name",
     "salts",
     "set_state",
+    "side_of",
     "slot_range",
     "subscription_name",
     "tick_keys",

@@ -32,7 +32,10 @@ STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
 SESSION_KINDS = ("sessions", "turns", "states")
 """The kinds of keys that exist only if messages belong to sessions."""
 
-KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS
+_MEMORY_KINDS = ("lasting", "once", "settled")
+"""The kinds of keys for what a partition remembers: for good, for a window, and a stream of settlements."""
+
+KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS + _MEMORY_KINDS
 """All kinds of keys of a partition, in the order in which every script gets them."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)

@@ -3,9 +3,10 @@
 Theory
 ------
 
-A message lives on a *side*. It begins on the main side, the queue itself. It may move once to the dead side, the
-dead-letter queue. There it gets a number of the dead side, and its second life begins: a dead letter never comes back,
-never expires, and is never dead-lettered again.
+A message lives on a *side*. It begins on the main side, the queue itself. It may move once to the dead side, the dead-
+letter queue. There it gets a number of the dead side, and its second life begins: a dead letter never comes back, never
+expires, and is never dead-lettered again. The same rules hold on the transfer dead side, which is the transfer dead-
+letter queue.
 
 On its side a message is in exactly one *state*. These are the ways out of each state::
 
@@ -57,17 +58,17 @@ failed, or because the subscription requires sessions and the message has none.
 Bands
 -----
 
-All messages of a partition, of both sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
+All messages of a partition, of all sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
 The band encodes its side, its state and, for active messages of the main side, its priority level. So the state of a
 message *is* its place in this set. A change of state is one write. The messages in a state can be counted as the
 members in a range of scores. The oldest message of the most urgent level comes first in the set. Lua and Redis
 calculate with doubles, which are exact up to 2**53; scores stay below that.
 
-The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
+The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there; on the
+transfer dead side, ``t`` and its number there. Both sides of dead letters draw numbers from one counter.
 
-FROZEN (moving to another partition) and HELD on the dead side have bands but no rows yet.
-Bands 22 to 27 are reserved for the transfer dead-letter queue. Band 31, the last below 2**53, belongs to the sentinel,
-which is not a message.
+FROZEN (moving to another partition), TRANSFER (waiting to be moved) and HELD on the sides of dead letters have bands
+but no rows yet. Band 31, the last below 2**53, belongs to the sentinel, which is not a message.
 
 The scripts get these numbers from this module (through ``_lua_constants.py``).
 """
@@ -78,7 +79,7 @@ import re
 from collections.abc import Collection, Mapping
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "BANDS",
@@ -100,11 +101,15 @@ __all__ = [
     "Place",
     "Reason",
     "Side",
+    "SidePrefix",
     "State",
     "band",
     "decide",
+    "is_dead",
     "member",
+    "number_of",
     "score",
+    "side_of",
     "split_member",
     "split_score",
     "state_of_band",
@@ -127,13 +132,18 @@ NEVER: Final = 9_999_999_999_999
 
 
 class Side(StrEnum):
-    """The main queue of an entity, or its dead-letter queue.
+    """The main queue of an entity, its dead-letter queue, or its transfer dead-letter queue.
 
     The name of a message in the keys of its partition is the value of its side and then its number.
     """
 
     MAIN = ""
     DEAD = "d"
+    TRANSFER_DEAD = "t"
+
+
+SidePrefix = Literal["", "d", "t"]
+"""The value of a side: what precedes the number in the name of a message."""
 
 
 class State(Enum):
@@ -146,7 +156,8 @@ class State(Enum):
     DEFERRED = "deferred"  # can be received only by its number
     SCHEDULED = "scheduled"  # will be enqueued at its scheduled time
     HELD = "held"  # given out under the lock of its session
-    FROZEN = "frozen"  # reserved
+    FROZEN = "frozen"  # in a batch that is being moved to another partition
+    TRANSFER = "transfer"  # waits to be moved to an entity in another slot
     PUBLISHED = "published"  # copied to the subscriptions of its topic
     COMPLETED = "completed"  # completed by its receiver, or received and deleted
     CANCELLED = "cancelled"
@@ -223,13 +234,19 @@ class ImpossibleError(LookupError):
 ENDS: Final = frozenset({State.PUBLISHED, State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.DROPPED})
 """The states in which a message is gone."""
 
-RESERVED: Final = frozenset({(Side.MAIN, State.FROZEN), (Side.DEAD, State.FROZEN), (Side.DEAD, State.HELD)})
+RESERVED: Final = frozenset(
+    {
+        (Side.MAIN, State.TRANSFER),
+        *((side, State.FROZEN) for side in Side),
+        *((side, State.HELD) for side in (Side.DEAD, Side.TRANSFER_DEAD)),
+    }
+)
 """The states that have a band but no transitions yet."""
 
 COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Event.LAPSE, Event.DEFER)})
 """The events that count as a failed delivery, each with its side."""
 
-_MAIN, _DEAD = Side.MAIN, Side.DEAD
+_MAIN, _DEAD, _TRANSFER = Side.MAIN, Side.DEAD, Side.TRANSFER_DEAD
 _ALWAYS = Condition.OTHERWISE
 
 _FAILED: Mapping[Condition, Place] = {Condition.LIMIT: Place(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
@@ -250,8 +267,10 @@ _DEAD_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_DEAD, S
 _DEAD_DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_DEAD, State.DELAYED)}
 _DEAD_BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE)}
 
+_Rows: TypeAlias = Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
+
 # fmt: off
-TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]] = MappingProxyType({
+_ROWS: _Rows = {
     # -- the main side
     (_MAIN, State.NEW, Event.SEND): {Condition.DUPLICATE: Place(_MAIN, State.DROPPED), **_BACK},
     (_MAIN, State.NEW, Event.SCHEDULE): {
@@ -311,8 +330,20 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
-})
+}
 # fmt: on
+
+
+def _on_transfer_side(rows: _Rows) -> _Rows:
+    """Return the rows of the transfer dead side, on which each event has the effect that it has on the dead side."""
+    return {
+        (_TRANSFER, state, event): {condition: Place(_TRANSFER, place.state) for condition, place in row.items()}
+        for (side, state, event), row in rows.items()
+        if side is _DEAD and all(place.side is _DEAD for place in row.values())
+    }
+
+
+TRANSITIONS: Final[_Rows] = MappingProxyType({**_ROWS, **_on_transfer_side(_ROWS)})
 """All events that can happen, with an outcome for each condition. The first condition that holds decides."""
 
 
@@ -337,12 +368,19 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
         (_MAIN, State.DEFERRED): range(11, 12),
         (_MAIN, State.FROZEN): range(12, 13),
         (_MAIN, State.SCHEDULED): range(13, 14),
+        (_MAIN, State.TRANSFER): range(14, 15),
         (_DEAD, State.ACTIVE): range(16, 17),
         (_DEAD, State.HELD): range(17, 18),
         (_DEAD, State.LOCKED): range(18, 19),
         (_DEAD, State.DELAYED): range(19, 20),
         (_DEAD, State.DEFERRED): range(20, 21),
         (_DEAD, State.FROZEN): range(21, 22),
+        (_TRANSFER, State.ACTIVE): range(22, 23),
+        (_TRANSFER, State.HELD): range(23, 24),
+        (_TRANSFER, State.LOCKED): range(24, 25),
+        (_TRANSFER, State.DELAYED): range(25, 26),
+        (_TRANSFER, State.DEFERRED): range(26, 27),
+        (_TRANSFER, State.FROZEN): range(27, 28),
     }
 )
 """The bands of each state: one band, except that active messages of the main side have one for each level."""
@@ -357,7 +395,9 @@ A session is ``free`` to be accepted, ``locked``, ``waiting`` (locked by a recei
 sessions by the time when their state was set.
 """
 
-WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType({Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3})
+WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType(
+    {Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3, Side.TRANSFER_DEAD.value: 4}
+)
 """The bands of waiting receivers. They wait for a message of a side, for a message of the session that they have
 locked (``h``), or for a session (``s``)."""
 
@@ -374,7 +414,7 @@ SENTINEL_BAND: Final = 31
 """The band of the sentinel, after all others."""
 
 _OF_BAND: Final = {number: (place, bands.start) for place, bands in BANDS.items() for number in bands}
-_MEMBER: Final = re.compile(r"(d?)([1-9][0-9]{0,14})", re.ASCII)
+_MEMBER: Final = re.compile(r"([dt]?)([1-9][0-9]{0,14})", re.ASCII)
 
 
 def band(side: Side, state: State, level: int = 0) -> int:
@@ -412,6 +452,21 @@ def split_score(value: int) -> tuple[int, int]:
 def member(side: Side, number: int) -> str:
     """Return the name of a message in the keys of its partition."""
     return f"{side.value}{number}"
+
+
+def is_dead(name: str) -> bool:
+    """Return whether the message of this name is on a dead-letter queue."""
+    return not name[0].isdigit()
+
+
+def side_of(name: str) -> SidePrefix:
+    """Return the side of the message of this name."""
+    return "" if name[0].isdigit() else "t" if name[0] == "t" else "d"
+
+
+def number_of(name: str) -> int:
+    """Return the number of the message of this name on its side."""
+    return int(name[1:] if is_dead(name) else name)
 
 
 def split_member(name: str) -> tuple[Side, int]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from sbredis.engine._keys import KINDS
 from sbredis.engine._lifecycle import (
     BAND_WIDTH,
     BANDS,
@@ -52,6 +53,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
     {
         "band": BAND_WIDTH,
         "epoch_leap": EPOCH_LEAP,
+        "key_count": len(KINDS),
         "levels": LEVELS,
         "never": NEVER,
         "never_text": str(NEVER),
@@ -68,6 +70,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 
 - ``band``: the number of scores in a band. A message's score in ``order`` is its band times this number, plus its own
   number.
+- ``key_count``: the number of keys of a partition.
 - ``epoch_leap``, ``levels``, ``never``: as in ``_lifecycle.py``. ``never_text`` is "never" as entries and settings
   store it.
 - ``scheduled``: the first score of scheduled messages.

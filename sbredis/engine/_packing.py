@@ -41,7 +41,7 @@ MAXIMUM_CALL_COPIES = 20_000
 MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
 """The largest total size of the messages of one call; a call with a single message may be larger."""
 
-_NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
+_NAME = re.compile(r"[dt]?[1-9][0-9]{0,14}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 
 

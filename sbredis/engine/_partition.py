@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
+from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
@@ -71,8 +72,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-SidePrefix = Literal["", "d"]
-"""The main queue of a partition, or its dead-letter queue."""
 Mode = Literal["lock", "delete"]
 
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -403,7 +402,7 @@ class Partition:
 
         Due work is done first, under the old settings. ``now`` is the time of a test clock.
         """
-        scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
+        scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel, "birth": new_token()}
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])
@@ -440,7 +439,7 @@ class Partition:
         if now is not None:
             within("now", now, 0, NEVER - 1)
         if scalars.get("side", "") not in _SIDES or scalars.get("mode", "lock") not in _MODES:
-            raise ValueError("side must be '' or 'd', and mode 'lock' or 'delete'")
+            raise ValueError("side must be '', 'd' or 't', and mode 'lock' or 'delete'")
         common = (self.incarnation, self.version, lane, number, "" if now is None else now)
         repeatable = bool(lane) or name in _HARMLESS
         return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
@@ -450,7 +449,7 @@ class Partition:
         check_outgoing(messages, self.settings.largest_message)
 
 
-_SIDES, _MODES = ("", "d"), ("lock", "delete")
+_SIDES, _MODES = ("", "d", "t"), ("lock", "delete")
 _HARMLESS = frozenset({"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"})
 """Scripts that have the same effect when they run twice."""
 _FOUND = -1
@@ -471,12 +470,12 @@ def _published(reply: list[Any]) -> Sent:
 
 def _received(reply: list[Any]) -> Received:
     given = deliveries(reply[3], reply[4], reply[5])
-    return Received(bool(reply[0]), reply[1], reply[2], given, waits=len(reply) > 6 and bool(reply[6]))
+    return Received(bool(reply[0]), reply[1], reply[2], given, waits=bool(reply[6]), fence=reply[7])
 
 
 def _received_deferred(reply: list[Any]) -> Received:
     found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
-    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7])
+    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7], fence=reply[8])
 
 
 def _settled(reply: list[Any]) -> Settled:

@@ -106,6 +106,8 @@ class Received(NamedTuple):
     """The number of messages at the end of the list that did not fit into the answer. These messages stay deferred."""
     waits: bool = False
     """Whether the receiver is now registered as a waiter, because no further messages are there."""
+    fence: int = 0
+    """The fence of the new lock; 0 if messages were deleted, and in a session, whose lock has a fence of its own."""
 
 
 class Looked(NamedTuple):
@@ -136,6 +138,8 @@ class Accepted(NamedTuple):
     is no free session; a caller that gave a channel now waits.
     """
     session: str
+    fence: int
+    """The fence of the lock; 0 if the session was not locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +231,19 @@ class Counts(NamedTuple):
     deferred: int
     frozen: int
     scheduled: int
+    transfer: int
     dead_active: int
     dead_held: int
     dead_locked: int
     dead_delayed: int
     dead_deferred: int
     dead_frozen: int
+    transfer_dead_active: int
+    transfer_dead_held: int
+    transfer_dead_locked: int
+    transfer_dead_delayed: int
+    transfer_dead_deferred: int
+    transfer_dead_frozen: int
 
 
 def names(list_: list[bytes]) -> tuple[str, ...]:
@@ -250,7 +261,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         state = states[place - 1] if states else "l"
         if place in known:
             failures, reason, expires, changes = known[place]
-            own = None if name.startswith(b"d") else int(expires)  # a dead letter never expires
+            own = None if name[:1] in b"dt" else int(expires)  # a dead letter never expires
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
             result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))

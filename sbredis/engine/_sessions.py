@@ -57,7 +57,7 @@ def _accepting(  # noqa: PLR0917 -- the arguments of the script
     within("waiting_for", waiting_for, 0, 1)
 
     def read(reply: list[Any]) -> Accepted:
-        return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode())
+        return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5])
 
     scalars: dict[str, Argument] = {
         "session": signed(name),

@@ -39,12 +39,12 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "STATE": (
             *("layout", "incarnation", "version", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "waiting", "biggest", "announced"),
+            *("next_lock", "next_due", "waiting", "biggest", "announced", "granted", "used", "calling"),
             *(setting.stored for setting in _IN_STATE),
         ),
         "TARGET": (
             *("layout", "incarnation", "run_id", "offset", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "waiting", "biggest", "announced"),
+            *("next_lock", "next_due", "waiting", "biggest", "announced", "calling"),
             *("status", "ttl", "sessions"),
         ),
         "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sbredis.engine import Delivery, Lock
+from sbredis.engine import Delivery, Lock, number_of
 from sbredis.model._enums import ServiceBusReceiveMode
 
 __all__ = ["Hold", "MessageLease", "Source"]
@@ -30,6 +30,8 @@ class MessageLease:
     """The latest end of the lock by the clock of this process, with a margin."""
     until_utc: float
     """The end of the lock in seconds since 1970, for users."""
+    fence: int = 0
+    """The fence of the lock, or 0 if it is not known. A renewal does not change it."""
     session: str | None = None
     """The session that owns the lock, if the messages belong to a session. Then the messages have no locks of their
     own.
@@ -71,7 +73,7 @@ class Hold:
     def sequence_number(self) -> int:
         """The sequence number that users see."""
         name = self.name
-        return self.source.base + int(name[1:] if name[0] == "d" else name)
+        return self.source.base + number_of(name)
 
     @property
     def session(self) -> str | None:

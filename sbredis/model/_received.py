@@ -190,6 +190,17 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return UUID(bytes=blake2b(f"{hold.first_lease.token} {hold.name}".encode(), digest_size=16).digest())
 
     @property
+    def fence(self) -> int | None:
+        """A number with which an outside resource can recognise the later of two holders of this message.
+
+        Each lock of a message or a session gets a higher number than all earlier locks in the same partition. In a
+        session, it is the number of the lock on the session. It stays the same when the lock is renewed. ``None`` as
+        for :attr:`lock_token`. An addition of sbredis.
+        """
+        hold = self._hold
+        return hold.first_lease.fence if hold.locked and hold.first_lease is not None else None
+
+    @property
     def locked_until_utc(self) -> datetime | None:
         """The time at which the lock ends, unless it is renewed. ``None`` if the message has no lock of its own, as in
         a session.

@@ -38,6 +38,10 @@ class ServiceBusSession:
         return self._aio.locked_until_utc
 
     @property
+    def fence(self) -> int:
+        return self._aio.fence
+
+    @property
     def locked(self) -> bool:
         return self._aio.locked
 

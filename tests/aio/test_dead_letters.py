@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ async def test_dead_letters_can_be_iterated_with_receive_and_delete(url: str, pa
 
 @in_memory
 @pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
-async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: str) -> None:
+async def test_a_transfer_dead_letter_queue_without_messages_changes_nothing(url: str, mode: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         async with queue.receiver() as receiver:
@@ -137,7 +138,12 @@ async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: st
             with pytest.raises(MessageNotFoundError, match="No message was received"):
                 await transfer.receive_deferred_messages(message.sequence_number)
             await transfer.close()
-        assert await queue.contents() == before
+        assert stored_messages(await queue.contents()) == stored_messages(before)
+
+
+def stored_messages(contents: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys that store messages and their locks, without those that record calls."""
+    return {name: held for name, held in contents.items() if not name.endswith((":ops", ":state", ":waiters"))}
 
 
 @in_memory

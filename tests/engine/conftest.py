@@ -1,7 +1,7 @@
 """Fixtures for the tests of a partition: one partition on a bench, on each target.
 
 On a server and on a cluster the caller is a confined user.
-That user may touch only the 30 keys of the partition, and may use only the commands that the scripts name.
+That user may touch only the keys of the partition, and may use only the commands that the scripts name.
 So each test also proves that the scripts need no more: a key that was not given to a script would make it fail.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from sbredis.engine import operations
+from sbredis.engine import KINDS, operations
 from sbredis.engine._scripts import Contract, contract, read_source, refusals
 
 __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
@@ -26,7 +26,7 @@ def contract_of(name: str) -> Contract:
     return contract(source_of(name))
 
 
-OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 30))
+OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", len(KINDS)))
 """The operations of a partition. All other scripts belong to the registry of a namespace, except the probe."""
 
 COMMON_REFUSALS = refusals(fragment("begin"))

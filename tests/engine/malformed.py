@@ -14,7 +14,7 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malfo
 
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
-SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 2)}
+SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 3)}
 """The index of each setting among the arguments of `configure`."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
@@ -32,6 +32,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "configure": (
         "0",
         "sb:bench:{abc}:wake:due",
+        TOKEN,
         *PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3).arguments(),
     ),
     "count": (),
@@ -86,6 +87,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
+        2: ("", "short", "a" * 13, "a b c d e f "),
         SETTING["window"]: ("0", "-1", "x", str(NEVER + 1)),
         **{
             SETTING[setting.stored]: (
@@ -99,10 +101,10 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
             if setting.least is None
         },
     },
-    "peek": {0: ("x", "D", "t", "dd", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
-    "purge": {0: ("x", "D", "t", "dd", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
+    "peek": {0: ("x", "D", "T", "dd", "tt", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
+    "purge": {0: ("x", "D", "T", "dd", "tt", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
     "receive": {
-        0: ("x", "D", "t", "dd", "0"),
+        0: ("x", "D", "T", "dd", "tt", "0"),
         1: ("", "Lock", "peek", "locked"),
         5: ("elsewhere", "sb:bench:{other}:wake:x", "sb:bench:abc:wake:x", "{abc}"),
     },
@@ -133,9 +135,9 @@ NOT_NAMES = (
     "1.5",
     "d",
     "d0",
+    "t0",
     "D1",
     "1d",
-    "t1",
     " 1",
     "1\n",
     "1 2",

@@ -1,6 +1,6 @@
 """The scripts use only the keys that they are given and the commands that their text names.
 
-The tests of the fundamentals show that the scripts use only the 30 keys of their partition:
+The tests of the fundamentals show that the scripts use only the keys of their partition:
 the bench makes its calls as a user who may touch no other key (see conftest.py).
 This file tests the rest: that this user is really confined, that a user confined to a namespace can do everything,
 which keys publishing touches, and which calls work when the memory of the server is full.
@@ -238,7 +238,7 @@ async def test_publishing_uses_only_the_topic_and_five_keys_of_each_subscription
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
     request = topic.publish((0, 1), (0,), (), (1,))
-    assert len(request.keys) == 30 + 2 * 5
+    assert len(request.keys) == len(KINDS) + 2 * 5
     async with user(running, Rights.of_keys(request.keys, NAMESPACE, SALT, commands_of(["publish"]))) as transport:
         await perform(transport, request)
         topic.now += 2000

@@ -306,7 +306,9 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
     )
     sessions = replace(there, own=("r", "first+", "", "1", b"m"), more_keys=(*_TARGET, *_TARGET[:3]))
     yield Case("a target that has no sessions", "BADCALL", sessions)
-    yield Case("somebody else's role", "FENCED", replace(good, own=("r", "", "8", "", b"m")), state=(("fence", "9"),))
+    yield Case(
+        "somebody else's role", "FENCED", replace(good, own=("r", "", "8", "", b"m")), state=(("route_fence", "9"),)
+    )
     yield Case("half a target", "BADCALL", replace(there, more_keys=_TARGET[:3]))
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
 

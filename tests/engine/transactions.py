@@ -114,5 +114,9 @@ class World:
         return await everything(self.transport, tuple(keys))
 
     async def data(self) -> dict[str, Any]:
-        """Return the content of all keys except the lanes, by entity and kind."""
-        return {name.partition("}:")[2]: held for name, held in (await self.everything()).items() if name[-3:] != "ops"}
+        """Return the content of all keys, by entity and kind, without the lanes and without what is drawn at random."""
+        held = await self.everything()
+        for kind, fields in held.values():
+            if kind == "hash":
+                fields.pop(b"birth", None)
+        return {name.partition("}:")[2]: content for name, content in held.items() if name[-3:] != "ops"}

@@ -19,7 +19,7 @@ local function lock_groups(argv, at, columns)
       group.members[i] = member
     end
     -- Check all names together: after the well-formed names are removed, nothing may be left.
-    local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '')
+    local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',[dt]?[1-9]%d*', '')
     if rest ~= '' or found ~= count then
       return nil
     end

@@ -4,7 +4,7 @@ local function message_names(argv, at)
   local list, seen = {}, {}
   for i = at, #argv do
     local name = argv[i]
-    if not string.find(name, '^d?[1-9]%d*$') or #name > 16 or seen[name] then
+    if not string.find(name, '^[dt]?[1-9]%d*$') or #name > 16 or seen[name] then
       return nil
     end
     seen[name] = true

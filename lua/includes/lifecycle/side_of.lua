@@ -1,8 +1,9 @@
 -- Returns the side that a member of `order` is on, and its number there.
 -- @use sides
 local function side_of(member)
-  if string.byte(member) == 100 then
-    return SIDES.d, tonumber(string.sub(member, 2))
+  local number = tonumber(member)
+  if number then
+    return SIDES[''], number
   end
-  return SIDES[''], tonumber(member)
+  return SIDES[string.sub(member, 1, 1)], tonumber(string.sub(member, 2))
 end

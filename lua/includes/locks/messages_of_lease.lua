@@ -15,7 +15,7 @@ local function messages_of_lease(p, token, said)
     runs = said
   end
   local members = {}
-  for prefix, first, last in string.gmatch(runs, '(d?)(%d+)%-?(%d*)') do
+  for prefix, first, last in string.gmatch(runs, '([dt]?)(%d+)%-?(%d*)') do
     for number = tonumber(first), tonumber(last) or tonumber(first) do
       members[#members + 1] = prefix .. string.format('%.0f', number)
     end

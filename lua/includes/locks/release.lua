@@ -17,7 +17,7 @@ local function release(p, member, e, counted, delay)
     make_deferred(p, member, side, number, e)
   elseif fate == 'expired' then
     expire(p, member, e)
-  elseif delay > 0 and not e.session then
+  elseif delay > 0 and not e.session and not p.topic then -- on a topic, a dead letter returns immediately
     -- A delay that is longer than the time to live ends when the message expires.
     p.placed[#p.placed + 1] = side.delayed + number
     p.placed[#p.placed + 1] = member

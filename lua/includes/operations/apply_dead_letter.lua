@@ -7,7 +7,7 @@ local function apply_dead_letter(p, argv, held)
     local mine, count = held[g], 0
     for i = 1, #mine.names do
       local member = mine.names[i]
-      if string.byte(member) == 100 then
+      if not tonumber(member) then
         unfit[#unfit + 1] = member
       else
         local e = entry(mine.entries[i])

@@ -125,7 +125,7 @@ local function apply_publish(p, argv, plan)
     write_many('ZADD', p.dedup, ids)
   end
   if plan.fence then
-    p.changed.fence = plan.fence
+    p.changed.route_fence = plan.fence
   end
   return first, dropped, #scheduled > 0 and number_runs('', scheduled) or ''
 end

@@ -28,7 +28,7 @@ local function check_operation(p, name, argv, from, open)
     plan = held_messages(p, groups, p.seen, lost)
     for g = 1, #groups do
       for i = 1, name == 'dead_letter' and #groups[g].members or 0 do
-        if string.byte(groups[g].members[i]) == 100 then
+        if not tonumber(groups[g].members[i]) then
           return nil, refuse('DEAD', groups[g].members[i])
         end
       end

@@ -2,14 +2,15 @@
 -- that has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
 --
 -- Refusals: BADCALL, and the refusals of the participants
+-- @use key_count
 -- @use begin refuse refuse_part inside
 local function open_participants(first, words)
   local list, count = { first, [first.state] = first }, 1 + #words / 2
-  if count > 8 or count % 1 ~= 0 or #KEYS < 30 * count then
+  if count > 8 or count % 1 ~= 0 or #KEYS < KEY_COUNT * count then
     return nil, refuse('BADCALL', 'participants')
   end
   for place = 2, count do
-    local keys = { unpack(KEYS, 30 * place - 29, 30 * place) }
+    local keys = { unpack(KEYS, KEY_COUNT * (place - 1) + 1, KEY_COUNT * place) }
     local argv = { ARGV[1], words[2 * place - 3], words[2 * place - 2], '', '0', ARGV[6] }
     local p, refusal = begin(keys, argv, 'transact', 6, false, first)
     if not p then

@@ -6,20 +6,9 @@ local function apply_due(p, share)
   if p.epoch then
     -- A failover may have lost messages that had numbers; these numbers must not be given again.
     redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
-    p.dead_seq = p.dead_seq + EPOCH_LEAP
-    p.changed.dead_seq = p.dead_seq
+    p.dead_seq, p.granted = p.dead_seq + EPOCH_LEAP, p.granted + EPOCH_LEAP
+    p.changed.dead_seq, p.changed.granted = p.dead_seq, p.granted
     p.epoch = false
-  end
-  if p.topic then
-    -- The scheduled messages of a topic wait for a client that knows the rules; here only their next due time is
-    -- updated.
-    if p.next_due <= p.now then
-      local after = '(' .. string.format('%.0f', p.now)
-      local first = redis.call('ZRANGE', p.due, after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-      p.next_due = tonumber(first[2] or NEVER)
-      p.changed.next_due = p.next_due
-    end
-    return
   end
   local o = plan_due(p, share, p.index)
   local stored, old, sooner = {}, {}, p.sooner
@@ -115,7 +104,12 @@ local function apply_due(p, share)
   p.sooner = sooner -- the waiters have already learned of the events that caused these new due times
 
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
-  local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
+  local due
+  if p.topic then -- the scheduled messages of a topic that are due wait for a client that knows the rules
+    due = redis.call('ZRANGE', p.due, '(' .. string.format('%.0f', p.now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  else
+    due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
+  end
   p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
   p.head, p.horizon, p.more = o.head, o.horizon, o.more
   p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon

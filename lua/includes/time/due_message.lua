@@ -2,5 +2,5 @@
 -- @use index_name
 local function due_message(text)
   local name = index_name(text)
-  return #text == 14 and 'd' .. name or name
+  return #text == 14 and string.sub(text, 2, 2) .. name or name
 end

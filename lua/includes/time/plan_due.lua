@@ -32,9 +32,6 @@ local function plan_due(p, share, turning)
     moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},
     horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
   }
-  if p.topic then
-    return o -- the scheduled messages of a topic wait for a client that knows the topic's rules
-  end
   local room, made, at_made = p.room or 2097152, {}, 1
 
   -- -- sessions -------------------------------------------------------------------------------------------------------
@@ -144,7 +141,7 @@ local function plan_due(p, share, turning)
   if p.next_lock <= p.logical then
     locks = redis.call('ZRANGE', p.locks, '-inf', p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
   end
-  if p.next_due <= now then
+  if p.next_due <= now and not p.topic then -- what is scheduled on a topic waits for a client that knows the rules
     due = redis.call('ZRANGE', p.due, '-inf', now, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
     for i = 1, #due, 2 do
       members[#members + 1] = string.byte(due[i]) == 98 and '-' or due_message(due[i])
@@ -277,7 +274,7 @@ local function plan_due(p, share, turning)
       return lapse_session(token, string.sub(runs, 2), at)
     end
     local members, rest, spent = {}, nil, 0
-    for prefix, first, last in string.gmatch(runs, '(d?)(%d+)%-?(%d*)') do
+    for prefix, first, last in string.gmatch(runs, '([dt]?)(%d+)%-?(%d*)') do
       first = tonumber(first)
       last = tonumber(last) or first
       if not rest and spent < share then

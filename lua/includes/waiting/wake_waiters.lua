@@ -32,7 +32,7 @@ local function wake_waiters(p)
     return score % 128
   end
 
-  for _, side in ipairs({ p.index and SIDES.s or SIDES[''], SIDES.d }) do
+  for _, side in ipairs({ p.index and SIDES.s or SIDES[''], SIDES.d, SIDES.t }) do
     local work = 0
     if side.room == 3 then
       work = redis.call('ZCOUNT', p.turns, TURNS.free, TURNS.locked - 1)
@@ -70,7 +70,7 @@ local function wake_waiters(p)
     p.sooner = math.min(p.sooner, due)
   end
   if p.sooner < math.huge then
-    local sides = p.index and { SIDES.s, SIDES.h, SIDES.d } or { SIDES[''], SIDES.d }
+    local sides = p.index and { SIDES.s, SIDES.h, SIDES.d, SIDES.t } or { SIDES[''], SIDES.d, SIDES.t }
     for i = 1, #sides do
       if wake_first(sides[i], p.sooner) then
         break

@@ -18,7 +18,9 @@ from sbredis.engine import (
     Renewed,
     Request,
     Settled,
+    is_dead,
     new_token,
+    number_of,
 )
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -305,8 +307,8 @@ class TransactionLane(CallLane):
 
 
 def _sequence_number(link: PartitionLink, name: str) -> str:
-    number = link.base + int(name.removeprefix("d"))
-    return f"dead letter {number}" if name.startswith("d") else f"message {number}"
+    number = link.base + number_of(name)
+    return f"dead letter {number}" if is_dead(name) else f"message {number}"
 
 
 def lock_lost(link: PartitionLink, name: str, session: str | None = None) -> ServiceBusError:

@@ -70,12 +70,12 @@ class PartitionLink:
         namespace = self.runtime.namespace
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
-    def lease(self, token: str, milliseconds: int, since: float) -> MessageLease:
+    def lease(self, token: str, milliseconds: int, since: float, fence: int = 0) -> MessageLease:
         """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""
         clock = self.runtime.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
-        return MessageLease(token, until, clock.utc() + until - now)
+        return MessageLease(token, until, clock.utc() + until - now, fence)
 
     # -- its settings, and what is due ---------------------------------------------------------------------------------
 

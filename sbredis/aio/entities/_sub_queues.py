@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sbredis._quoting import quoted
+from sbredis.engine import SidePrefix
 from sbredis.model import ServiceBusSubQueue
 
-__all__ = ["SUFFIXES", "split_sub_queue"]
+__all__ = ["SIDES", "SUB_QUEUES", "SUFFIXES", "split_sub_queue"]
 
 SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     None: "",
@@ -13,6 +14,13 @@ SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
 }
 """A mapping from each sub-queue to the suffix that its path has after the path of the entity."""
+SIDES: dict[ServiceBusSubQueue | None, SidePrefix] = {
+    None: "",
+    ServiceBusSubQueue.DEAD_LETTER: "d",
+    ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "t",
+}
+"""A mapping from each sub-queue to the side of partitions that has its messages."""
+SUB_QUEUES = {side: sub_queue for sub_queue, side in SIDES.items()}
 _BY_SUFFIX = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
     # This suffix is last, because the longer suffix ends with it too.

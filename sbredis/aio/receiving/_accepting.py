@@ -73,7 +73,7 @@ class _Acceptance:
     def session(self, found: Accepted) -> HeldSession:
         """Return the session that the answer brought."""
         partition_client = self._partition_client
-        lease = partition_client.lease(self._token, found.lock, self._job.since)
+        lease = partition_client.lease(self._token, found.lock, self._job.since, found.fence)
         lease.session = found.session
         return HeldSession(partition_client, found.session, lease)
 

@@ -14,7 +14,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Mode, Partition, Received, Request, SidePrefix, new_token
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    CallId,
+    Mode,
+    Partition,
+    Received,
+    Request,
+    SidePrefix,
+    new_token,
+    number_of,
+)
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
 
@@ -111,7 +121,7 @@ class Deferred:
                 self._found[message.sequence_number] = message
             if result.missing:
                 base = self._entity.base(partition_client.number)
-                raise not_found(self._entity, [base + int(name.removeprefix("d")) for name in result.missing])
+                raise not_found(self._entity, [base + number_of(name) for name in result.missing])
             fitted = len(asked) - result.left
             if not fitted:  # the messages do not fit into one call: lock them first, and delete them at the end
                 self._mode = "lock"
@@ -138,7 +148,11 @@ class Deferred:
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = partition_client.lease(token, result.lock, job.since) if session is None else session.lease
+                lease = (
+                    partition_client.lease(token, result.lock, job.since, result.fence)
+                    if session is None
+                    else session.lease
+                )
             return [delivered(each, source, lease) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))

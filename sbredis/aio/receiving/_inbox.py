@@ -63,7 +63,6 @@ class Inbox:
         mode: ServiceBusReceiveMode,
         prefetch: int,
         adaptive: bool,
-        empty: bool = False,
         session: HeldSession | None = None,
     ) -> None:
         self.entity = entity
@@ -84,7 +83,6 @@ class Inbox:
         """The number of open contexts of :meth:`recalled`. If there is one, the inbox fetches nothing."""
         self._returning: set[asyncio.Future[None]] = set()
         """The releases of messages of a session that are under way. They must end before the inbox fetches again."""
-        self._empty = empty
         self._numbers = entity.numbers
         self._watchers = self._new_watchers()
         self._coming = 0
@@ -331,8 +329,6 @@ class Inbox:
         self._set_timer()
 
     def _new_watchers(self) -> list[PartitionWatcher]:
-        if self._empty:
-            return []
         numbers = self._numbers if self.session is None else (self.session.partition_client.number,)
         return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Request, SidePrefix
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Request, SidePrefix, number_of
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Peeking:
         ``names`` is a mapping from the base of each partition to the name of its last received message.
         """
         for base, name in names.items():
-            partition, own = self._entity.place(base + int(name.removeprefix("d")))
+            partition, own = self._entity.place(base + number_of(name))
             if own >= self._onwards.get(partition, own + 1):
                 self._onwards[partition] = own + 1
 
@@ -67,7 +67,7 @@ class Peeking:
                 self._at = (self._at + 1) % len(self._numbers)
                 visited += 1
                 continue
-            self._onwards[number] = int(page.messages[-1].name.removeprefix("d")) + 1
+            self._onwards[number] = number_of(page.messages[-1].name) + 1
             source = Source(entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, entity, peeked=True)
             for each in page.messages:
                 size += len(each.record)

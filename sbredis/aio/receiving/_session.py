@@ -52,6 +52,15 @@ class ServiceBusSession:
         return datetime.fromtimestamp(self._held.lease.until_utc, UTC)
 
     @property
+    def fence(self) -> int:
+        """A number with which an outside resource can recognise the later of two holders of this session.
+
+        Each lock of a session gets a higher number than all earlier locks in the same partition. It stays the same when
+        the lock is renewed. An addition of sbredis.
+        """
+        return self._held.lease.fence
+
+    @property
     def locked(self) -> bool:
         """Whether the lock holds, as far as this client knows. False if the lock has ended or was released."""
         return self._held.locked

@@ -18,6 +18,7 @@ from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._completing import complete
 from sbredis.aio.receiving._lost_locks import lock_ended, locks_ended
 from sbredis.aio.receiving._renewing import RenewalReport, renewal
+from sbredis.engine import is_dead
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
@@ -176,7 +177,7 @@ class Settler:
     ) -> None:
         """Move a message to the dead-letter queue, with the reason."""
         with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
-            if self._check(message, "dead_letter").name.startswith("d"):
+            if is_dead(self._check(message, "dead_letter").name):
                 raise ValueError(
                     "The message is on the dead-letter queue already. Complete it, abandon it or defer it."
                 )

@@ -193,7 +193,11 @@ class PartitionWatcher:
         owner, partition_client = self._owner, self.partition_client
         lease = None
         if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            lease = partition_client.lease(token, result.lock, since) if owner.session is None else owner.session.lease
+            lease = (
+                partition_client.lease(token, result.lock, since, result.fence)
+                if owner.session is None
+                else owner.session.lease
+            )
         source = Source(partition_client.base, owner.mode, partition_client.entity)
         return [delivered(each, source, lease) for each in result.messages]
 

@@ -114,7 +114,8 @@ class Mechanics:
     waiters: dict[str, Waiter] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the sessions in which the running call has moved a message
-    fence: int = 0
+    route_fence: int = 0  # of the last holder of the routing role that has published
+    granted: int = 0  # the fence of the last lock
     announced: int = NEVER  # the due time that was announced last
 
     taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
@@ -333,6 +334,7 @@ class Mechanics:
         if epoch:
             self.seq += EPOCH_LEAP
             self.dead_seq += EPOCH_LEAP
+            self.granted += EPOCH_LEAP
         if call.run_id != "?":
             self.run_id = call.run_id
         self.clk, self.offset, self.sooner = logical, logical - call.now, None
@@ -713,7 +715,8 @@ class Mechanics:
                 if one.session is not None
             ),
             kept=self.kept,
-            fence=self.fence,
+            route_fence=self.route_fence,
+            granted=self.granted,
             announced=self.announced,
         )
 

@@ -182,8 +182,10 @@ class Model(Mechanics):
         """
         waits_at = side.value if session is None else HOLDERS
         given: list[Message] = []
+        fence = 0
 
         def act() -> Received:
+            nonlocal fence
             self._wait_no_longer(waits_at, waiter)
             found = given
             late: list[int] = []
@@ -207,6 +209,7 @@ class Model(Mechanics):
                 self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
+            fence = given_out.fence
             if waits and found:
                 self.sooner = None  # the receiver knows the end of its new locks, so no waiter needs to learn it
             return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
@@ -220,7 +223,7 @@ class Model(Mechanics):
             refusal=self._refusal_in_session(call, token, session, side)
             or self._refusal_of_token(token, session)
             or self._refusal_of_receive(),
-            again=lambda later: self._still(later, token, given, f"{waiter} {waits_at}"),
+            again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}"),
         )
 
     def look(
@@ -294,7 +297,7 @@ class Model(Mechanics):
         """
         absent: list[str] = []  # the missing messages; a repetition of the call reports the same ones
         given: list[Message] = []
-        left = 0
+        left = fence = 0
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
 
         def find() -> list[Message]:
@@ -302,7 +305,7 @@ class Model(Mechanics):
             return [message for message in found if session is None or message.session == session]
 
         def act() -> Received:
-            nonlocal left
+            nonlocal left, fence
             found = find()
             there = {message.name for message in found if message.expires > call.now}
             for message in found:
@@ -317,12 +320,14 @@ class Model(Mechanics):
                 fit = 0
             left = len(found) - fit
             given.extend(found[:fit])
-            return replace(self._give_out(given, event, token, call.now), due=0, left=left)
+            given_out = self._give_out(given, event, token, call.now)
+            fence = given_out.fence
+            return replace(given_out, due=0, left=left)
 
         def again(later: Call) -> Received:
             if absent:
                 return Received(missing=tuple(absent))
-            return replace(self._still(later, token, given), due=0, left=left)
+            return replace(self._still(later, token, given, fence), due=0, left=left)
 
         refusal = self._refusal_of_receive()
         if (not refusal and any(not name.startswith("d") for name in names)) or (not refusal and session is not None):
@@ -365,11 +370,13 @@ class Model(Mechanics):
             return Received(given, more=self.more)
         for message in found:
             message.token = token
+        fence = 0
         if found[0].state is State.LOCKED:
             self._hold(token, self.clk + self.settings.lock_duration, found)
-        return Received(given, lock=self.settings.lock_duration, more=self.more)
+            self.granted = fence = self.granted + 1
+        return Received(given, lock=self.settings.lock_duration, more=self.more, fence=fence)
 
-    def _still(self, call: Call, token: str, given: Sequence[Message], waiter: str = "") -> Received:
+    def _still(self, call: Call, token: str, given: Sequence[Message], fence: int, waiter: str = "") -> Received:
         """Answer a repeated receive.
 
         Return the messages of the first answer that the token still holds, the time left of the lock, and whether the
@@ -380,8 +387,10 @@ class Model(Mechanics):
         still = [message for message in given if message.token == token] if left > 0 else []
         due, waits = self._next_due(call.now, now - call.now), waiter in self.waiters
         if not still:
-            return Received(due=due, waits=waits)
-        return Received(tuple(message.delivery() for message in still), lock=left, due=due if waits else 0, waits=waits)
+            return Received(due=due, waits=waits, fence=fence)
+        return Received(
+            tuple(message.delivery() for message in still), lock=left, due=due if waits else 0, waits=waits, fence=fence
+        )
 
     def peek(
         self,

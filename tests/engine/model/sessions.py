@@ -46,7 +46,7 @@ class SessionModel(Model):
         def again(later: Call) -> Accepted:
             first, logical = found[0], self._clock(later)[0]
             if first.outcome == "taken" and self._has_lock(first.session, token, later):
-                return Accepted("taken", first.session, self.leases[token].until - logical)
+                return Accepted("taken", first.session, self.leases[token].until - logical, fence=first.fence)
             outcome = "none" if first.outcome == "taken" else first.outcome
             due = self._next_due(later.now, logical - later.now) if outcome == "none" else 0
             return Accepted(outcome, first.session, due=due)
@@ -68,7 +68,8 @@ class SessionModel(Model):
             return Accepted("lapsing" if lapsing else "locked", name, more=self.more)
         session.token, session.barred, session.free = token, False, None
         self._hold(token, self.clk + self.settings.lock_duration, [], name)
-        return Accepted("taken", name, self.settings.lock_duration, more=self.more)
+        self.granted += 1
+        return Accepted("taken", name, self.settings.lock_duration, more=self.more, fence=self.granted)
 
     def _lost(self, call: Call, name: str, token: str) -> tuple[str, str] | None:
         return None if self._has_lock(name, token, call) else ("LOST", "session")

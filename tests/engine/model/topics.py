@@ -58,7 +58,7 @@ class TopicModel(SessionModel):
         now, leaping = call.now, together.leaping
 
         def act() -> Stored:
-            self.fence = self.fence if fence is None else fence
+            self.route_fence = self.route_fence if fence is None else fence
             for target in targets:
                 if id(target) not in leaping:
                     target.sooner = None
@@ -93,7 +93,7 @@ class TopicModel(SessionModel):
         refusal = full()
         if not refusal and missing is not None:
             refusal = "TARGET", str(missing + 1)
-        if not refusal and fence is not None and fence < self.fence:
+        if not refusal and fence is not None and fence < self.route_fence:
             refusal = "FENCED", str(fence)
         sound = self._is_outgoing(messages) and self.settings.topic
         growth = sum(len(message.payload) for message in made) + changes

@@ -136,6 +136,7 @@ class Received:
     left: int = 0  # how many of the requested messages were left out for lack of room
     more: bool = False
     waits: bool = False  # whether the receiver got all available messages and now waits for more
+    fence: int = 0  # the fence of the new lock, if there is one that does not belong to a session
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class Accepted:
     lock: int = 0
     due: int = 0  # the ms until something is due, if there is no session
     more: bool = False
+    fence: int = 0  # the fence of the lock, if the session was locked
 
 
 @dataclass(frozen=True)
@@ -420,7 +422,8 @@ class Snapshot:
     sessions: dict[str, SessionRow]
     seats: frozenset[tuple[str, str, int]]
     kept: int
-    fence: int
+    route_fence: int
+    granted: int
     announced: int
 
 

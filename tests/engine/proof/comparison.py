@@ -361,4 +361,5 @@ def _delivery(real: Delivery) -> m.Delivery:
 
 
 def _count_of(side: Side, state: State) -> str:
-    return ("dead_" if side is Side.DEAD else "") + state.value
+    prefixes = {Side.MAIN: "", Side.DEAD: "dead_", Side.TRANSFER_DEAD: "transfer_dead_"}
+    return prefixes[side] + state.value

@@ -30,15 +30,16 @@ _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(
 _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
-_ROOMS = ("", "d", "h", "s")
-_DUE = re.compile(r"[ade]d?[0-9a-f]{12}")
-_RUN = re.compile(r"(d?)([0-9]+)(?:-([0-9]+))?")
+_ROOMS = ("", "d", "h", "s", "t")
+_DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
+_RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
 _STORE = {"layout", "seq", "bytes", "quota", "largest"}
 _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
-    *("sessions", "topic", "kept", "fence", "announced", "channel"),
+    *("sessions", "topic", "kept", "route_fence", "announced", "channel"),
+    *("birth", "granted", "used", "calling", "pin"),
 }
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 
@@ -434,7 +435,8 @@ def told(picture: Picture) -> Snapshot:
         sessions=_sessions(picture),
         seats=_seats(picture),
         kept=whole(state["kept"]),
-        fence=whole(state["fence"]),
+        route_fence=whole(state["route_fence"]),
+        granted=whole(state["granted"]),
         announced=whole(state["announced"]),
     )
 

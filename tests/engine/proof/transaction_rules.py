@@ -198,7 +198,7 @@ class TransactionMachine(TopicMachine):
                 parts = [
                     (town, town.settling(what, locks)) for what in whats for locks in [self._locks(town)[:1]] if locks
                 ]
-            elif kind == "f" and self.topic.model.fence < 2:
+            elif kind == "f" and self.topic.model.route_fence < 2:
                 self.topic.publish(PLAIN, [Outgoing(b"m")], [[]], self.subscriptions, fence=2)
             self._transact(how, [*parts, *self._wrong(data, kind, town)])
             self._transact(how, parts)  # the refusal has left all locks as they were

@@ -46,12 +46,14 @@ class Engine:
         self.ask(self.partition.configure(create=True))
 
     def ask(self, request: Request[T]) -> T:
+        return request.read(self.put(self._client, request))
+
+    def put(self, client: Any, request: Request[Any]) -> Any:
+        """Make a call, or add it to a pipeline. The caller reads the reply."""
         keys = request.keys
         script = request.script
         first: tuple[Any, ...] = (b"run",) if script.takes_run_id else ()
-        return request.read(
-            self._client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
-        )
+        return client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
 
     def call_id(self) -> CallId:
         self._number += 1
@@ -62,6 +64,9 @@ class Engine:
 
     def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
         return self.ask(self.partition.receive(self.call_id(), token, wanted)).messages
+
+    def receive_and_delete(self, wanted: int) -> tuple[Delivery, ...]:
+        return self.ask(self.partition.receive(self.call_id(), new_token(), wanted, mode="delete")).messages
 
     def settle_all(self, wanted: int) -> None:
         token = new_token()

@@ -79,6 +79,9 @@ for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not
   fields[#fields + 1] = name
   fields[#fields + 1] = value
 end
+if not s[STATE.layout] then -- these two come last, because a server may search the fields from the first to the last
+  fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'once_bytes', '0', 'once_forgotten', '0'
+end
 redis.call('HSET', state, unpack(fields))
 if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)

@@ -15,17 +15,20 @@
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
 -- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the
 --   operation, the number of its arguments, and these arguments. They are the arguments that the script of this name
---   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state
+--   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state. Two more
+--   have no script of their own: once (see check_once.lua) and transfer (see check_transfer.lua)
 --
 -- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
 --   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
---   by semicolons. The other operations have an empty result.
+--   by semicolons. The result of once is the number of other keys that were forgotten too early. The other operations
+--   have an empty result.
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not
 --   exist here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the
 --   token does not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the
---   detail is their names), DEAD (a message is a dead letter already; the detail is its name)
+--   detail is their names), DEAD (a message is a dead letter already; the detail is its name), KNOWN (a key of `once`
+--   is known already; the detail is its index, counted from 0)
 -- @use key_count
 -- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
 -- @use refuse_part split_words whole_number

@@ -18,6 +18,7 @@
     ├── ServiceBusQuotaExceededError        the entity is full
     ├── MessageSizeExceededError            (also a ValueError) a message or a batch is too large
     ├── MessageLockLostError                the lock on a message has ended, or belongs to another receiver
+    ├── KeyAlreadyUsedError                 an earlier transaction has used a key of this transaction
     ├── MessageNotFoundError                there is no such message in the required state
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
     ├── SessionCannotBeLockedError          another receiver has the lock on the session
@@ -46,6 +47,7 @@ __all__ = [
     "AutoLockRenewTimeout",
     "DataLayoutError",
     "InvalidConnectionStringError",
+    "KeyAlreadyUsedError",
     "MessageAlreadySettled",
     "MessageLockLostError",
     "MessageNotFoundError",
@@ -274,6 +276,18 @@ class MessageLockLostError(ServiceBusError):
 
     sequence_numbers: tuple[int, ...] = ()
     """The messages that the error is about, if there are several."""
+
+
+class KeyAlreadyUsedError(ServiceBusError):
+    """An earlier transaction has used a key of this transaction, and the window of the key has not ended.
+
+    So the work of this transaction was done before. Complete its input in a transaction without the key.
+    """
+
+    code = "KeyAlreadyUsed"
+
+    key: str | bytes | None = None
+    """The key, as the transaction gave it."""
 
 
 class MessageNotFoundError(ServiceBusError):

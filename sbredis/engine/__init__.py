@@ -111,7 +111,9 @@ from sbredis.engine._transaction import (
     Step,
     Transacted,
     TransactedSend,
+    once,
     transact,
+    transfer,
 )
 from sbredis.engine._upcoming import MOST_ASKED, Announcement, due_channel, read_announcement, upcoming
 
@@ -194,6 +196,7 @@ __all__ = [
     "namespace_name",
     "new_token",
     "number_of",
+    "once",
     "operations",
     "partition_for_key",
     "partition_for_name",
@@ -217,6 +220,7 @@ __all__ = [
     "tick_keys",
     "tick_name",
     "transact",
+    "transfer",
     "upcoming",
     "waiting_channel",
 ]

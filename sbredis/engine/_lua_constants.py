@@ -63,6 +63,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "sides": {room: {"prefix": room, "room": number} for room, number in WAITING_ROOMS.items()}
         | {side.value: _side(side) for side in Side},
         "state_bands": tuple(bands.start for bands in BANDS.values() if len(bands) == 1),
+        "transfer": _first_score(Side.MAIN, State.TRANSFER),
         "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
     }
 )
@@ -80,6 +81,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
   the bands of waiting receivers: under h for receivers that wait for a message of their session, and under s for
   receivers that wait for a session.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
+- ``transfer``: the first score of messages that wait to be moved to an entity in another slot.
 - ``turns``: the first score of each band in the key ``turns``. A member that is s and a session's name has the band
   free, locked, waiting or blocked. A session without messages to receive and without a lock has no such member. A
   member that is t and a session's name has a score for the time when the session's state was set.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from sbredis.exceptions import (
     DataLayoutError,
+    KeyAlreadyUsedError,
     MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -136,6 +137,10 @@ REFUSALS: dict[str, Refusal] = {
         "The locks of these messages have ended, so other receivers may have the messages: {detail}.",
     ),
     "DEAD": _fixed(ServiceBusError, "Message {detail} is a dead letter already and cannot be dead-lettered."),
+    "KNOWN": _fixed(
+        KeyAlreadyUsedError,
+        "Another transaction has used key {detail} of this one, and its window has not ended.",
+    ),
     "HELD": _fixed(
         ServiceBusError,
         "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sbredis.engine._keys import KINDS
+from sbredis.engine._keys import KINDS, entity_of
+from sbredis.engine._lifecycle import NEVER
+from sbredis.engine._packing import MAXIMUM_ID_BYTES, Outgoing, within
 from sbredis.engine._partition import CallId, Partition
+from sbredis.engine._placement import MOST_PARTITIONS
 from sbredis.engine._request import Request
 from sbredis.engine._results import spelled_out
 from sbredis.transport import Argument
@@ -18,7 +21,9 @@ __all__ = [
     "Step",
     "Transacted",
     "TransactedSend",
+    "once",
     "transact",
+    "transfer",
 ]
 
 MAXIMUM_PARTICIPANTS = 8
@@ -61,6 +66,43 @@ class Transacted(NamedTuple):
     """Whether due work is left in a partition."""
     results: tuple[TransactedSend | None, ...]
     """The result of each send and publish; None for the other operations."""
+    forgotten: int = 0
+    """The number of keys that partitions forgot too early, because there was no room for the keys of the transaction.
+    """
+
+
+def once(partition: Partition, keys: Mapping[bytes, int]) -> Operation:
+    """Remember keys, each for its window in ms; the transaction is refused if the partition knows one of them."""
+    if not 1 <= len(keys) <= MAXIMUM_OPERATIONS:
+        raise ValueError(f"a transaction takes 1 to {MAXIMUM_OPERATIONS} keys, not {len(keys)}")
+    arguments: list[Argument] = []
+    for key, window in keys.items():
+        if not 1 <= len(key) <= MAXIMUM_ID_BYTES:
+            raise ValueError(f"a key has 1 to {MAXIMUM_ID_BYTES} bytes, not {len(key)}")
+        within("window", window, 1, NEVER)
+        arguments += (window, key)
+    return Operation(partition, Step("once", tuple(arguments)))
+
+
+def transfer(partition: Partition, messages: Sequence[Outgoing], destination: Partition, number: int) -> Operation:
+    """Store messages for a partition of an entity in another slot, until a client moves them there.
+
+    ``number`` is the number of the destination in its namespace. The due times and the ids of the messages are in their
+    payloads, and count at the destination only.
+    """
+    destination.check_outgoing(messages)
+    within("number", number, 0, MOST_PARTITIONS - 1)
+    timed = any(message.time_to_live is not None for message in messages)
+    levelled = any(message.level for message in messages)
+    place = f"{entity_of(destination.keys[0])} {destination.incarnation} {number}"
+    arguments: list[Argument] = ["t" * timed + "l" * levelled, place]
+    for message in messages:
+        if timed:
+            arguments.append("" if message.time_to_live is None else message.time_to_live)
+        if levelled:
+            arguments.append(message.level)
+        arguments.append(message.payload)
+    return Operation(partition, Step("transfer", tuple(arguments)))
 
 
 def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transacted]:
@@ -100,11 +142,12 @@ def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transa
 
 
 def _transacted(reply: list[Any]) -> Transacted:
-    return Transacted(bool(reply[0]), tuple(map(_sent, reply[1:])))
+    forgotten = sum(int(text) for text in reply[1:] if text.isdigit())
+    return Transacted(bool(reply[0]), tuple(map(_sent, reply[1:])), forgotten)
 
 
 def _sent(text: bytes) -> TransactedSend | None:
-    if not text:
+    if b";" not in text:
         return None
     first, dropped, scheduled = text.split(b";")
     return TransactedSend(int(first), tuple(map(int, dropped.split())), spelled_out(scheduled))

@@ -26,11 +26,14 @@ from sbredis.engine import (
     TransactedSend,
     get_state,
     load,
+    once,
     operations,
     set_state,
     transact,
+    transfer,
 )
 from sbredis.exceptions import (
+    KeyAlreadyUsedError,
     MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -40,7 +43,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.transport import forget_memory, open_transport
-from tests.engine.transactions import SETTINGS, World, of_session
+from tests.engine.transactions import ELSEWHERE, SETTINGS, World, of_session
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +62,14 @@ def _settle(what: str, name: str, changes: bytes = b"") -> Callable[[World, Lock
     return settle
 
 
+def _remember(name: str) -> Callable[[World, Locks, SessionLock], Operation]:
+    return lambda world, *_: once(world.of[name], {world.call_id().lane.encode(): 60_000})
+
+
+def _transfer(name: str) -> Callable[[World, Locks, SessionLock], Operation]:
+    return lambda world, *_: transfer(world.of[name], [Outgoing(b"x", 1000, 3), Outgoing(b"y")], ELSEWHERE, 9)
+
+
 Change = Callable[[World, Locks, SessionLock], Operation | None]
 
 CHANGES: list[Change] = [
@@ -71,6 +82,8 @@ CHANGES: list[Change] = [
     lambda world, *_: world.publishing((Outgoing(b"z", due=world.now + 50), (Copy(0, b"why", dead=True),))),
     lambda world, *_: world.publishing((Outgoing(b"z", 70), (Copy(0, b"why", dead=True),))),
     lambda world, _, session: Operation(world.of["c"], set_state(world.of["c"], world.call_id(), session, b"state")),
+    *(_remember(name) for name in "acst"),
+    *(_transfer(name) for name in "acst"),
 ]
 
 
@@ -320,6 +333,18 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
         SessionLockLostError,
         "^The transaction was refused and has changed nothing",
     ),
+    "a key that is known": (
+        lambda world: world.transact(once(world.of["b"], {b"key": 1})),
+        lambda world: once(world.of["b"], {b"key": 1}),
+        KeyAlreadyUsedError,
+        "^The transaction was refused and has changed nothing",
+    ),
+    "a full queue on the way to another": (
+        _filled,
+        lambda world: transfer(world.of["b"], [Outgoing(b"")], ELSEWHERE, 9),
+        ServiceBusQuotaExceededError,
+        "^The transaction was refused and has changed nothing",
+    ),
     "changed settings": (
         _changed,
         lambda world: world.sending("b", Outgoing(b"x")),
@@ -369,13 +394,12 @@ async def test_a_message_that_is_too_large_for_an_entity_is_refused_before_the_c
 
 
 async def test_partitions_of_two_slots_are_refused_before_the_call(world: World) -> None:
-    elsewhere = Partition("world", "xyz", "e", "the-e", 1, SETTINGS)
     with pytest.raises(ValueError, match="must be in one slot"):
         transact(
             world.call_id(),
             [
                 world.sending("a", Outgoing(b"x")),
-                Operation(elsewhere, elsewhere.send(NO_CALL_ID, [Outgoing(b"y")])),
+                Operation(ELSEWHERE, ELSEWHERE.send(NO_CALL_ID, [Outgoing(b"y")])),
             ],
         )
 

@@ -27,11 +27,14 @@ from sbredis.engine import (
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
 
-__all__ = ["SETTINGS", "START", "World", "of_session"]
+__all__ = ["ELSEWHERE", "SETTINGS", "START", "World", "of_session"]
 
 T = TypeVar("T")
 START = 1_700_000_000_000
 SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3, duplicate_window=60_000)
+
+ELSEWHERE = Partition("world", "xyz", "e", "the-e", 1, SETTINGS)
+"""A partition in another slot."""
 
 
 def of_session(session: str, body: bytes) -> bytes:
@@ -68,8 +71,9 @@ class World:
         return await perform(self.transport, request)
 
     async def alone(self, operation: Operation) -> Any:
-        """Run an operation without a transaction."""
-        assert not isinstance(operation.request, Step)
+        """Run an operation without others. It runs in a transaction only if there is no script that does it alone."""
+        if isinstance(operation.request, Step):
+            return await self.transact(operation)
         return await self.tell(operation.request)
 
     def call_id(self) -> CallId:

@@ -54,6 +54,7 @@ CODES: dict[type[ServiceBusError], str] = {
     exceptions.ServiceBusQuotaExceededError: "QuotaExceeded",
     exceptions.MessageSizeExceededError: "MessageSizeExceeded",
     exceptions.MessageLockLostError: "MessageLockLost",
+    exceptions.KeyAlreadyUsedError: "KeyAlreadyUsed",
     exceptions.MessageNotFoundError: "MessageNotFound",
     exceptions.MessageAlreadySettled: "MessageAlreadySettled",
     exceptions.SessionCannotBeLockedError: "SessionCannotBeLocked",

@@ -112,7 +112,7 @@ ACCEPTED = {
     "sbredis.exceptions.Resource*Error: added": "exceptions-base",
     "sbredis.exceptions.ServiceBusAuth*Error: not transient": "not-transient",
     "sbredis.exceptions.Outcome: added": "error-facts",
-    "sbredis.exceptions.[DINRS]*Error: added": "more-errors",
+    "sbredis.exceptions.[DIKNRS]*Error: added": "more-errors",
 }
 """The accepted differences: a pattern for the lines of :func:`differences`, and the table row that documents them."""
 

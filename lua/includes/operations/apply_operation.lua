@@ -1,10 +1,15 @@
 -- Applies one operation of a transaction, as check_operation has checked it. Returns its result as text.
--- @use apply_abandon apply_complete apply_dead_letter apply_defer apply_publish apply_send apply_state
+-- @use apply_abandon apply_complete apply_dead_letter apply_defer apply_once apply_publish apply_send apply_state
+-- @use apply_transfer
 local function apply_operation(p, name, argv, plan)
   if name == 'send' or name == 'publish' then
     local apply = name == 'send' and apply_send or apply_publish
     local first, dropped, scheduled = apply(p, argv, plan)
     return string.format('%.0f;%s;', first, table.concat(dropped, ' ')) .. (scheduled or '')
+  elseif name == 'once' then
+    return string.format('%d', apply_once(p, plan))
+  elseif name == 'transfer' then
+    apply_transfer(p, argv, plan)
   elseif name == 'set_state' then
     apply_state(p, plan)
   elseif name == 'complete' then

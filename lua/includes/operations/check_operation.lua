@@ -5,7 +5,7 @@
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
--- @use check_abandon check_publish check_send check_state held_messages lock_groups refuse
+-- @use check_abandon check_once check_publish check_send check_state check_transfer held_messages lock_groups refuse
 local function check_operation(p, name, argv, from, open)
   local plan, refused, groups
   if name == 'send' then
@@ -13,6 +13,10 @@ local function check_operation(p, name, argv, from, open)
   elseif name == 'publish' then
     plan, refused = check_publish(p, KEYS, argv, 1, from, open)
     from = plan and refused
+  elseif name == 'once' then
+    plan, refused = check_once(p, argv, 1)
+  elseif name == 'transfer' then
+    plan, refused = check_transfer(p, argv, 1)
   elseif name == 'set_state' then
     plan, refused = check_state(p, argv, 1)
   elseif name == 'abandon' then

@@ -1,0 +1,33 @@
+-- Checks the arguments of a transfer, from `at` on: the columns of the messages, their destination, and then the
+-- messages. The columns are t time to live and l level, or nothing. The destination is the id, the incarnation and the
+-- number of a partition of an entity in another slot, separated by blanks. The destination's own limits are checked
+-- when the messages arrive there. Returns what apply_transfer needs; or nil and a refusal.
+-- @use levels never
+-- @use has_overdue refuse refuse_while_due whole_number inside
+local function check_transfer(p, argv, at)
+  local columns, destination = argv[at], argv[at + 1] or ''
+  local stride = #columns + 1
+  local count, ttl, level = (#argv - at - 1) / stride, string.find(columns, 't'), string.find(columns, 'l')
+  if count < 1 or count > 1000 or count % 1 ~= 0 or (ttl and 1 or 0) + (level and 1 or 0) ~= #columns
+    or #destination > 200 or not string.find(destination, '^[%w_-]+ [%w_-]+ %d+$') then
+    return nil, refuse('BADCALL', 'transfer')
+  end
+  local total = 0
+  for i = 1, count do
+    local first = at + 2 + (i - 1) * stride
+    if ttl and argv[first + ttl - 1] ~= '' and not whole_number(argv[first + ttl - 1], 0, NEVER)
+      or level and argv[first + level - 1] ~= '' and not whole_number(argv[first + level - 1], 0, LEVELS - 1) then
+      return nil, refuse('BADCALL', string.format('message %d', i - 1))
+    end
+    total = total + 15 + #argv[first + stride - 1] + #destination
+  end
+  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local function full(bytes)
+    limits[STORE.bytes] = bytes
+    return tonumber(bytes) + (p.pending or 0) + total > tonumber(limits[STORE.quota])
+  end
+  if full(limits[STORE.bytes]) then
+    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  end
+  return { at = at + 2, stride = stride, count = count, ttl = ttl, level = level, destination = destination, bytes = total }
+end

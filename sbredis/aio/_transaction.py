@@ -10,16 +10,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from sbredis._public import public_name
+from sbredis._quoting import quoted
+from sbredis.aio._operations import Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.aio._sender import ServiceBusSender, outbox_of
-from sbredis.aio._transacting import Part, SendPart, SettleKind, SettlePart, StatePart, commit
+from sbredis.aio._transacting import commit
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._held_session import state_bytes
 from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
-from sbredis.aio.sending._sendable import scheduled
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode, is_dead
+from sbredis.aio.sending._sendable import scheduled, sent_key
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
@@ -46,6 +48,8 @@ __all__ = ["ServiceBusTransaction"]
 
 _MOST_MESSAGES = 100
 _LONGEST = 120.0
+_LONGEST_KEY = 128
+_LONGEST_WINDOW = 366 * 86400.0
 
 
 class ServiceBusTransaction:
@@ -55,10 +59,11 @@ class ServiceBusTransaction:
     call. If an exception leaves the block, or after :meth:`rollback`, it does nothing: no message is sent, and every
     received message stays locked.
 
-    A transaction takes up to 100 messages and session states of up to 4 MB together, for up to two minutes. All its
-    entities must share a partition of the namespace: partitioned entities do if the messages have the same key, and
-    other entities do if one was created with ``colocate_with`` the other. Tasks and threads may use it at the same
-    time, until its block ends.
+    A transaction takes up to 100 messages, session states and keys of up to 4 MB together, for up to two minutes. All
+    messages that it settles must be in one partition of the namespace: those of partitioned entities are if they have
+    the same key, and those of other entities are if one was created with ``colocate_with`` the other. Messages that it
+    sends to an entity elsewhere wait in that partition, and a client with ``maintenance=True`` moves them. Tasks and
+    threads may use the transaction at the same time, until its block ends.
     """
 
     def __init__(self, connection: Connection, telemetry: Telemetry, timeout: float | None) -> None:
@@ -72,6 +77,7 @@ class ServiceBusTransaction:
         """Functions that let the messages keep their ids, because they were not sent."""
         self._named: set[int] = set()
         self._states: dict[HeldSession, StatePart] = {}
+        self._keys: dict[bytes, tuple[str | bytes, int]] = {}
         self._count = self._size = 0
         self._begun: float | None = None
         self._state: Literal["new", "open", "ended"] = "new"
@@ -99,7 +105,7 @@ class ServiceBusTransaction:
         with self._lock:
             self._state = "ended"
         try:
-            if kind is None and self._parts and not self._rolled_back:
+            if kind is None and (self._parts or self._keys) and not self._rolled_back:
                 await self._commit()
                 self._undo.clear()
         finally:
@@ -121,9 +127,9 @@ class ServiceBusTransaction:
             if isinstance(message, ServiceBusMessageBatch):
                 contents = contents_of(message)
                 undo = [partial(contents.keep_ids, contents.use_ids())]
-                self._send(outbox, list(contents.messages), list(contents.outgoing), undo)
+                self._send(outbox, list(contents.messages), list(contents.outgoing), undo, needs_numbers=False)
             else:
-                self._encode_and_send(outbox, as_messages(message))
+                self._encode_and_send(outbox, as_messages(message), needs_numbers=False)
 
     def schedule_messages(
         self, sender: ServiceBusSender, messages: MessageTypes, schedule_time_utc: datetime | Sequence[datetime]
@@ -135,7 +141,8 @@ class ServiceBusTransaction:
         outbox = self._outbox(sender)
         with self._lock:
             self._check()
-            return self._encode_and_send(outbox, scheduled(as_messages(messages), schedule_time_utc))
+            listed = scheduled(as_messages(messages), schedule_time_utc)
+            return self._encode_and_send(outbox, listed, needs_numbers=True)
 
     def _outbox(self, sender: ServiceBusSender) -> Outbox:
         if not isinstance(sender, ServiceBusSender):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
@@ -149,7 +156,7 @@ class ServiceBusTransaction:
         outbox.check_open()
         return outbox
 
-    def _encode_and_send(self, outbox: Outbox, listed: list[ServiceBusMessage]) -> list[int]:
+    def _encode_and_send(self, outbox: Outbox, listed: list[ServiceBusMessage], *, needs_numbers: bool) -> list[int]:
         self._check()
         if self._telemetry.watching:
             self._telemetry.create(outbox.destination, listed)
@@ -164,7 +171,7 @@ class ServiceBusTransaction:
             for each in undo:
                 each()
             raise
-        return self._send(outbox, listed, made, undo)
+        return self._send(outbox, listed, made, undo, needs_numbers=needs_numbers)
 
     def _send(
         self,
@@ -172,10 +179,13 @@ class ServiceBusTransaction:
         listed: list[ServiceBusMessage],
         made: list[Outgoing],
         undo: Sequence[Callable[[], None]],
+        *,
+        needs_numbers: bool,
     ) -> list[int]:
         """Record encoded messages. Return the list that gets their sequence numbers."""
         # Rules and keys apply to the messages as they are now, even if the application changes them later.
-        part = SendPart(outbox, [from_content(decode(one.payload)) for one in made], made, listed)
+        copies = [from_content(decode(one.payload)) for one in made]
+        part = SendPart(outbox, copies, made, listed, needs_numbers)
         try:
             self._record(part, len(made), sum(len(one.payload) for one in made))
         except BaseException:
@@ -245,7 +255,8 @@ class ServiceBusTransaction:
         with self._lock:
             if id(hold) in self._named:
                 raise MessageAlreadySettled("The transaction settles this message already. It can be settled once.")
-            self._record(SettlePart(kind, hold, changes, delay), 1, len(changes))
+            key = sent_key(entity, message) if entity.partitioned else None
+            self._record(SettlePart(kind, hold, key, changes, delay), 1, len(changes))
             self._named.add(id(hold))
 
     def set_session_state(self, session: ServiceBusSession, state: str | bytes | bytearray | None) -> None:
@@ -275,6 +286,30 @@ class ServiceBusTransaction:
                 self._parts.remove(before)
             self._states[held] = part
 
+    # -- once ----------------------------------------------------------------------------------------------------------
+
+    def once(self, key: str | bytes, window: timedelta | float) -> None:
+        """Record a key of the work that the transaction does. The transaction remembers the key for the time
+        ``window``, and is refused with :class:`~sbredis.exceptions.KeyAlreadyUsedError` if an earlier transaction has
+        used the key and the key's window has not ended.
+
+        The key is remembered by the first entity in which the transaction settles a message or sets a session state;
+        without these, by the first entity to which it sends. On a partitioned entity, each partition has keys of its
+        own. So transactions that do the same work must have the same first entity and, if that is partitioned, the
+        same message key.
+
+        ``key`` is a text of 1 to 128 characters, which counts as its UTF-8, or 1 to 128 bytes. ``window`` is a
+        timedelta or a number of seconds, up to 366 days. A transaction can use several keys.
+        """
+        stored, milliseconds = _stored_key(key), _milliseconds(window)
+        with self._lock:
+            self._check()
+            if stored in self._keys:
+                raise ValueError(f"The transaction uses the key {quoted(key)} already. Give each key once.")
+            self._require_room(1, len(stored))
+            self._keys[stored] = (key, milliseconds)
+            self._note(1, len(stored))
+
     # -- its end -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -289,10 +324,15 @@ class ServiceBusTransaction:
         self._check()
         if not count and not size and not isinstance(part, StatePart):
             return  # an empty list of messages
+        self._require_room(count, size)
+        self._parts.append(part)
+        self._note(count, size)
+
+    def _require_room(self, count: int, size: int) -> None:
         if self._count + count > _MOST_MESSAGES:
             raise MessageSizeExceededError(
-                f"A transaction takes up to {_MOST_MESSAGES} messages and session states, and with this call it would "
-                f"have {self._count + count}.",
+                f"A transaction takes up to {_MOST_MESSAGES} messages, session states and keys, and with this call it "
+                f"would have {self._count + count}.",
                 outcome=Outcome.NEVER_SENT,
             )
         if self._size + size > MAXIMUM_CALL_BYTES:
@@ -301,9 +341,10 @@ class ServiceBusTransaction:
                 f"{self._size + size}.",
                 outcome=Outcome.NEVER_SENT,
             )
+
+    def _note(self, count: int, size: int) -> None:
         if self._begun is None:
             self._begun = self._connection.clock.now()
-        self._parts.append(part)
         self._count, self._size = self._count + count, self._size + size
 
     async def _commit(self) -> None:
@@ -314,7 +355,7 @@ class ServiceBusTransaction:
                 outcome=Outcome.NEVER_SENT,
             )
         with self._telemetry.operation("transaction", "", count=self._count):
-            self._duplicates = tuple(await commit(self._parts, deadline_of(self._timeout)))
+            self._duplicates = tuple(await commit(self._parts, self._keys, deadline_of(self._timeout)))
 
     def _forget(self) -> None:
         """Forget all parts. Messages that were not sent keep their ids for the next send."""
@@ -324,3 +365,26 @@ class ServiceBusTransaction:
         self._parts.clear()
         self._named.clear()
         self._states.clear()
+        self._keys.clear()
+
+
+def _stored_key(key: object) -> bytes:
+    """Return a key of a transaction in the form that a partition stores."""
+    if isinstance(key, str):
+        return identifier(key, "key")
+    if not isinstance(key, bytes):
+        raise TypeError(f"key must be text or bytes, not {type(key).__name__}")
+    if not 1 <= len(key) <= _LONGEST_KEY:
+        raise ValueError(f"key has {len(key)} bytes; it must have 1 to {_LONGEST_KEY} bytes")
+    return key
+
+
+def _milliseconds(window: object) -> int:
+    """Return the window of a key in ms."""
+    if isinstance(window, timedelta):
+        window = window.total_seconds()
+    if isinstance(window, bool) or not isinstance(window, (int, float)):
+        raise TypeError(f"window must be a timedelta or a number of seconds, not {type(window).__name__}")
+    if not 0 < window <= _LONGEST_WINDOW:
+        raise ValueError(f"window must be more than 0 seconds and at most 366 days, not {quoted(window)}")
+    return max(1, round(window * 1000))

@@ -116,6 +116,11 @@ class ServiceBusTransaction:
             )
         self._portal.run(self._aio.set_session_state, session._aio, state)
 
+    # -- once ----------------------------------------------------------------------------------------------------------
+
+    def once(self, key: str | bytes, window: timedelta | float) -> None:
+        self._portal.run(self._aio.once, key, window)
+
 
 def _asynchronous(sender: ServiceBusSender) -> aio.ServiceBusSender:
     """Return the sender's twin in the loop. Refuse other objects, such as a sender of the asynchronous API."""

@@ -13,7 +13,6 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import partition_for_name
 from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
@@ -620,24 +619,6 @@ async def test_more_than_a_thousand_copies_are_refused(client: ServiceBusClient,
 
 def recorded_all(sender: ServiceBusSender, messages: list[ServiceBusMessage], tx: ServiceBusTransaction) -> None:
     tx.send_messages(sender, messages)
-
-
-async def test_a_queue_in_another_partition_is_refused_with_advice(client: ServiceBusClient) -> None:
-    name = next(name for number in range(100) if slot(name := f"elsewhere{number}") != slot("inputs"))
-    await client.ensure_queue(name)
-    async with client.get_queue_sender(name) as sender, client.get_queue_sender("inputs") as near:
-        with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other"):
-            await transact(
-                client,
-                lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
-                lambda tx: tx.send_messages(sender, ServiceBusMessage("b")),
-            )
-    assert (await bodies(client, name), await bodies(client, "inputs")) == ([], [])
-
-
-def slot(name: str) -> int:
-    """Return the partition of the namespace in which an unpartitioned queue of this name is."""
-    return partition_for_name(name, 16)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from sbredis import (
     ServiceBusTransaction,
     aio,
 )
-from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError
+from sbredis.engine import partition_for_name
+from sbredis.exceptions import KeyAlreadyUsedError, MessageAlreadySettled, MessageLockLostError, ServiceBusError
 from tests.sync.interruptions import interrupted_when
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -439,3 +440,59 @@ def test_a_closed_sender_and_a_closed_client_are_refused(client: ServiceBusClien
         tx.__enter__()
     with pytest.raises(ValueError, match="client is closed"):
         client.transaction()
+
+
+# -- once, and entities elsewhere --------------------------------------------------------------------------------------
+
+
+def test_the_second_transaction_with_a_key_is_refused(
+    client: ServiceBusClient, inputs: ServiceBusReceiver, outputs: ServiceBusSender
+) -> None:
+    send(client, "inputs", "1", "1 again")
+    first, second = received(inputs, 2)
+    for message in (first, second):
+        done = [
+            lambda tx: tx.once(b"order 1", 3600),
+            lambda tx: tx.send_messages(outputs, ServiceBusMessage("bill")),
+            lambda tx, message=message: tx.complete_message(message),  # type: ignore[misc]
+        ]
+        if message is first:
+            transact(client, *done)
+        else:
+            with pytest.raises(KeyAlreadyUsedError) as refused:
+                transact(client, *done)
+            assert refused.value.key == b"order 1"
+    assert bodies(client, "outputs") == ["bill"]
+    inputs.complete_message(second)
+
+
+def test_wrong_keys_are_refused_by_the_call_that_gives_them(client: ServiceBusClient) -> None:
+    with client.transaction() as tx:
+        with pytest.raises(ValueError, match="key is empty"):
+            tx.once("", 1)
+        with pytest.raises(TypeError, match="window must be a timedelta or a number of seconds"):
+            tx.once("key", "1")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has ended"):
+        tx.once("key", 1)
+
+
+def test_a_message_for_another_partition_is_accepted(client: ServiceBusClient, inputs: ServiceBusReceiver) -> None:
+    """It waits in the queue of the settled message. tests/aio/test_transactions_elsewhere.py looks at it there."""
+    here = partition_for_name("inputs", 16)
+    far = next(name for number in range(100) if partition_for_name(name := f"far{number}", 16) != here)
+    client.ensure_queue(far)
+    send(client, "inputs", "1")
+    (message,) = received(inputs)
+    with client.get_queue_sender(far) as sender:
+        transact(
+            client,
+            lambda tx: tx.complete_message(message),
+            lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+        )
+        with pytest.raises(ServiceBusError, match="have no sequence numbers"):
+            transact(
+                client,
+                lambda tx: tx.send_messages(client.get_queue_sender("inputs"), ServiceBusMessage("b")),
+                lambda tx: tx.schedule_messages(sender, ServiceBusMessage("a"), LATER),
+            )
+    assert bodies(client, "inputs") == []

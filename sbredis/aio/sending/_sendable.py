@@ -13,7 +13,7 @@ from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["key_of", "require_sessions", "scheduled", "too_large", "transaction_key"]
+__all__ = ["key_of", "require_one_key", "require_sessions", "scheduled", "sent_key", "too_large", "transaction_key"]
 
 
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
@@ -63,7 +63,7 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
     """Return the key that decides the partition of these messages, or ``None`` if they may go to any partition."""
-    keys = list(dict.fromkeys(key for message in messages if (key := _key_of(entity, message)) is not None))
+    keys = list(dict.fromkeys(key for message in messages if (key := sent_key(entity, message)) is not None))
     if len(keys) > 1:
         raise ValueError(
             f"The messages have different keys ({_shown(keys)}), so they belong to different partitions of "
@@ -75,12 +75,18 @@ def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes
 
 def transaction_key(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes:
     """Return the key of all messages that a transaction sends to a partitioned entity."""
-    keys = list(dict.fromkeys(_key_of(entity, message) for message in messages))
+    keys = [sent_key(entity, message) for message in messages]
     if None in keys:
         raise ValueError(
             f"A message that a transaction sends to the partitioned {entity.record.kind} {entity.name!r} needs a key, "
             "which decides its partition: set session_id, partition_key or, if duplicates are detected, message_id."
         )
+    return require_one_key(entity, keys)
+
+
+def require_one_key(entity: Entity, keys: Iterable[str | bytes | None]) -> str | bytes:
+    """Return the key of all messages of a transaction that are on a partitioned entity."""
+    keys = list(dict.fromkeys(keys))
     if len(keys) > 1:
         raise ValueError(
             f"The messages of the transaction have different keys ({_shown(keys)}), so they belong to different "
@@ -92,7 +98,8 @@ def transaction_key(entity: Entity, messages: Sequence[ServiceBusMessage]) -> st
     return key
 
 
-def _key_of(entity: Entity, message: ServiceBusMessage) -> str | bytes | None:
+def sent_key(entity: Entity, message: ServiceBusMessage) -> str | bytes | None:
+    """Return the key that decides the partition of a message, or ``None`` if it may go to any partition."""
     key: str | bytes | None = routing_key(message)
     return message_key(message) if key is None and entity.detects_duplicates else key
 

@@ -1,0 +1,366 @@
+"""The operations of a transaction: what its recorded calls do on the partitions of entities."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal
+
+from sbredis.aio.calls._lane_kinds import lock_lost
+from sbredis.aio.calls._partition_client import SETTLEMENTS, PartitionClient
+from sbredis.aio.sending._sendable import require_one_key, require_sessions, transaction_key
+from sbredis.engine import (
+    MAXIMUM_PARTICIPANTS,
+    CallId,
+    Lock,
+    Operation,
+    Outgoing,
+    Partition,
+    SettingsStaleError,
+    TransactedSend,
+    once,
+    set_state,
+    transfer,
+)
+from sbredis.exceptions import (
+    KeyAlreadyUsedError,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    Outcome,
+    ServiceBusError,
+)
+from sbredis.model import Hold, ServiceBusMessage
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.receiving._held_session import HeldSession
+    from sbredis.aio.sending._outbox import Outbox
+    from sbredis.registry import EntityRecord
+
+__all__ = ["Keys", "Part", "SendPart", "SettleKind", "SettlePart", "Settlements", "StatePart", "Work", "works_of"]
+
+SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
+Keys = Mapping[bytes, tuple[str | bytes, int]]
+"""A mapping from each key of a transaction, in its stored form, to the key as it was given and its window in ms."""
+_log = logging.getLogger("sbredis.client")
+
+
+@dataclass(slots=True, eq=False)
+class SendPart:
+    """Messages that one call of the transaction sends or schedules."""
+
+    outbox: Outbox
+    messages: list[ServiceBusMessage]
+    """Copies of the messages, as they were at the call."""
+    made: list[Outgoing]
+    """The encoded messages, in the form for an entity that detects duplicates."""
+    originals: list[ServiceBusMessage]
+    """The messages of the application."""
+    needs_numbers: bool
+    """Whether the application needs the sequence numbers of the messages."""
+    numbers: list[int] = field(default_factory=list[int])
+    """The sequence numbers, after the commit."""
+
+
+@dataclass(slots=True, eq=False)
+class SettlePart:
+    """A message that the transaction settles."""
+
+    kind: SettleKind
+    hold: Hold
+    key: str | bytes | None
+    """The key that has chosen the partition of the message; ``None`` if the message has no key."""
+    changes: bytes = b""
+    delay: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class StatePart:
+    """The state that the transaction sets for a session; None removes the state."""
+
+    held: HeldSession
+    state: bytes | None
+
+
+Part = SendPart | SettlePart | StatePart
+
+
+class Work(ABC):
+    """One operation of the transaction, on one partition of one entity."""
+
+    def __init__(self, link: PartitionClient) -> None:
+        self.link = link
+        self.entity = link.entity
+        self.number = link.number
+        self.record: EntityRecord = link.entity.record
+        """The record of the entity that the last request was made with."""
+        self.copies = 0
+        """The number of copies that the operation makes in subscriptions."""
+
+    @abstractmethod
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        """Return the operation for the engine."""
+
+    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
+        """Note that the operation has happened. Return the messages that were dropped as duplicates."""
+        del sent
+        return []
+
+    def explain(self, error: ServiceBusError) -> ServiceBusError:
+        """Return the error that the application gets for a refusal of this operation."""
+        error.entity = self.entity.name
+        return error
+
+
+class _Remembering(Work):
+    """The keys that the transaction remembers."""
+
+    def __init__(self, link: PartitionClient, keys: Keys) -> None:
+        super().__init__(link)
+        self._keys = keys
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        del call_id
+        return once(partition, {key: window for key, (_, window) in self._keys.items()})
+
+    def explain(self, error: ServiceBusError) -> ServiceBusError:
+        if isinstance(error, KeyAlreadyUsedError) and error._part is not None:  # pyright: ignore[reportPrivateUsage]
+            given, _ = list(self._keys.values())[int(error._part[2])]  # pyright: ignore[reportPrivateUsage]
+            error.key = given
+            error.message = (
+                f"The transaction was refused and has changed nothing. An earlier transaction has used the key "
+                f"{given!r}, and its window has not ended, so this work was done before. If the work has an input, "
+                "complete the input in a transaction without once()."
+            )
+        return super().explain(error)
+
+
+class Settlements(Work):
+    """Settlements of one kind in one partition."""
+
+    def __init__(self, link: PartitionClient, kind: SettleKind) -> None:
+        super().__init__(link)
+        self.kind = kind
+        self.parts: list[SettlePart] = []
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        locks: list[Lock] = [part.hold.lock(part.changes, part.delay) for part in self.parts]
+        _, settle = SETTLEMENTS[self.kind]
+        return Operation(partition, settle(partition, call_id, locks))
+
+    def explain(self, error: ServiceBusError) -> ServiceBusError:
+        """Return the error with the sequence number or the session of the message whose lock was lost."""
+        if not isinstance(error, MessageLockLostError):
+            return super().explain(error)
+        name = error._part[2].split()[0] if error._part else ""  # pyright: ignore[reportPrivateUsage]
+        hold = next(part.hold for part in self.parts if part.hold.name == name)
+        made = lock_lost(self.link, name, hold.session)
+        made.message = f"The transaction was refused and has changed nothing. {made.message}"
+        return made
+
+
+class _State(Work):
+    """The new state of a session."""
+
+    def __init__(self, link: PartitionClient, part: StatePart) -> None:
+        super().__init__(link)
+        self._part = part
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        return Operation(partition, set_state(partition, call_id, self._part.held.lock, self._part.state))
+
+
+class _Sends(Work):
+    """Messages for a queue or topic in the slot of the transaction."""
+
+    def __init__(self, entity: Entity, link: PartitionClient, parts: Sequence[SendPart]) -> None:
+        super().__init__(link)
+        self._parts = parts
+        self._target = entity
+        self._widths: list[int] = []
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        entity, made = self._target, _made_for(self._target, self._parts)
+        if entity.routing is None:
+            if entity.record.kind == "topic":
+                raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
+            self._widths = [1] * len(made)
+            return Operation(partition, partition.send(call_id, made))
+        views = [view for part in self._parts for view in part.outbox.views_for_rules(entity, part.messages, part.made)]
+        routed = entity.routing.routed(made, views)
+        self.copies = sum(len(route or ()) for route in routed.routes)
+        request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
+        return Operation(partition, request)
+
+    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
+        """Fill in the sequence numbers. Return the messages that were dropped as duplicates."""
+        assert sent is not None
+        numbers = list(accumulate(self._widths[:-1], initial=self.entity.base(self.number) + sent.first))
+        at = 0
+        for part in self._parts:
+            part.numbers[:] = numbers[at : at + len(part.made)]
+            at += len(part.made)
+        _tell_test_bus(self._target, self._parts)
+        if sent.dropped:
+            self.entity.runtime.count_dropped(self.entity.name, len(sent.dropped))
+        originals = [message for part in self._parts for message in part.originals]
+        return [originals[place] for place in sent.dropped]
+
+
+class _Transfers(Work):
+    """Messages for a queue or topic in another slot. They wait in the home of the transaction until they are moved."""
+
+    def __init__(self, via: PartitionClient, entity: Entity, number: int, parts: Sequence[SendPart]) -> None:
+        super().__init__(via)
+        self._destination = entity
+        self._there = number
+        self._parts = parts
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        del call_id
+        destination = self._destination.partition(self._there)
+        return transfer(partition, _made_for(self._destination, self._parts), destination, self._there)
+
+    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
+        del sent
+        _tell_test_bus(self._destination, self._parts)
+        return []
+
+    def explain(self, error: ServiceBusError) -> ServiceBusError:
+        error.entity = (self._destination if isinstance(error, MessageSizeExceededError) else self.entity).name
+        return error
+
+
+def _made_for(entity: Entity, parts: Sequence[SendPart]) -> list[Outgoing]:
+    """Return the encoded messages in the form for an entity."""
+    detects = entity.detects_duplicates
+    return [one if detects else one._replace(message_id=b"") for part in parts for one in part.made]
+
+
+def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
+    hooks = entity.runtime.test_hooks
+    if hooks is not None:
+        hooks.sent(entity.runtime.target.namespace, entity.name, _made_for(entity, parts))
+
+
+# -- from calls to operations ------------------------------------------------------------------------------------------
+
+
+async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[Work]:
+    """Return the operations of a transaction: parts of one kind on one partition become one operation.
+
+    The first entity that the transaction settles in is its home; without a settlement, the first to which it sends.
+    The home's partition decides the slot of the transaction, and remembers its keys. Messages for another slot wait in
+    this partition until they are moved. The same calls always have the same home.
+    """
+    settling = _settling(parts)
+    sends: dict[Entity, list[SendPart]] = {}
+    for part in parts:
+        if isinstance(part, SendPart):
+            entity = await part.outbox.ready(deadline)
+            if entity.record.settings.sessions:
+                require_sessions(entity, part.messages)
+            sends.setdefault(entity, []).append(part)
+    here: list[Work] = []
+    elsewhere: list[Work] = []
+    home = settling[0].link if settling else None
+    for entity, own in sends.items():
+        link = entity.partition_client(entity.numbers[0])
+        if entity.partitioned:
+            key = transaction_key(entity, [message for part in own for message in part.messages])
+            link = entity.pinned(key)
+            _require_same_partition(entity, link, key, parts)
+        home = home or link
+        if link.number == home.number:
+            here.append(_Sends(entity, link, own))
+        else:
+            _refuse_numbers(entity, home, own)
+            elsewhere.append(_Transfers(home, entity, link.number, own))
+    if home is None:
+        raise ValueError(
+            "The transaction remembers a key, but neither sends nor settles a message. The key belongs to the entity "
+            "of its first settlement, or else of its first send: record one of them."
+        )
+    remembering: list[Work] = [_Remembering(home, keys)] if keys else []
+    works = [*remembering, *settling, *here, *elsewhere]
+    participants = len({work.link for work in works})
+    if participants > MAXIMUM_PARTICIPANTS:
+        raise ValueError(
+            f"A transaction takes up to {MAXIMUM_PARTICIPANTS} queues, topics and subscriptions, and this one has "
+            f"{participants}."
+        )
+    return works
+
+
+def _settling(parts: Sequence[Part]) -> list[Work]:
+    """Return the settlements and session states of a transaction. Refuse those of different slots."""
+    works: dict[tuple[Any, ...], Work] = {}
+    for part in parts:
+        if isinstance(part, SettlePart):
+            entity: Entity = part.hold.source.owner  # type: ignore[assignment]
+            link = entity.partition_client_of(part.hold)
+            work = works.setdefault((link, part.kind), Settlements(link, part.kind))
+            assert isinstance(work, Settlements)
+            work.parts.append(part)
+        elif isinstance(part, StatePart):
+            link = part.held.partition_client
+            works[link, part.held.name, "state"] = _State(link, part)
+    listed = list(works.values())
+    for work in listed:
+        if work.number != listed[0].number:
+            raise _not_together(listed[0], work)
+    return listed
+
+
+def _not_together(first: Work, other: Work) -> ServiceBusError:
+    if first.entity is other.entity:
+        text = (
+            f"The transaction settles messages of two partitions of '{first.entity.name}'. It can settle messages of "
+            "one partition: messages with the same key are in the same one. Use a transaction for each key."
+        )
+    else:
+        text = (
+            f"The transaction settles messages of '{first.entity.name}' and of '{other.entity.name}', which are in "
+            "different partitions of the namespace. It can settle messages of one partition, and send to all: use a "
+            "transaction for each entity, or create one entity with colocate_with the other."
+        )
+    error = ServiceBusError(text, outcome=Outcome.NEVER_SENT)
+    error.entity = other.entity.name
+    return error
+
+
+def _require_same_partition(entity: Entity, link: PartitionClient, key: str | bytes, parts: Iterable[Part]) -> None:
+    """Refuse a send to a partitioned entity if the transaction settles messages of the entity with another key.
+
+    A settled message without a key stands for its partition.
+    """
+    keys: list[str | bytes] = []
+    for part in parts:
+        if isinstance(part, SettlePart) and part.hold.source.owner is entity:
+            if part.key is not None:
+                keys.append(part.key)
+            elif entity.partition_client_of(part.hold) is not link:
+                raise ValueError(
+                    f"The transaction settles a message without a key of the partitioned {entity.record.kind} "
+                    f"{entity.name!r}, and sends messages with the key {key!r} to another partition of it. Send them "
+                    "outside of this transaction."
+                )
+        elif isinstance(part, StatePart) and part.held.entity is entity:
+            keys.append(part.held.name)
+    require_one_key(entity, [*keys, key])
+
+
+def _refuse_numbers(entity: Entity, home: PartitionClient, parts: Sequence[SendPart]) -> None:
+    """Refuse to schedule messages in another slot, because they get their sequence numbers only there."""
+    if any(part.needs_numbers for part in parts):
+        error = ServiceBusError(
+            f"'{entity.name}' and '{home.entity.name}' are in different partitions of the namespace, so messages that "
+            f"this transaction schedules on '{entity.name}' have no sequence numbers at its end. Set their "
+            "scheduled_enqueue_time_utc and use send_messages of the transaction, which returns no numbers.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = entity.name
+        raise error

@@ -1,0 +1,380 @@
+"""Transactions over several partitions of the namespace: messages for another partition wait until they are moved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import KINDS, partition_for_key, partition_for_name, read_record
+from sbredis.engine._lifecycle import Side, State, band, score
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from tests.engine.bench import everything
+
+pytestmark = pytest.mark.anyio
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def elsewhere(than: str, kind: str = "outputs") -> str:
+    """Return a name of an unpartitioned entity that is in another partition of the namespace."""
+    here = partition_for_name(than, 16)
+    return next(name for number in range(100) if partition_for_name(name := f"{kind}{number}", 16) != here)
+
+
+OUTPUTS = elsewhere("inputs")
+
+
+def other_key(than: str) -> str:
+    """Return a key whose messages are in another partition of a partitioned entity."""
+    return next(key for key in "bcdefghijk" if partition_for_key(key, 16) != partition_for_key(than, 16))
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[ServiceBusClient]:
+    """A client of two queues in different partitions of the namespace."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue(OUTPUTS)
+        yield client
+
+
+async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any) -> None:
+    async with client.get_queue_sender(name) as sender:
+        await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
+
+
+async def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
+    messages: list[ServiceBusReceivedMessage] = []
+    while len(messages) < count:
+        messages += await receiver.receive_messages(count - len(messages), 60)
+    return messages
+
+
+async def bodies(client: ServiceBusClient, name: str) -> list[str]:
+    async with client.get_queue_receiver(name) as receiver:
+        return [str(message) for message in await receiver.peek_messages(100)]
+
+
+async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, int]]:
+    """Return the messages that wait in an entity to be moved: body, id of the destination and its partition."""
+    connection = client._connection
+    entity = await connection.entity(name, connection.clock.now() + 60)
+    found: list[tuple[str, str, int]] = []
+    first = score(band(Side.MAIN, State.TRANSFER), 0)
+    last = score(band(Side.DEAD, State.ACTIVE), 0)
+    for number in entity.numbers:
+        keys = entity.partition(number).keys
+        data = await everything(connection.transport, keys)
+        kinds = {kind: data.get(key.decode(), ("", {}))[1] for kind, key in zip(KINDS, keys, strict=True)}
+        for member, place in sorted(kinds["order"].items(), key=lambda item: item[1]):
+            if first <= place < last:
+                destination, _, partition = kinds["entries"][member].rpartition(b";")[2].split()
+                body = read_record(kinds["m0"][member]).payload.decode().rpartition("\x00")[2]
+                found.append((body, destination.decode(), int(partition)))
+    return found
+
+
+async def place_of(client: ServiceBusClient, name: str) -> tuple[str, int]:
+    """Return the id of an unpartitioned entity, and its partition."""
+    record = (await client._connection.entity(name, client._connection.clock.now() + 60)).record
+    return record.id, record.partitions[0]
+
+
+async def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
+    async with client.transaction() as tx:
+        for record in records:
+            record(tx)
+
+
+# -- which messages wait, and where ------------------------------------------------------------------------------------
+
+
+async def test_waiting_messages_are_counted(client: ServiceBusClient, url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.create_topic("news", colocate_with="inputs")
+        await admin.create_subscription("news", "all")
+        news, outputs = client.get_topic_sender("news"), client.get_queue_sender(OUTPUTS)
+        await news.send_messages(ServiceBusMessage("1"))
+        await send(client, "inputs", "1")
+        async with (
+            client.get_queue_receiver("inputs") as one,
+            client.get_subscription_receiver("news", "all") as two,
+        ):
+            for first in (*await received(one), *await received(two)):
+                await transact(
+                    client,
+                    lambda tx, first=first: tx.complete_message(first),  # type: ignore[misc]
+                    lambda tx: tx.send_messages(outputs, ServiceBusMessage("a")),
+                )
+        await transact(
+            client,
+            lambda tx: tx.send_messages(news, ServiceBusMessage("2")),
+            lambda tx: tx.send_messages(outputs, [ServiceBusMessage("b"), ServiceBusMessage("c")]),
+        )
+        queue = await admin.get_queue_runtime_properties("inputs")
+        topic = await admin.get_topic_runtime_properties("news")
+        subscription = await admin.get_subscription_runtime_properties("news", "all")
+    assert (queue.transfer_message_count, queue.active_message_count, queue.total_message_count) == (1, 0, 1)
+    assert (topic.transfer_message_count, topic.transfer_dead_letter_message_count) == (2, 0)
+    assert (subscription.transfer_message_count, subscription.active_message_count) == (1, 1)
+    assert subscription.total_message_count == 2
+
+
+@pytest.mark.everywhere("a transaction needs all its keys in one slot")
+async def test_a_message_for_another_partition_waits_in_the_entity_of_the_settled_message(
+    client: ServiceBusClient,
+) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
+        (message,) = await received(receiver)
+        async with client.transaction() as tx:
+            tx.send_messages(sender, [ServiceBusMessage("a"), ServiceBusMessage("b")])
+            tx.complete_message(message)
+        there = await place_of(client, OUTPUTS)
+        assert await waiting(client, "inputs") == [("a", *there), ("b", *there)]
+        assert (await bodies(client, "inputs"), await bodies(client, OUTPUTS)) == ([], [])
+        assert tx.duplicates == ()
+
+
+async def test_without_a_settlement_messages_wait_in_the_first_entity_to_which_the_transaction_sends(
+    client: ServiceBusClient,
+) -> None:
+    async with client.get_queue_sender("inputs") as near, client.get_queue_sender(OUTPUTS) as far:
+        async with client.transaction() as tx:
+            tx.send_messages(far, [])
+            tx.send_messages(near, ServiceBusMessage("near"))
+            tx.send_messages(far, ServiceBusMessage("far"))
+        assert await bodies(client, "inputs") == ["near"]
+        assert await waiting(client, "inputs") == [("far", *await place_of(client, OUTPUTS))]
+        async with client.transaction() as tx:
+            tx.send_messages(far, ServiceBusMessage("now far"))
+            tx.send_messages(near, ServiceBusMessage("now near"))
+        assert await bodies(client, OUTPUTS) == ["now far"]
+        assert await waiting(client, OUTPUTS) == [("now near", *await place_of(client, "inputs"))]
+
+
+async def test_a_message_for_a_topic_elsewhere_waits_in_the_subscription_of_the_settled_message(
+    client: ServiceBusClient, url: str
+) -> None:
+    topic = elsewhere("inputs", "news")
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.create_topic("orders", colocate_with="inputs")
+        await admin.create_subscription("orders", "all")
+        await admin.create_topic(topic)
+        await admin.create_subscription(topic, "all")
+    orders, news = client.get_topic_sender("orders"), client.get_topic_sender(topic)
+    await orders.send_messages(ServiceBusMessage("order"))
+    async with client.get_subscription_receiver("orders", "all") as receiver:
+        (message,) = await received(receiver)
+        await transact(
+            client,
+            lambda tx: tx.send_messages(news, ServiceBusMessage("out")),
+            lambda tx: tx.complete_message(message),
+        )
+        assert await receiver.peek_messages() == []
+    assert await waiting(client, "orders/Subscriptions/all") == [("out", *await place_of(client, topic))]
+    async with client.get_subscription_receiver(topic, "all") as receiver:
+        assert await receiver.peek_messages() == []
+
+
+async def test_the_key_chooses_the_partition_of_the_destination(client: ServiceBusClient) -> None:
+    await client.ensure_queue("wide", enable_partitioning=True)
+    key = next(key for key in "bcdefghijk" if partition_for_key(key, 16) != partition_for_name("inputs", 16))
+    async with client.get_queue_sender("inputs") as near, client.get_queue_sender("wide") as wide:
+        async with client.transaction() as tx:
+            tx.send_messages(near, ServiceBusMessage("near"))
+            tx.send_messages(wide, ServiceBusMessage("far", partition_key=key))
+        ((body, _, number),) = await waiting(client, "inputs")
+        assert (body, number) == ("far", partition_for_key(key, 16))
+
+
+async def test_a_scheduled_message_for_another_partition_waits_to_be_moved_at_once(client: ServiceBusClient) -> None:
+    message = ServiceBusMessage("later", scheduled_enqueue_time_utc=LATER)
+    near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
+    async with client.transaction() as tx:
+        tx.send_messages(near, ServiceBusMessage("near"))
+        tx.send_messages(far, message)
+    assert [body for body, _, _ in await waiting(client, "inputs")] == ["later"]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lost_lock_undoes_the_transfers_too(client: ServiceBusClient, url: str) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
+        (message,) = await received(receiver)
+        async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
+            await settler.complete_message(await receiver.get_lock_handle(message))
+        with pytest.raises(MessageLockLostError):
+            await transact(
+                client,
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+                lambda tx: tx.complete_message(message),
+            )
+        assert await waiting(client, "inputs") == []
+
+
+async def test_transfers_count_in_the_quota_of_the_entity_in_which_they_wait(
+    client: ServiceBusClient, url: str
+) -> None:
+    await send(client, "inputs", "1")
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.update_queue({"name": "inputs", "max_size_in_megabytes": 1})
+    large = "x" * 300_000
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
+        (message,) = await received(receiver)
+        with pytest.raises(ServiceBusQuotaExceededError) as full:
+            await transact(
+                client,
+                lambda tx: tx.complete_message(message),
+                lambda tx: tx.send_messages(sender, [ServiceBusMessage(large)] * 4),
+            )
+        assert full.value.entity == "inputs"
+        assert await waiting(client, "inputs") == []
+        await receiver.complete_message(message)
+
+
+async def test_messages_that_are_scheduled_elsewhere_would_have_no_numbers(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("inputs") as near, client.get_queue_sender(OUTPUTS) as far:
+        with pytest.raises(ServiceBusError, match="have no sequence numbers") as refused:
+            await transact(
+                client,
+                lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+                lambda tx: tx.schedule_messages(far, ServiceBusMessage("b"), LATER),
+            )
+        assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
+        assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+
+
+async def test_a_destination_that_does_not_exist_is_refused(client: ServiceBusClient) -> None:
+    near, far = client.get_queue_sender("inputs"), client.get_queue_sender("nothing")
+    with pytest.raises(MessagingEntityNotFoundError):
+        await transact(
+            client,
+            lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+            lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
+        )
+    assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_message_that_is_too_large_for_its_destination_is_refused(url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.update_queue({"name": OUTPUTS, "max_message_size_in_kilobytes": 1})
+    async with ServiceBusClient(url) as fresh:
+        near, far = fresh.get_queue_sender("inputs"), fresh.get_queue_sender(OUTPUTS)
+        with pytest.raises(MessageSizeExceededError) as refused:
+            await transact(
+                fresh,
+                lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+                lambda tx: tx.send_messages(far, ServiceBusMessage("x" * 2000)),
+            )
+        assert refused.value.entity == OUTPUTS
+        assert (await bodies(fresh, "inputs"), await waiting(fresh, "inputs")) == ([], [])
+
+
+async def test_a_message_without_a_session_is_refused_by_a_session_queue_elsewhere(client: ServiceBusClient) -> None:
+    name = elsewhere("inputs", "jobs")
+    await client.ensure_queue(name, requires_session=True)
+    near, far = client.get_queue_sender("inputs"), client.get_queue_sender(name)
+    with pytest.raises(ServiceBusError, match="The SessionId was not set"):
+        await transact(
+            client,
+            lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+            lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
+        )
+    assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+
+
+async def test_settlements_of_two_entities_in_different_partitions_are_refused(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    await send(client, OUTPUTS, "2")
+    async with client.get_queue_receiver("inputs") as one, client.get_queue_receiver(OUTPUTS) as two:
+        (first,), (second,) = await received(one), await received(two)
+        with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other") as refused:
+            await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
+        assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
+        await one.complete_message(first)
+        await two.complete_message(second)
+
+
+async def test_settlements_of_two_partitions_of_one_queue_are_refused(client: ServiceBusClient) -> None:
+    await client.ensure_queue("wide", enable_partitioning=True)
+    await send(client, "wide", "1", partition_key="a")
+    await send(client, "wide", "2", partition_key=other_key("a"))
+    async with client.get_queue_receiver("wide") as receiver:
+        first, second = await received(receiver, 2)
+        with pytest.raises(ServiceBusError, match="settles messages of two partitions of 'wide'"):
+            await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
+        await receiver.complete_message(first)
+        await receiver.complete_message(second)
+
+
+@pytest.mark.parametrize("key", ["a", None])
+async def test_a_send_to_another_partition_of_the_queue_of_the_settled_message_is_refused(
+    client: ServiceBusClient, key: str | None
+) -> None:
+    await client.ensure_queue("wide", enable_partitioning=True)
+    await send(client, "wide", "1", partition_key=key)
+    async with client.get_queue_receiver("wide") as receiver, client.get_queue_sender("wide") as sender:
+        (message,) = await received(receiver)
+        assert message.sequence_number is not None
+        there = next(k for k in "abcdefghijk" if partition_for_key(k, 16) != message.sequence_number >> 48)
+        output = ServiceBusMessage("2", partition_key=there)
+        with pytest.raises(ValueError, match=r"without a key" if key is None else r"different keys \('a', "):
+            await transact(client, lambda tx: tx.complete_message(message), lambda tx: tx.send_messages(sender, output))
+        await receiver.complete_message(message)
+    assert await bodies(client, "wide") == []
+
+
+async def test_a_send_with_the_key_of_another_message_of_the_queue_is_refused_wherever_it_is(
+    client: ServiceBusClient,
+) -> None:
+    """Keys are compared, so the error does not depend on the partitions to which they happen to belong."""
+    await client.ensure_queue("wide", enable_partitioning=True)
+    here = partition_for_key("a", 16)
+    same = next(key for number in range(1000) if partition_for_key(key := f"k{number}", 16) == here)
+    await send(client, "wide", "1", partition_key="a")
+    async with client.get_queue_receiver("wide") as receiver, client.get_queue_sender("wide") as sender:
+        (message,) = await received(receiver)
+        output = ServiceBusMessage("2", partition_key=same)
+        with pytest.raises(ValueError, match="different keys"):
+            await transact(client, lambda tx: tx.complete_message(message), lambda tx: tx.send_messages(sender, output))
+        await receiver.complete_message(message)
+
+
+async def test_several_sessions_of_a_partitioned_queue_are_refused(client: ServiceBusClient) -> None:
+    await client.ensure_queue("jobs", requires_session=True, enable_partitioning=True)
+    await send(client, "jobs", "1", session_id="a")
+    async with (
+        client.get_queue_receiver("jobs", session_id="a") as receiver,
+        client.get_queue_sender("jobs") as sender,
+    ):
+        session = receiver.session
+        with pytest.raises(ValueError, match="different keys"):
+            await transact(
+                client,
+                lambda tx: tx.set_session_state(session, b"x"),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("2", session_id="b")),
+            )
+        with pytest.raises(ValueError, match="different keys"):
+            await transact(
+                client,
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("2", session_id="a")),
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("3", session_id="b")),
+            )
+        assert await session.get_state() is None

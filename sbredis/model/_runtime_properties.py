@@ -32,9 +32,9 @@ class QueueRuntimeProperties:
     scheduled_message_count: int = 0
     """The number of messages that will be enqueued later."""
     transfer_message_count: int = 0
-    """The number of messages on their way to another queue; 0, because there is no forwarding yet."""
+    """The number of messages that wait to be moved to another entity, or are being moved."""
     transfer_dead_letter_message_count: int = 0
-    """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
+    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity."""
     total_message_count: int = 0
     """The number of all messages: the sum of the other counts of messages."""
     size_in_bytes: int = 0
@@ -71,6 +71,12 @@ class TopicRuntimeProperties:
     """The number of rules with a correlation filter, in all its subscriptions."""
     scheduled_message_count: int = 0
     """The number of messages that will be handed to the subscriptions later."""
+    transfer_message_count: int = 0
+    """The number of messages that wait to be moved to another entity, or are being moved. An addition of sbredis."""
+    transfer_dead_letter_message_count: int = 0
+    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity. An
+    addition of sbredis.
+    """
     size_in_bytes: int = 0
     """The size of all messages of the topic and of all its subscriptions."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
@@ -103,9 +109,9 @@ class SubscriptionRuntimeProperties:
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
     transfer_message_count: int = 0
-    """The number of messages on their way to another queue; 0, because there is no forwarding yet."""
+    """The number of messages that wait to be moved to another entity, or are being moved."""
     transfer_dead_letter_message_count: int = 0
-    """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
+    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity."""
     total_message_count: int = 0
     """The number of all messages: the sum of the other counts of messages."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE

@@ -38,6 +38,8 @@ PATIENCE = 5.0
 """A partition that does not answer within this number of seconds is left out. A failover takes less time."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
+_TRANSFER = ("transfer", "frozen")
+_TRANSFER_DEAD = tuple(field for field in Counts._fields if field.startswith("transfer_dead_"))
 _LIMITED = EntityAvailabilityStatus.LIMITED
 _TRIES = 3
 _AT_ONCE = 64
@@ -92,7 +94,8 @@ class _Facts(TypedDict):
 
 def queue_counts(tally: Tally) -> QueueRuntimeProperties:
     """Return the counts of a queue as users get them."""
-    active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
+    active, dead = tally.all(*_ACTIVE), tally.all(*_DEAD)
+    transfer, transfer_dead = tally.all(*_TRANSFER), tally.all(*_TRANSFER_DEAD)
     scheduled = tally.all("scheduled")
     return QueueRuntimeProperties(
         **tally.facts(),
@@ -100,7 +103,8 @@ def queue_counts(tally: Tally) -> QueueRuntimeProperties:
         dead_letter_message_count=dead,
         scheduled_message_count=scheduled,
         transfer_message_count=transfer,
-        total_message_count=active + dead + scheduled + transfer,
+        transfer_dead_letter_message_count=transfer_dead,
+        total_message_count=active + dead + scheduled + transfer + transfer_dead,
         size_in_bytes=tally.all("bytes"),
     )
 
@@ -113,19 +117,23 @@ def topic_counts(tally: Tally, facts: TopicFacts) -> TopicRuntimeProperties:
         sql_filter_count=facts.sql_filters,
         correlation_filter_count=facts.correlation_filters,
         scheduled_message_count=tally.all("scheduled"),
+        transfer_message_count=tally.all(*_TRANSFER),
+        transfer_dead_letter_message_count=tally.all(*_TRANSFER_DEAD),
         size_in_bytes=tally.all("bytes"),
     )
 
 
 def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
     """Return the counts of a subscription as users get them."""
-    active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
+    active, dead = tally.all(*_ACTIVE), tally.all(*_DEAD)
+    transfer, transfer_dead = tally.all(*_TRANSFER), tally.all(*_TRANSFER_DEAD)
     return SubscriptionRuntimeProperties(
         **tally.facts(),
         active_message_count=active,
         dead_letter_message_count=dead,
         transfer_message_count=transfer,
-        total_message_count=active + dead + transfer,
+        transfer_dead_letter_message_count=transfer_dead,
+        total_message_count=active + dead + transfer + transfer_dead,
     )
 
 

@@ -42,7 +42,14 @@ PRINTED = {
     "docs/servers.md": [r".*server\.sock", r"redis://127\.0\.0\.1:\d+ b?'?v'?"],
     "docs/sessions.md": ["ann 100"],
     "docs/topics.md": ["sales piano"],
-    "docs/transactions.md": ["bill for two teapots", "ann has spent 30", "ann has spent 42", r"\[.letter-1.\]", "1"],
+    "docs/transactions.md": [
+        "bill for two teapots",
+        "ann has spent 30",
+        "ann has spent 42",
+        "payment 17 was done before",
+        r"\[.letter-1.\]",
+        "1",
+    ],
     "docs/testing.md": [r"\.+ +\[100%\]"],
 }
 """For each page with Python: patterns of the first lines that it prints. A page without an entry prints no lines."""

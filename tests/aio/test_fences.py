@@ -1,0 +1,67 @@
+"""Fences: each lock of a message or of a session gets a higher number than all earlier locks in its partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.aio.queues import in_memory, queue_at
+from tests.aio.session_queues import session_queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_lock_of_a_message_has_a_higher_fence(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        async with queue.receiver() as receiver:
+            (first,) = await receiver.receive_messages(1, 60)
+            (other,) = await receiver.receive_messages(1, 60)
+            assert first.fence is not None
+            assert other.fence is not None
+            assert other.fence > first.fence
+            await receiver.abandon_message(first)
+            (again,) = await receiver.receive_messages(1, 60)
+            assert again.fence is not None
+            assert again.fence > other.fence
+            await receiver.defer_message(again)
+            (deferred,) = await receiver.receive_deferred_messages(again.sequence_number)
+            assert deferred.fence is not None
+            assert deferred.fence > again.fence
+
+
+@in_memory
+async def test_messages_of_one_call_share_a_fence_that_renewing_keeps(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        async with queue.receiver() as receiver:
+            one, two = await receiver.receive_messages(2, 60)
+            before = one.fence
+            assert one.fence == two.fence
+            await receiver.renew_message_lock(one)
+            assert one.fence == before
+
+
+@in_memory
+async def test_a_message_without_a_lock_has_no_fence(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        async with queue.receiver() as receiver, queue.receiver(receive_mode="receiveanddelete") as deleting:
+            (peeked,) = await receiver.peek_messages()
+            (deleted,) = await deleting.receive_messages(1, 60)
+            (settled,) = await receiver.receive_messages(1, 60)
+            await receiver.complete_message(settled)
+            assert [each.fence for each in (peeked, deleted, settled)] == [None] * 3
+
+
+async def test_a_session_and_its_messages_share_the_fence_of_the_lock_on_the_session(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        await queue.send_to("s", "a", "b")
+        async with queue.session("s") as receiver:
+            before = receiver.session.fence
+            for _ in range(2):
+                (message,) = await receiver.receive_messages(1, 60)
+                assert message.fence == before
+            await receiver.session.renew_lock()
+            assert receiver.session.fence == before
+        async with queue.session("s") as receiver:
+            assert receiver.session.fence > before

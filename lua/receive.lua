@@ -30,7 +30,8 @@
 --   than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock has a
 --   fence of its own.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
---   the entity has none but the call names one), LOST (the token does not hold the lock on the session now)
+--   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
+--   (the messages of the main side are forwarded, so no receiver gets them)
 -- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
 -- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
 -- @use next_fence
@@ -76,6 +77,9 @@ elseif redis.call('HEXISTS', p.leases, token) == 1 then
 end
 if waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'waiter')
+end
+if p.forwards and side.prefix == '' then
+  return refuse('FORWARDS', 'receive')
 end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
   return refuse('DISABLED', p.status)

@@ -20,7 +20,7 @@ from sbredis.aio.calls._arguments import (
     waiting_deadline,
     warn_of_unknown,
 )
-from sbredis.aio.calls._kinds import require_messages, require_no_sessions
+from sbredis.aio.calls._kinds import require_messages, require_no_sessions, require_not_forwarding
 from sbredis.aio.entities._sub_queues import SIDES, SUFFIXES
 from sbredis.aio.receiving._deferred import Deferred
 from sbredis.aio.receiving._inbox import Inbox
@@ -347,6 +347,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Raise if messages cannot be received from this entity without a session."""
         if self._sub_queue is None:
             require_no_sessions(entity.record)
+            require_not_forwarding(entity.record)
 
     async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
         entity = await self._ready(deadline, wait)

@@ -145,6 +145,11 @@ REFUSALS: dict[str, Refusal] = {
         ServiceBusError,
         "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",
     ),
+    "FORWARDS": _fixed(
+        ServiceBusError,
+        "Cannot create a message receiver on an entity with auto-forwarding enabled. Receive from the destination of "
+        "forward_to, or remove forward_to with an administration client.",
+    ),
     "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call does not exist, or no longer exists."),
     "FENCED": _fixed(RoleLostError, "Another client has taken over: the fence {detail} is no longer valid."),
 }

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
+from sbredis.aio.core import _watching as watching
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.model import NEXT_AVAILABLE_SESSION
-from tests.aio.queues import Calls, bodies, both, queue_at
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from tests.aio.queues import Calls, Queue, bodies, both, queue_at
 from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
@@ -100,3 +102,78 @@ async def test_a_session_queue_can_be_peeked_purged_and_dead_lettered_without_a_
         assert await anybody.purge_messages() == 1
         async with queue.receiver(sub_queue="deadletter") as dead:
             assert bodies(await dead.receive_messages(2, 60)) == ["1"]
+
+
+# -- entities that forward their messages ------------------------------------------------------------------------------
+
+FORWARDING = "^Cannot create a message receiver on an entity with auto-forwarding enabled"
+
+
+async def forward(queue: Queue, destination: str | None = "all") -> None:
+    """Set the destination of the queue."""
+    async with ServiceBusAdministrationClient(queue.url, namespace="ns") as admin:
+        await admin.ensure_queue("all")
+        await admin.update_queue({"name": "q"}, forward_to=destination)
+
+
+@both
+@pytest.mark.parametrize("call", RECEIVING)
+async def test_a_receiver_is_refused_by_a_queue_that_forwards_its_messages(
+    url: str, partitioned: bool, call: str
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("1")
+        await forward(queue)
+        before = await queue.contents()
+        async with queue.other_client() as client:
+            receiver = client.get_queue_receiver("q")
+            with pytest.raises(ServiceBusError, match=f"{FORWARDING}.*'q' forwards its messages to 'all'") as caught:
+                await RECEIVING[call](receiver)
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
+        assert await queue.contents() == before
+
+
+@both
+async def test_a_queue_that_forwards_can_be_peeked_and_purged_and_its_sub_queues_received_from(
+    url: str, partitioned: bool
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("dead", "deferred", "held", "left", at=0)
+        async with queue.receiver() as receiver:
+            dead, deferred, held = [await anext(receiver) for _ in range(3)]
+            await receiver.dead_letter_message(dead)
+            await receiver.defer_message(deferred)
+            await forward(queue)
+            await receiver.complete_message(held)
+        async with queue.other_client() as client:
+            anybody = client.get_queue_receiver("q")
+            assert deferred.sequence_number is not None
+            (found,) = await anybody.receive_deferred_messages(deferred.sequence_number)
+            await anybody.complete_message(found)
+            assert bodies(await anybody.peek_messages(5)) == ["left"]
+            assert await anybody.purge_messages() == 1
+            async with client.get_queue_receiver("q", sub_queue="deadletter") as dead_letters:
+                assert bodies(await dead_letters.receive_messages(2, 60)) == ["dead"]
+            async with client.get_queue_receiver("q", sub_queue="transferdeadletter") as transfers:
+                assert await transfers.receive_messages(1, 0) == []
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 5])
+async def test_a_receiver_is_refused_when_its_queue_begins_to_forward(
+    url: str, partitioned: bool, prefetch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition refuses the receiver. A receiver that waits learns of the change when it looks again."""
+    monkeypatch.setattr(watching, "REGISTERED", 0.1)
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=prefetch) as receiver:
+        await queue.send("1")
+        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
+        await forward(queue)
+        for _ in range(2):
+            with pytest.raises(ServiceBusError, match=FORWARDING) as caught:
+                await receiver.receive_messages(1, 60)
+            assert caught.value.outcome is Outcome.REFUSED
+        await forward(queue, None)
+        async with queue.other_client() as client:
+            await client.get_queue_sender("q").send_messages(ServiceBusMessage("2"))
+        assert bodies(await receiver.receive_messages(1, 60)) == ["2"]

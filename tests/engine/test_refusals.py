@@ -256,6 +256,8 @@ def _cases_of_looks(good: Call) -> Iterator[Case]:
     for status in _DISABLING["receive"]:
         for own in (waiting, looking):
             yield Case(f"the status {status}, waiting", "DISABLED", replace(good, own=own), (("status", status),))
+    for own in (waiting, looking):
+        yield Case("messages that are forwarded", "FORWARDS", replace(good, own=own), (("forwards", "1"),))
     for lane, number in (("known", 4), ("fresh", 1)):
         yield Case("a look in a lane", "BADCALL", replace(good, own=looking, lane=lane, number=number))
 

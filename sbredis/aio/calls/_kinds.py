@@ -5,7 +5,7 @@ from __future__ import annotations
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord
 
-__all__ = ["require_messages", "require_no_sessions", "require_sessions"]
+__all__ = ["require_messages", "require_no_sessions", "require_not_forwarding", "require_sessions"]
 
 
 def require_messages(record: EntityRecord) -> None:
@@ -43,6 +43,21 @@ def require_no_sessions(record: EntityRecord) -> None:
                 "It is not possible for an entity that requires sessions to create a non-sessionful message receiver. "
                 f"Receive from one of the sessions of {record.path!r}, with session_id. To peek or purge the "
                 "messages of all sessions, call peek_messages or purge_messages without opening the receiver.",
+                outcome=Outcome.NEVER_SENT,
+            ),
+        )
+
+
+def require_not_forwarding(record: EntityRecord) -> None:
+    """Refuse an entity whose messages are forwarded, for a receiver of its messages."""
+    if record.settings.forwards:
+        raise _named(
+            record,
+            ServiceBusError(
+                "Cannot create a message receiver on an entity with auto-forwarding enabled. "
+                f"{record.path!r} forwards its messages to {record.properties.get('forward_to')!r}: receive from "
+                "there, or remove forward_to. To peek or purge the messages, call peek_messages or purge_messages "
+                "without opening the receiver.",
                 outcome=Outcome.NEVER_SENT,
             ),
         )

@@ -222,6 +222,7 @@ class Model(Mechanics):
             early=self._none_has_sessions(session),
             refusal=self._refusal_in_session(call, token, session, side)
             or self._refusal_of_token(token, session)
+            or self._refusal_of_forwarding(side)
             or self._refusal_of_receive(),
             again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}"),
         )
@@ -253,7 +254,9 @@ class Model(Mechanics):
             act,
             sound=not call.lane and 0 <= waiting_for <= MOST and (session is None or side is Side.MAIN),
             early=self._none_has_sessions(session),
-            refusal=self._refusal_in_session(call, token, session, side) or self._refusal_of_receive(),
+            refusal=self._refusal_in_session(call, token, session, side)
+            or self._refusal_of_forwarding(side)
+            or self._refusal_of_receive(),
         )
 
     def _ready_in(self, session: str | None, side: Side) -> list[Message]:
@@ -355,6 +358,9 @@ class Model(Mechanics):
 
     def _refusal_of_token(self, token: str, session: str | None) -> tuple[str, str] | None:
         return ("BADCALL", "token") if session is None and token in self.leases else None
+
+    def _refusal_of_forwarding(self, side: Side) -> tuple[str, str] | None:
+        return ("FORWARDS", "receive") if self.settings.forwards and side is Side.MAIN else None
 
     def _refusal_of_receive(self) -> tuple[str, str] | None:
         status = self.settings.status

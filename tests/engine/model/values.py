@@ -71,6 +71,8 @@ class Settings:
     shared: bool = False
     sessions: bool = False
     topic: bool = False
+    forwards: bool = False
+    forwards_dead: bool = False
 
 
 class Outgoing(NamedTuple):

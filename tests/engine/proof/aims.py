@@ -72,6 +72,15 @@ class AimedMachine(Machine):
             _ANY[operation](self.both, How(lane=lane))
         self._reconfigure(before)
 
+    @every(6, 0)
+    @rule(lane=some(["", *draws.LANES]))
+    def forward_for_a_while(self, lane: str) -> None:
+        before = self.both.settings
+        self._reconfigure(replace(before, forwards=True))
+        for operation in ("receive_deferred", "receive", "look"):
+            _ANY[operation](self.both, How(lane=lane))
+        self._reconfigure(before)
+
     def _reconfigure(self, changed: PartitionSettings) -> None:
         self.both.version += 1
         while isinstance(refused := self.both.configure(PLAIN, changed), m.Refused) and refused.code == "DUE":

@@ -316,6 +316,8 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
         shared=settings.shared,
         sessions=settings.sessions,
         topic=settings.topic,
+        forwards=settings.forwards,
+        forwards_dead=settings.forwards_dead,
     )
 
 

@@ -35,6 +35,8 @@ settings = st.builds(
     shared=st.just(False),
     sessions=st.just(False),
     topic=st.just(False),
+    forwards=st.just(False),
+    forwards_dead=st.just(False),
 )
 statuses = some(["Active"] * 9 + ["SendDisabled", "ReceiveDisabled", "Disabled"])
 

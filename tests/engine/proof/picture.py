@@ -455,6 +455,8 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
         shared=bool(whole(state["shared"])),
         sessions=bool(whole(state["sessions"])),
         topic=bool(whole(state["topic"])),
+        forwards=bool(whole(state["forwards"])),
+        forwards_dead=bool(whole(state["forwards_dead"])),
     )
 
 

@@ -23,18 +23,24 @@ class QueueRuntimeProperties:
     accessed_at_utc: datetime
     """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
-    """The number of messages that are neither scheduled nor dead letters. They can be received, or are locked,
-    deferred, or wait for a delay to end. An event whose time has come counts as done, even if the server has not
-    processed it yet. So a message whose scheduled time has come is active, and an expired message does not count.
+    """The number of messages that are neither scheduled, nor dead letters, nor on their way to another entity. They can
+    be received, or are locked, deferred, or wait for a delay to end. An event whose time has come counts as done, even
+    if the server has not processed it yet. So a message whose scheduled time has come is active, and an expired message
+    does not count.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
     scheduled_message_count: int = 0
     """The number of messages that will be enqueued later."""
     transfer_message_count: int = 0
-    """The number of messages that wait to be moved to another entity, or are being moved."""
+    """The number of messages that wait to be moved to another entity, or are being moved. If the queue has
+    ``forward_to``, these are the messages that a receiver could otherwise receive. Messages that a transaction sent to
+    another entity count too.
+    """
     transfer_dead_letter_message_count: int = 0
-    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity."""
+    """The number of messages on the transfer dead-letter queue: a transaction sent them to another entity, and they
+    could not be moved there.
+    """
     total_message_count: int = 0
     """The number of all messages: the sum of the other counts of messages."""
     size_in_bytes: int = 0
@@ -72,10 +78,12 @@ class TopicRuntimeProperties:
     scheduled_message_count: int = 0
     """The number of messages that will be handed to the subscriptions later."""
     transfer_message_count: int = 0
-    """The number of messages that wait to be moved to another entity, or are being moved. An addition of sbredis."""
+    """The number of messages that a transaction sent to another entity through this topic, and that wait to be moved
+    there or are being moved. An addition of sbredis.
+    """
     transfer_dead_letter_message_count: int = 0
-    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity. An
-    addition of sbredis.
+    """The number of messages on the transfer dead-letter queue: a transaction sent them to another entity, and they
+    could not be moved there. An addition of sbredis.
     """
     size_in_bytes: int = 0
     """The size of all messages of the topic and of all its subscriptions."""
@@ -102,16 +110,21 @@ class SubscriptionRuntimeProperties:
     accessed_at_utc: datetime
     """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
     active_message_count: int = 0
-    """The number of messages that are not dead letters. They can be received, or are locked, deferred, or wait for a
-    delay to end. An event whose time has come counts as done, even if the server has not processed it yet. So an
-    expired message does not count.
+    """The number of messages that are neither dead letters nor on their way to another entity. They can be received, or
+    are locked, deferred, or wait for a delay to end. An event whose time has come counts as done, even if the server
+    has not processed it yet. So an expired message does not count.
     """
     dead_letter_message_count: int = 0
     """The number of messages on the dead-letter queue, in any state."""
     transfer_message_count: int = 0
-    """The number of messages that wait to be moved to another entity, or are being moved."""
+    """The number of messages that wait to be moved to another entity, or are being moved. If the subscription has
+    ``forward_to``, these are the messages that a receiver could otherwise receive. Messages that a transaction sent to
+    another entity count too.
+    """
     transfer_dead_letter_message_count: int = 0
-    """The number of messages on the transfer dead-letter queue: those that could not be moved to another entity."""
+    """The number of messages on the transfer dead-letter queue: a transaction sent them to another entity, and they
+    could not be moved there.
+    """
     total_message_count: int = 0
     """The number of all messages: the sum of the other counts of messages."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE

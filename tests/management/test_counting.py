@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +26,7 @@ from sbredis.engine import (
     registry_salt,
     salts,
 )
+from sbredis.engine._lifecycle import Side, State, band, member, score
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -120,6 +122,59 @@ async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *
     assert found.availability_status is EntityAvailabilityStatus.AVAILABLE
     assert [each async for each in admin.list_queues_runtime_properties()] == [found]
     assert await held(admin) == before
+
+
+@pytest.mark.both_shapes
+async def test_messages_of_a_queue_that_forwards_count_as_waiting_for_their_move(
+    admin: Admin, *, partitioned: bool
+) -> None:
+    """Messages that no receiver could get now stay active. Dead letters stay dead letters, even if they are forwarded.
+
+    The total is the same.
+    """
+    await admin.create_queue("all")
+    await admin.create_queue("q", enable_partitioning=partitioned)
+    queue = await Queue.named(admin, "q")
+    for partition in queue.partitions:
+        await queue.fill(partition)
+    times = len(queue.partitions)
+    before = await admin.get_queue_runtime_properties("q")
+    await admin.update_queue({"name": "q"}, forward_dead_lettered_messages_to="all")
+    found = await admin.get_queue_runtime_properties("q")
+    assert found == replace(before, updated_at_utc=found.updated_at_utc, accessed_at_utc=found.accessed_at_utc)
+    await admin.update_queue({"name": "q"}, forward_to="all")
+    found = await admin.get_queue_runtime_properties("q")
+    assert (found.active_message_count, found.transfer_message_count) == (3 * times, 2 * times)
+    assert (found.dead_letter_message_count, found.total_message_count) == (2 * times, 8 * times)
+    await admin.update_queue({"name": "q"}, forward_to=None)
+    assert (await admin.get_queue_runtime_properties("q")).active_message_count == 5 * times
+
+
+async def test_messages_of_a_subscription_that_forwards_count_as_waiting_for_their_move(admin: Admin) -> None:
+    await admin.create_queue("all")
+    await admin.create_topic("t")
+    await admin.create_subscription("t", "s", forward_to="all")
+    await published(admin, "t", ["s"], 5)
+    found = await admin.get_subscription_runtime_properties("t", "s")
+    assert (found.active_message_count, found.transfer_message_count, found.total_message_count) == (0, 5, 5)
+
+
+async def test_waiting_transfers_and_transfer_dead_letters_are_counted(admin: Admin) -> None:
+    await admin.create_queue("q")
+    queue = await Queue.named(admin, "q")
+    order = queue.partitions[0].keys[1]
+    for side, state, number in (
+        (Side.MAIN, State.TRANSFER, 1),
+        (Side.MAIN, State.FROZEN, 2),
+        (Side.TRANSFER_DEAD, State.ACTIVE, 3),
+        (Side.TRANSFER_DEAD, State.LOCKED, 4),
+        (Side.TRANSFER_DEAD, State.FROZEN, 5),
+    ):
+        at = score(band(side, state), number)
+        await queue.transport.command("ZADD", order, at, member(side, number), key=order)
+    found = await admin.get_queue_runtime_properties("q")
+    assert (found.transfer_message_count, found.transfer_dead_letter_message_count) == (2, 3)
+    assert (found.active_message_count, found.dead_letter_message_count, found.total_message_count) == (0, 0, 5)
 
 
 async def published(admin: Admin, topic: str, subscriptions: Sequence[str], count: int) -> None:

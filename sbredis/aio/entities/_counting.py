@@ -39,7 +39,8 @@ PATIENCE = 5.0
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _TRANSFER = ("transfer", "frozen")
-_TRANSFER_DEAD = tuple(field for field in Counts._fields if field.startswith("transfer_dead_"))
+_TRANSFER_DEAD = tuple(f"transfer_{place}" for place in _DEAD)
+_UNSCHEDULED = (*_ACTIVE, *_DEAD, *_TRANSFER, *_TRANSFER_DEAD)
 _LIMITED = EntityAvailabilityStatus.LIMITED
 _TRIES = 3
 _AT_ONCE = 64
@@ -68,6 +69,19 @@ class Tally(NamedTuple):
         """Return the sum of these fields of the counts: numbers of messages, or bytes."""
         return sum(getattr(each, place) for each in self.counts for place in places)
 
+    def messages(self) -> _MessageCounts:
+        """Return the counts of messages that queues and subscriptions have.
+
+        If the messages are forwarded, those that can be received wait for their move and for no receiver.
+        """
+        ready = self.all("active") if self.record.settings.forwards else 0
+        return {
+            "active_message_count": self.all(*_ACTIVE) - ready,
+            "dead_letter_message_count": self.all(*_DEAD),
+            "transfer_message_count": self.all(*_TRANSFER) + ready,
+            "transfer_dead_letter_message_count": self.all(*_TRANSFER_DEAD),
+        }
+
     def facts(self) -> _Facts:
         """Return the properties that entities of every kind have."""
         updated = moment(self.record.updated_at)
@@ -92,19 +106,20 @@ class _Facts(TypedDict):
     is_approximate: bool
 
 
+class _MessageCounts(TypedDict):
+    active_message_count: int
+    dead_letter_message_count: int
+    transfer_message_count: int
+    transfer_dead_letter_message_count: int
+
+
 def queue_counts(tally: Tally) -> QueueRuntimeProperties:
     """Return the counts of a queue as users get them."""
-    active, dead = tally.all(*_ACTIVE), tally.all(*_DEAD)
-    transfer, transfer_dead = tally.all(*_TRANSFER), tally.all(*_TRANSFER_DEAD)
-    scheduled = tally.all("scheduled")
     return QueueRuntimeProperties(
         **tally.facts(),
-        active_message_count=active,
-        dead_letter_message_count=dead,
-        scheduled_message_count=scheduled,
-        transfer_message_count=transfer,
-        transfer_dead_letter_message_count=transfer_dead,
-        total_message_count=active + dead + scheduled + transfer + transfer_dead,
+        **tally.messages(),
+        scheduled_message_count=tally.all("scheduled"),
+        total_message_count=tally.all("scheduled", *_UNSCHEDULED),
         size_in_bytes=tally.all("bytes"),
     )
 
@@ -125,15 +140,8 @@ def topic_counts(tally: Tally, facts: TopicFacts) -> TopicRuntimeProperties:
 
 def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
     """Return the counts of a subscription as users get them."""
-    active, dead = tally.all(*_ACTIVE), tally.all(*_DEAD)
-    transfer, transfer_dead = tally.all(*_TRANSFER), tally.all(*_TRANSFER_DEAD)
     return SubscriptionRuntimeProperties(
-        **tally.facts(),
-        active_message_count=active,
-        dead_letter_message_count=dead,
-        transfer_message_count=transfer,
-        transfer_dead_letter_message_count=transfer_dead,
-        total_message_count=active + dead + transfer + transfer_dead,
+        **tally.facts(), **tally.messages(), total_message_count=tally.all(*_UNSCHEDULED)
     )
 
 

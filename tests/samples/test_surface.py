@@ -68,6 +68,8 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.peek_messages(session_id): added": "session-unlocked",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
+    "sbredis*ServiceBusReceivedMessage.fence: added": "lock-fences",
+    "sbredis*ServiceBusSession.fence: added": "lock-fences",
     "sbredis*ServiceBusSession.locked: added": "session-lock-lost",
     "sbredis*ServiceBusSession.wait_lock_lost: added": "session-lock-lost",
     "sbredis*ServiceBusSession.dead_letter_messages: added": "dead-letter-session",

@@ -10,7 +10,12 @@ import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
-from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, RuleSyntaxError
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    RuleSyntaxError,
+    ServiceBusError,
+)
 from sbredis.management import NamespaceProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
 from tests.sync.test_surface import parameters
 
@@ -66,6 +71,28 @@ def test_queues_are_listed_page_by_page(admin: ServiceBusAdministrationClient) -
     assert rest.continuation_token is None
     with pytest.raises(StopIteration):
         rest.next_page()
+
+
+def test_destinations_of_forwarding_are_set_and_checked(admin: ServiceBusAdministrationClient, url: str) -> None:
+    admin.create_queue("all")
+    made = admin.create_queue("orders", forward_to="sb://x/ALL", auto_delete_on_idle="PT1H")
+    assert (made.forward_to, made.auto_delete_on_idle) == ("ALL", timedelta(hours=1))
+    admin.create_topic("news")
+    subscription = admin.ensure_subscription("news", "s", forward_dead_lettered_messages_to="all")
+    assert admin.get_subscription("news", "s") == subscription
+    with pytest.raises(MessagingEntityNotFoundError, match="was to forward messages to 'nothing'"):
+        admin.update_queue(made, forward_dead_lettered_messages_to="nothing")
+    with pytest.raises(ValueError, match="circle: all > orders > ALL"):
+        admin.update_queue({"name": "all"}, forward_to="orders")
+    with pytest.raises(ValueError, match="auto-forwarding policy to itself"):
+        admin.ensure_queue("new", forward_to="new")
+    assert [queue.name for queue in admin.list_queues()] == ["all", "orders"]
+    with ServiceBusClient(url) as client:
+        client.get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
+        with pytest.raises(ServiceBusError, match="Cannot create a message receiver on an entity with auto-forwarding"):
+            client.get_queue_receiver("orders").receive_messages(1, 60)
+    found = admin.get_queue_runtime_properties("orders")
+    assert (found.active_message_count, found.transfer_message_count) == (0, 1)
 
 
 def test_a_topic_is_created_changed_and_deleted(admin: ServiceBusAdministrationClient) -> None:

@@ -35,7 +35,8 @@ class QueueAdministration(Calls):
         """Create a queue; :class:`~sbredis.management.QueueProperties` explains the arguments.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if ``colocate_with`` names no entity.
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if ``colocate_with`` or a destination of forwarding
+        names no entity. Destinations that make a circle or too long a chain raise :class:`ValueError`.
         """
         kept = QUEUES.check("create_queue", queue_name, properties, clock=self._connection.clock.kind)
         return self._described(
@@ -102,6 +103,7 @@ class QueueAdministration(Calls):
         as ``update_queue({"name": "orders"}, max_delivery_count=5)``, keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        A new destination of forwarding is checked as in :meth:`create_queue`.
         If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
         partition sends it.
         """

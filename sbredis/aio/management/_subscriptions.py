@@ -41,7 +41,8 @@ class SubscriptionAdministration(Calls):
         from its creation on, and with an empty list it receives nothing. The argument ``rules`` is an addition of
         sbredis.
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name,
-        and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
+        and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, or if a destination of
+        forwarding names no entity. Destinations that make a circle or too long a chain raise :class:`ValueError`.
         """
         path = subscription_path(topic_name, subscription_name)
         clock = self._connection.clock.kind
@@ -136,6 +137,7 @@ class SubscriptionAdministration(Calls):
         that contains only the changes keeps the changes of other clients.
 
         Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        A new destination of forwarding is checked as in :meth:`create_subscription`.
         If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
         partition sends it.
         """

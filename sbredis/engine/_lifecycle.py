@@ -186,6 +186,7 @@ class Event(Enum):
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"
     BURY = "bury"  # all messages of a session move to the dead side
+    REDRIVE = "redrive"  # a dead letter returns to the main side
     # The effects of time.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
@@ -315,10 +316,11 @@ _ROWS: _Rows = {
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
-    # -- the dead side: no limit, no expiry, no way back
+    # -- the dead side: no limit, no expiry, and only a redrive leads back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.ACTIVE, Event.REDRIVE): _BACK,
     (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
@@ -327,9 +329,11 @@ _ROWS: _Rows = {
     (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Place(_DEAD, State.DEFERRED)},
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
     (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.DELAYED, Event.REDRIVE): _BACK,
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.DEFERRED, Event.REDRIVE): _BACK,
 }
 # fmt: on
 

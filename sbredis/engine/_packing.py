@@ -21,11 +21,13 @@ __all__ = [
     "Copy",
     "Lock",
     "Outgoing",
+    "Redrive",
     "SessionLock",
     "check_outgoing",
     "grouped",
     "in_columns",
     "named",
+    "redriven",
     "signed",
     "token_of",
     "within",
@@ -83,6 +85,16 @@ class Lock(NamedTuple):
     """Changed properties; empty for no change."""
     delay: int = 0
     """The delay of an abandoned message, in ms."""
+
+
+class Redrive(NamedTuple):
+    """A dead letter that moves back to the main side, and what it is there."""
+
+    name: str
+    time_to_live: int | None = None
+    """The time to live in ms, which begins again; ``None`` for the time to live of the entity."""
+    changes: bytes = b""
+    """Changed properties, which replace all earlier changes; empty for no change."""
 
 
 class SessionLock(NamedTuple):
@@ -149,6 +161,21 @@ def named(given: Sequence[str]) -> list[Argument]:
     if len(set(listed)) < len(listed):
         raise ValueError("a message is named twice")
     return list(listed)
+
+
+def redriven(messages: Sequence[Redrive]) -> list[Argument]:
+    """Check dead letters that move back to the main side, and pack them for the script."""
+    rest: list[Argument] = []
+    for name in named([message.name for message in messages]) if messages else ():
+        if not str(name).startswith("d"):
+            raise ValueError(f"{quoted(name)} is not the number of a dead letter")
+    for name, time_to_live, changes in messages:
+        if time_to_live is not None:
+            within("time_to_live", time_to_live, 0, NEVER)
+        if len(changes) > MAXIMUM_CHANGES_BYTES:
+            raise ValueError(f"the changes of {name} have {len(changes)} bytes, more than {MAXIMUM_CHANGES_BYTES}")
+        rest += (name, "" if time_to_live is None else time_to_live, changes)
+    return rest
 
 
 def token_of(token: str) -> str:

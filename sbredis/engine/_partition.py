@@ -22,11 +22,13 @@ from sbredis.engine._packing import (
     Copy,
     Lock,
     Outgoing,
+    Redrive,
     SessionLock,
     check_outgoing,
     grouped,
     in_columns,
     named,
+    redriven,
     signed,
     token_of,
     within,
@@ -41,6 +43,7 @@ from sbredis.engine._results import (
     Peeked,
     Purged,
     Received,
+    Redriven,
     Renewed,
     Sent,
     Settled,
@@ -66,6 +69,7 @@ __all__ = [
     "Mode",
     "Outgoing",
     "Partition",
+    "Redrive",
     "SessionLock",
     "SidePrefix",
     "new_token",
@@ -353,6 +357,17 @@ class Partition:
     def dead_letter(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
         return self.request("dead_letter", call_id, _settled, {}, grouped(locks, 2))
+
+    def redrive(self, call_id: CallId, messages: Sequence[Redrive]) -> Request[Redriven]:
+        """Move dead letters that no receiver holds back to the main side, as new messages.
+
+        Without messages, the call only returns the last number of the dead-letter queue.
+        """
+
+        def read(reply: list[Any]) -> Redriven:
+            return Redriven(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]), reply[4], reply[5])
+
+        return self.request("redrive", call_id, read, {}, redriven(messages))
 
     # -- administration -------------------------------------------------------------------------------------------
 

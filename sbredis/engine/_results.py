@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ __all__ = [
     "Purged",
     "Received",
     "Record",
+    "Redriven",
     "Renewed",
     "Sent",
     "SessionsListed",
@@ -192,6 +194,28 @@ class Purged:
     count: int
     onwards: int | None
     """The place where the next step begins; ``None`` at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """The result of moving dead letters back to the main side."""
+
+    more: bool
+    first: int
+    """The number of the first message on the main side. The numbers of the other messages follow without a gap."""
+    missing: tuple[str, ...]
+    """The names of messages that are no dead letters here, or that a receiver holds."""
+    unfit: tuple[str, ...]
+    """The names of messages that stay, because the entity requires sessions and they have none."""
+    left: int
+    """The number of messages at the end of the list that did not fit into the call, without the missing ones."""
+    last: int
+    """The last number of the dead-letter queue. Messages that become dead letters later have higher numbers."""
+
+    def moved(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the named messages that were moved, in the order of their new numbers."""
+        there = [name for name in names if name not in self.missing]
+        return tuple(name for name in there[: len(there) - self.left] if name not in self.unfit)
 
 
 @dataclass(frozen=True, slots=True)

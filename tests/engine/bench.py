@@ -24,6 +24,8 @@ from sbredis.engine import (
     Purged,
     Received,
     Record,
+    Redrive,
+    Redriven,
     Renewed,
     Request,
     Sent,
@@ -242,6 +244,11 @@ class Bench:
 
     async def renew(self, *held: Held, token: str = "") -> Renewed:
         return await self.tell(self.partition.renew(self.call_id(), token or new_token(), [one.lock() for one in held]))
+
+    async def redrive(self, *names: str, time_to_live: int | None = None, changes: bytes = b"") -> Redriven:
+        """Move dead letters back to the main side."""
+        messages = [Redrive(name, time_to_live, changes) for name in names]
+        return await self.tell(self.partition.redrive(self.call_id(), messages))
 
     # -- administration
 

@@ -45,6 +45,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "purge": ("", NEVER, 10, 0, ""),
     "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
+    "redrive": ("d1", "", ""),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
     "transact": ("", 1, "send", 2, "", b"m"),
@@ -200,6 +201,8 @@ def malformed(script: str) -> Iterator[Malformed]:
         yield from _groups(good[: -_STRIDES[script] - 2], _STRIDES[script])
     if script in {"cancel", "receive_deferred"}:
         yield from _lists_of_names(good[:-1])
+    if script == "redrive":
+        yield from _redrives()
     if script in {"publish", "send"}:
         yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
 
@@ -235,6 +238,17 @@ def _lists_of_names(before: Sequence[Argument]) -> Iterator[Malformed]:
     yield Malformed("a name that comes twice", (*before, "1", "2", "1"))
     yield Malformed("more names than a call takes", (*before, *map(str, range(1, 1002))))
     yield from (Malformed(f"the name {name!r}", (*before, "1", name)) for name in NOT_NAMES)
+
+
+def _redrives() -> Iterator[Malformed]:
+    yield Malformed("a message without its columns", ("d1", ""))
+    yield Malformed("a name that comes twice", ("d1", "", "", "d2", "", "", "d1", "", ""))
+    many = [argument for number in range(1, 1002) for argument in (f"d{number}", "", "")]
+    yield Malformed("more messages than a call takes", tuple(many))
+    names = {*NOT_NAMES, "1"}
+    yield from (Malformed(f"the name {name!r}", ("d1", "", "", name, "", "")) for name in sorted(names))
+    times = (value for value in not_numbers(0, NEVER) if value != "")
+    yield from (Malformed(f"the time to live {time!r}", ("d1", time, "")) for time in times)
 
 
 def _messages(before: Sequence[Argument], *, routed: bool) -> Iterator[Malformed]:

@@ -22,6 +22,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    Redrive,
     Request,
     SessionLock,
     accept_session,
@@ -108,6 +109,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
     "defer": lambda of: of.defer(TURN, LOCKS),
     "dead_letter": lambda of: of.dead_letter(TURN, LOCKS),
+    "redrive": lambda of: of.redrive(TURN, [Redrive("d1", 1000, b"changes"), Redrive("d3")]),
     "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8, session="s"),
     "count": lambda of: of.count(TURN),
     "due": lambda of: of.due(TURN),
@@ -406,7 +408,7 @@ def test_all_operations_but_configure_and_destroy_open_a_call_in_the_same_way() 
 
 FREEING = {
     *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
-    *("receive_deferred", "renew", "revise_entity", "unregister_entity"),
+    *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
     *("accept_session", "bury_session", "release_session", "renew_session"),
 }
 """Scripts that free memory, move messages or change settings, and must work when no memory is left."""

@@ -21,6 +21,7 @@ from sbredis.engine._lifecycle import (
     Condition,
     Event,
     ImpossibleError,
+    Place,
     Reason,
     Side,
     State,
@@ -117,9 +118,12 @@ def test_locked_deferred_and_scheduled_messages_never_expire_by_time() -> None:
         assert {event for state, event in expiring if state is out} == ending, "a lock that goes on was broken"
 
 
-def test_a_dead_letter_never_expires_or_returns() -> None:
+def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
     dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
-    assert {outcome.side for *_, outcome in dead} == {DEAD}
+    assert {event for event, _, outcome in dead if outcome.side is MAIN} == {Event.REDRIVE}
+    redriven = {state: outcome for (_, state, event), outcome in TRANSITIONS.items() if event is Event.REDRIVE}
+    assert set(redriven) == {State.ACTIVE, State.DELAYED, State.DEFERRED}
+    assert {tuple(outcome.values()) for outcome in redriven.values()} == {(Place(MAIN, State.ACTIVE),)}
     assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
     assert {condition for _, condition, _ in dead} & {
         Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION,
@@ -130,7 +134,9 @@ def test_a_dead_letter_never_expires_or_returns() -> None:
 def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
     for side, _, event, condition, outcome in WAYS:
         crossing = side is not outcome.side
-        assert (outcome.reason is not Reason.NONE) is crossing
+        assert (outcome.reason is not Reason.NONE) is (crossing and outcome.side is DEAD)
+        if outcome.side is MAIN:
+            continue
         if crossing:
             assert outcome.state is State.ACTIVE
             expected = {
@@ -206,6 +212,8 @@ def test_both_sides_differ_only_in_delivery_limit_and_expiry(event: Event) -> No
         main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
         if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY):
             assert dead is None
+        elif event is Event.REDRIVE:
+            assert main is None
         elif main is None or dead is None:
             assert main is dead
         else:

@@ -242,6 +242,7 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
 _DISABLING = {
     "accept_session": ("ReceiveDisabled", "Disabled"),
     "publish": ("SendDisabled", "Disabled"),
+    "redrive": ("SendDisabled", "ReceiveDisabled", "Disabled"),
     "send": ("SendDisabled", "Disabled"),
     "receive": ("ReceiveDisabled", "Disabled"),
     "receive_deferred": ("ReceiveDisabled", "Disabled"),

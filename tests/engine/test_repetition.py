@@ -19,6 +19,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     Received,
+    Redrive,
     Request,
     SessionLock,
     SettingsStaleError,
@@ -284,6 +285,14 @@ async def purge(bench: Bench) -> Request[Any]:
     return bench.partition.purge(bench.call_id(), NEVER, share=2)
 
 
+async def redrive(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    await bench.dead_letter(one, two, three)
+    await bench.one(side="d")
+    return bench.partition.redrive(bench.call_id(), [Redrive("d1"), Redrive("d3", 1000, b"changes"), Redrive("d2")])
+
+
 async def peek(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
     return bench.partition.peek(0, 2, call_id=CallId("", 0, bench.now))
@@ -325,9 +334,9 @@ async def destroy(bench: Bench) -> Request[Any]:
 
 ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, peek, publish),
-    *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, renew),
+    *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, redrive),
     *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
-    *(renew_in_part, ripe, send),
+    *(renew, renew_in_part, ripe, send),
     *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),
     *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),

@@ -586,10 +586,16 @@ class Mechanics:
 
         self.messages[side].pop(message.number, None)
         message.side, message.state = outcome.side, outcome.state
-        if outcome.side is not side:
+        if outcome.side is Side.DEAD and side is Side.MAIN:
             self.dead_seq += 1
             message.number, message.reason = self.dead_seq, outcome.reason
             message.level, message.home, message.expires, message.session = 0, "a", NEVER, None
+        elif outcome.side is not side:
+            self.seq += 1
+            message.number = message.store_number = self.seq
+            message.failures, message.home, message.reason = 0, "a", outcome.reason
+            message.level = 0 if message.session is not None else int(message.record[1:2])
+            message.enqueue(now, self.settings.time_to_live)
         if outcome.state not in ENDS:
             self.messages[outcome.side][message.number] = message
         self._arrive(message, event, now, delay)
@@ -603,7 +609,7 @@ class Mechanics:
         if message.state is State.DEFERRED:
             message.home = "f"
         message.indexed = False
-        begins = event in (Event.SEND, Event.ACTIVATE, Event.COPY) and message.side is Side.MAIN
+        begins = event in (Event.SEND, Event.ACTIVATE, Event.COPY, Event.REDRIVE) and message.side is Side.MAIN
         if message.state is State.ACTIVE and begins:
             message.indexed = message.expires < self.horizon
             if not message.indexed:

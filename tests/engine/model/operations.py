@@ -26,6 +26,8 @@ from tests.engine.model.values import (
     Plan,
     Purged,
     Received,
+    Redrive,
+    Redriven,
     Renewed,
     Sent,
     Settings,
@@ -514,6 +516,48 @@ class Model(Mechanics):
         sound = 1 <= len(locks) <= MOST and token not in self.leases
         first = self._perform(call, act, sound=sound, again=again)
         return first
+
+    def redrive(self, call: Call, messages: Sequence[Redrive]) -> Redriven:
+        """Move dead letters that are not locked back to the main side, the first ones that fit, as new messages."""
+
+        def find() -> tuple[list[Redrive], tuple[str, ...]]:
+            dead = {one.name: one for one in self.messages[Side.DEAD].values() if one.state in redrivable}
+            return [one for one in messages if one.name in dead], tuple(
+                one.name for one in messages if one.name not in dead
+            )
+
+        def act() -> Redriven:
+            there, missing = find()
+            weights = accumulate(len(self._dead(one.name).record) for one in there)
+            fit = max(min(1, len(there)), sum(weight <= self.bounds.weight for weight in weights))
+            first, unfit = self.seq + 1, []
+            for one in there[:fit]:
+                message = self._dead(one.name)
+                session = session_of(message.payload) if self.settings.sessions else None
+                if self.settings.sessions and session is None:
+                    unfit.append(one.name)
+                    continue
+                message.session, message.changes = session, one.changes
+                message.time_to_live = NEVER if one.time_to_live is None else min(one.time_to_live, NEVER)
+                self._move(message, Event.REDRIVE, call.now)
+                self.touched |= {session} if session is not None else set()
+            return Redriven(first, missing, tuple(unfit), len(there) - fit, self.dead_seq, self.more)
+
+        redrivable = {state for of, state, event in TRANSITIONS if event is Event.REDRIVE and of is Side.DEAD}
+        names = [one.name for one in messages]
+        sound = not names or (self._are_names(names) and all(name.startswith("d") for name in names))
+        sound = sound and all(one.time_to_live is None or one.time_to_live >= 0 for one in messages)
+        status = self.settings.status
+        return self._perform(
+            call,
+            act,
+            sound=sound and not self.settings.topic,
+            refusal=("DISABLED", status) if status != "Active" else None,
+            undecided=lambda: bool(find()[1]),
+        )
+
+    def _dead(self, name: str) -> Message:
+        return self.messages[Side.DEAD][int(name[1:])]
 
     # -- administration ------------------------------------------------------------------------------------------------
 

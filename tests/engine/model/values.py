@@ -98,6 +98,12 @@ class Lock(NamedTuple):
     delay: int = 0
 
 
+class Redrive(NamedTuple):
+    name: str
+    time_to_live: int | None = None
+    changes: bytes = b""
+
+
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +192,16 @@ class Renewed:
     lock: int
     lost: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Redriven:
+    first: int
+    missing: tuple[str, ...]
+    unfit: tuple[str, ...]
+    left: int  # how many of the messages at the end of the list did not fit
+    last: int  # the last number of the dead-letter queue
     more: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
+from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive, Status
 from sbredis.engine._lifecycle import NEVER, Side, State, band, score
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -37,6 +37,7 @@ _ANY: dict[str, Callable[[Town, How], Any]] = {
     "purge": lambda both, how: both.purge(how, 0),
     "receive": lambda both, how: both.receive(how, both.token(), 1),
     "receive_deferred": lambda both, how: both.receive_deferred(how, both.token(), ["77777"]),
+    "redrive": lambda both, how: both.redrive(how, [Redrive("d77777")]),
     "renew": lambda both, how: both.renew(how, both.token(), _STRANGE),
     "send": lambda both, how: both.send(how, [Outgoing(b"refused")]),
 }
@@ -68,7 +69,7 @@ class AimedMachine(Machine):
     def disable_for_a_while(self, status: Status, lane: str) -> None:
         before = self.both.settings
         self._reconfigure(replace(before, status=status))
-        for operation in ("send", "receive_deferred", "receive", "look"):
+        for operation in ("send", "receive_deferred", "receive", "look", "redrive"):
             _ANY[operation](self.both, How(lane=lane))
         self._reconfigure(before)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock
+from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Redrive, Request, Sent, SessionLock
 from sbredis.engine._lifecycle import Event, Side
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
@@ -156,6 +156,17 @@ class Both(Comparison):
                 "renew",
                 lambda p, call_id: p.renew(call_id, token, locks),
                 lambda call: self.model.renew(call, token, ours),
+            ),
+            how,
+        )
+
+    def redrive(self, how: How, messages: Sequence[Redrive]) -> Any:
+        ours = [m.Redrive(*one) for one in messages]
+        return self.do(
+            Step(
+                "redrive",
+                lambda p, call_id: p.redrive(call_id, messages),
+                lambda call: self.model.redrive(call, ours),
             ),
             how,
         )

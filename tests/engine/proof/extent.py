@@ -29,7 +29,7 @@ BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
-    *("peek", "purge", "receive", "receive_deferred", "renew", "send"),
+    *("peek", "purge", "receive", "receive_deferred", "redrive", "renew", "send"),
     *("accept_session", "bury_session", "get_state", "list_sessions", "list_sessions_since", "look_for_session"),
     *("release_session", "renew_session", "set_state", "publish", "ripe", "transact"),
 )

@@ -36,6 +36,7 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Peeked,
+    Redrive,
     Request,
     SessionLock,
     accept_session,
@@ -330,6 +331,11 @@ class Machine(RuleBasedStateMachine):
             ):
                 assert refused.code == "DUE"
         self.pair.catch_up()
+
+    @rule(looks=looks, numbers=st.lists(st.integers(1, 6), max_size=3, unique=True), time_to_live=some([None, 700]))
+    def redrive(self, looks: Any, numbers: list[int], time_to_live: int | None) -> None:
+        messages = [Redrive(f"d{number}", time_to_live) for number in numbers]
+        self.pair.do(lambda p, call_id: p.redrive(call_id, messages), looks)
 
     @rule(looks=looks, back=some([0, 500]))
     def purge(self, looks: Any, back: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
+from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive, Status
 from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -139,6 +139,14 @@ class Machine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject, how: How, old: bool) -> None:
         self.both.renew(how, self.token(old), self.locks(data))
 
+    @precondition(lambda self: self.messages_of(Side.DEAD))
+    @rule(data=st.data(), how=hows, time_to_live=some([None, None, 0, 500, 50_000]), changed=draws.changes)
+    def redrive(self, data: st.DataObject, how: How, time_to_live: int | None, changed: bytes) -> None:
+        """Move some dead letters back, locked ones and missing ones among them."""
+        dead = [*(message.name for message in self.messages_of(Side.DEAD)), "d77777"]
+        names = data.draw(st.lists(some(dead), max_size=4, unique=True))
+        self.both.redrive(how, [Redrive(name, time_to_live, changed) for name in names])
+
     # -- administration ------------------------------------------------------------------------------------------------
 
     @every(8, 1)
@@ -249,6 +257,10 @@ class Machine(RuleBasedStateMachine):
     def held(self) -> list[tuple[str, str]]:
         """Return the locked messages, each with its token."""
         return [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
+
+    def messages_of(self, side: Side) -> list[m.Message]:
+        """Return all messages of a side."""
+        return list(self.model.messages[side].values())
 
     def token(self, old: bool) -> str:
         """Return a token that was never used, or a token that is in use and must be refused."""

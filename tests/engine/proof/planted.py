@@ -87,6 +87,11 @@ BUGS = (
     Bug("a dead letter loses its record", "includes/mark_dead", "e.record = member", "e.record = ''"),
     Bug("scheduled messages are cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
     Bug("a purge deletes a message that is not old enough", "purge", "3, 15)) < before", "3, 15)) <= before"),
+    Bug("a redriven message keeps its place in the dead-letter queue", "redrive", "  discard(p, name, e)\n", ""),
+    Bug("a redrive takes locked messages", "redrive", "band == side.deferred then", "band then"),
+    Bug("a redriven message loses its level", "redrive", "string.sub(record, 2, 2)\n", "'0'\n"),
+    Bug("the delay of a redriven message stays", "redrive", "if letters[name] then", "if false then"),
+    Bug("the time to live of a redriven message goes on", "redrive", "index_expiry(p, number, expires)", ""),
     # -- leases
     Bug(
         "the message count of a lease does not fall", "includes/release_from_lease", "lease.left - count", "lease.left"

@@ -14,6 +14,8 @@ from sbredis.exceptions import ServiceBusError
 if TYPE_CHECKING:
     from sbredis.model import (
         NEXT_AVAILABLE_SESSION,
+        RedriveBudget,
+        RedriveResult,
         ServiceBusMessage,
         ServiceBusMessageBatch,
         ServiceBusMessageState,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = [
     "NEXT_AVAILABLE_SESSION",
     "AutoLockRenewer",
+    "RedriveBudget",
+    "RedriveResult",
     "SendResult",
     "SendStream",
     "ServiceBusClient",

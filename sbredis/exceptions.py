@@ -23,6 +23,7 @@
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
     ├── SessionCannotBeLockedError          another receiver has the lock on the session
     ├── SessionLockLostError                the lock on a session has ended, or belongs to another receiver
+    ├── RedriveInProgressError              another redrive of the same dead-letter queue is running
     ├── RuleSyntaxError                     (also a ValueError) the text of a filter or an action is not valid
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
@@ -59,6 +60,7 @@ __all__ = [
     "NamespacePartitionsError",
     "OperationTimeoutError",
     "Outcome",
+    "RedriveInProgressError",
     "ResourceExistsError",
     "ResourceNotFoundError",
     "RuleSyntaxError",
@@ -341,6 +343,13 @@ class SessionLockLostError(ServiceBusError):
 
     sequence_numbers: tuple[int, ...] = ()
     """The messages that the error is about, if there are several."""
+
+
+class RedriveInProgressError(ServiceBusError):
+    """Another redrive of the same dead-letter queue is running. Only one runs at a time."""
+
+    code = "RedriveInProgress"
+    is_transient = True
 
 
 class RuleSyntaxError(ServiceBusError, ValueError):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis._public import public
+from sbredis.aio._redriving import RedriveRequest, redrive
 from sbredis.aio.calls._arguments import (
     NoOptions,
     count_of,
@@ -31,7 +32,15 @@ from sbredis.engine import (
     NEVER,
     identifier,
 )
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.model import (
+    PrimitiveTypes,
+    RedriveBudget,
+    RedriveResult,
+    RuleFilter,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    hold_of,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -324,6 +333,64 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             deleted = await purge(entity, self._side, session, until, most, deadline)
             operation.counted(deleted)
             return deleted
+
+    # -- moving dead letters back --------------------------------------------------------------------------------------
+
+    async def redrive_messages(
+        self,
+        *,
+        sequence_numbers: int | Sequence[int] | None = None,
+        reason: str | None = None,
+        matching: str | RuleFilter | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        rate: float | None = None,
+        budget: RedriveBudget | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> RedriveResult:
+        """Move dead letters back to the queue or subscription in which they died, as new messages.
+
+        The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
+        no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
+        this filter in the language of rules, which can also use ``sys.DeadLetterReason`` and
+        ``sys.DeadLetterErrorDescription``. The copies of other subscriptions do not change.
+
+        A message that is moved is active under a new sequence number. Its delivery count, its enqueued time and its
+        time to live begin again, and it loses its reason and its description. It is the last message of its session.
+        ``properties_to_modify`` are added to its application properties, or replace them. Each message is moved once:
+        messages that die again during the call stay in the dead-letter queue.
+
+        ``rate`` limits the messages a second. With a ``budget`` the call stops by itself when too many of the messages
+        have died again. ``cursor`` is that of an earlier result: the call goes on where that redrive has ended. With
+        ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
+        server.
+
+        Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
+        :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
+        :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
+        nothing was moved.
+        """
+        request = RedriveRequest(
+            sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
+            reason=reason,
+            matching=matching,
+            modify=properties_to_modify,
+            rate=rate,
+            budget=budget,
+            cursor=cursor,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        chosen = request.check()
+        if self._sub_queue is not ServiceBusSubQueue.DEAD_LETTER:
+            raise ValueError(
+                "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
+            )
+        with self._telemetry.operation("redrive", self.entity_path) as operation:
+            result = await redrive(await self._found(deadline_of(timeout)), request, chosen)
+            operation.counted(result.moved)
+            return result
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 

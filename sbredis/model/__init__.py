@@ -45,6 +45,7 @@ from sbredis.model._message import (
 from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
 from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
 from sbredis.model._received import ServiceBusReceivedMessage, delivered, hold_of
+from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
 from sbredis.model._rights import AuthorizationRule
 from sbredis.model._rule_properties import (
     DEFAULT_RULE,
@@ -110,6 +111,8 @@ __all__ = [
     "QueueOrSubscriptionOptions",
     "QueueProperties",
     "QueueRuntimeProperties",
+    "RedriveBudget",
+    "RedriveResult",
     "RuleFilter",
     "RuleOptions",
     "RuleProperties",
@@ -152,6 +155,8 @@ __all__ = [
     "moment",
     "names_keywords",
     "outgoing",
+    "readable_content",
+    "redrive_of",
     "routing_key",
     "rule_created",
     "rule_revised",

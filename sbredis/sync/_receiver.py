@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Self, Unpack
 from sbredis import aio
 from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
 from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
-from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.model import (
+    PrimitiveTypes,
+    RedriveBudget,
+    RedriveResult,
+    RuleFilter,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    hold_of,
+)
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._session import ServiceBusSession, session_for
 
@@ -167,6 +175,32 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             self._aio.purge_messages,
             before_enqueued_time_utc=before_enqueued_time_utc,
             session_id=session_id,
+            timeout=timeout,
+        )
+
+    def redrive_messages(
+        self,
+        *,
+        sequence_numbers: int | Sequence[int] | None = None,
+        reason: str | None = None,
+        matching: str | RuleFilter | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        rate: float | None = None,
+        budget: RedriveBudget | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> RedriveResult:
+        return self._portal.call(
+            self._aio.redrive_messages,
+            sequence_numbers=sequence_numbers,
+            reason=reason,
+            matching=matching,
+            properties_to_modify=properties_to_modify,
+            rate=rate,
+            budget=budget,
+            cursor=cursor,
+            dry_run=dry_run,
             timeout=timeout,
         )
 

@@ -38,9 +38,9 @@ async def topic(url: str) -> AsyncIterator[Topic]:
         yield made
 
 
-async def dead(bench: Bench, *payloads: bytes, changes: bytes = b"", **given: int) -> list[str]:
+async def dead(bench: Bench, *payloads: bytes, changes: bytes = b"", time_to_live: int | None = None) -> list[str]:
     """Send messages and make them dead letters; return their names."""
-    await bench.send(*payloads, **given)
+    await bench.send(*payloads, time_to_live=time_to_live)
     before = await bench.peek(side="d")
     await bench.dead_letter(*await bench.receive(len(payloads)), changes=changes)
     return [message.name for message in (await bench.peek(side="d"))[len(before) :]]

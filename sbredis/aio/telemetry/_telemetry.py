@@ -70,7 +70,7 @@ _log = logging.getLogger("sbredis.operations")
 
 _Sends = Literal["send", "schedule"]
 _Receives = Literal["receive", "receive_deferred", "peek"]
-_Settles = Literal["complete", "abandon", "release", "defer", "dead_letter", "delete"]
+_Settles = Literal["complete", "abandon", "release", "defer", "dead_letter", "delete", "redrive"]
 _Sessions = Literal[
     "accept_session",
     "renew_session_lock",

@@ -113,7 +113,7 @@ class AimedMachine(Machine):
         self.both.receive(how, self.both.token(), wanted, side=Side.DEAD, mode=mode)
 
     @precondition(lambda self: self.those(State.ACTIVE, Side.DEAD))
-    @rule(then=some(["delay and purge", "defer and delete", "defer and abandon", "defer and release"]))
+    @rule(then=some(["delay and purge", "redrive", "defer and delete", "defer and abandon", "defer and release"]))
     def go_on_with_a_dead_letter(self, then: str) -> None:
         token = self.both.token()
         self.both.receive(PLAIN, token, 1, side=Side.DEAD)
@@ -123,7 +123,13 @@ class AimedMachine(Machine):
                 self.both.abandon(PLAIN, [lock._replace(delay=1_000)])
                 self._purge(PLAIN, message, 1)
                 continue
-            self.both.defer(PLAIN, [lock])
+            if then == "redrive" and message.number % 2:
+                self.both.abandon(PLAIN, [lock._replace(delay=1_000)])
+            else:
+                self.both.defer(PLAIN, [lock])
+            if then == "redrive":
+                self.both.redrive(PLAIN, [Redrive(message.name)])
+                continue
             lock = lock._replace(token=self.both.token())
             mode: m.Mode = "delete" if then == "defer and delete" else "lock"
             self.both.receive_deferred(PLAIN, lock.token, [lock.name], mode)

@@ -1,0 +1,126 @@
+"""Moving dead letters back: the budget and the result as an application sees them, and what a message becomes."""
+
+# The modules of this package use private parts of each other's messages.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sbredis._quoting import quoted
+from sbredis.engine import (
+    MAXIMUM_CHANGES_BYTES,
+    Changes,
+    CodecError,
+    Content,
+    Redrive,
+    decode,
+    decode_changes,
+    encode_changes,
+    payload_offset,
+)
+from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.model._received import ServiceBusReceivedMessage, hold_of
+
+if TYPE_CHECKING:
+    from sbredis.engine import Value
+
+__all__ = ["RedriveBudget", "RedriveResult", "readable_content", "redrive_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveBudget:
+    """The share of messages that may die again before a redrive stops by itself.
+
+    The redrive counts the messages that it put back within the last ``window`` seconds. If at least ``minimum``
+    messages were put back in this time, and more than the ``share`` of them are in the dead-letter queue again, the
+    redrive stops.
+    """
+
+    share: float = 0.1
+    """From 0 to less than 1. With 0, the first message that dies again stops the redrive."""
+    minimum: int = 20
+    """The number of messages that must have been put back before the share counts."""
+    window: float = 60.0
+    """In seconds. A message that dies later does not count."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("share", self.share), ("window", self.window)):
+            if type(value) not in (int, float):
+                raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+        if not 0 <= self.share < 1:
+            raise ValueError(f"share must be from 0 to less than 1, not {quoted(self.share)}")
+        if type(self.minimum) is not int or self.minimum < 1:
+            raise ValueError(f"minimum must be a whole number from 1 on, not {quoted(self.minimum)}")
+        if not 0 < self.window <= 86400:
+            raise ValueError(f"window must be more than 0 seconds and at most a day, not {quoted(self.window)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveResult:
+    """What a redrive did, or what a dry run has found."""
+
+    matched: int
+    """The number of dead letters that the redrive was for."""
+    moved: int
+    """The number of messages that were put back. Each of them was put back once. In a dry run 0."""
+    skipped: int
+    """The number of messages that stay: a receiver holds them or was faster, or they have no session although the
+    entity requires sessions.
+    """
+    died_again: int
+    """The number of messages that were put back and found in the dead-letter queue again, within the window of the
+    budget. Without a budget they are not counted.
+    """
+    completed: bool
+    """Whether the redrive has gone through all dead letters that were there at its start. If not, it was stopped by its
+    budget.
+    """
+    stopped_because: str
+    """Why the redrive has ended, in a sentence."""
+    cursor: str
+    """The place where the redrive has ended. If you give it to another redrive of the same queue, that redrive goes on
+    there, and leaves out the messages that became dead letters after the start of the first one.
+    """
+    by_reason: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The number of matched messages for each reason."""
+    by_fingerprint: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The number of matched messages for each fingerprint: the reason and the first line of the description, with ``#``
+    in place of each number.
+    """
+
+
+def readable_content(message: ServiceBusReceivedMessage) -> Content | None:
+    """Return the content of a message with all changes; ``None`` if this release cannot read it."""
+    try:
+        return message._content
+    except CodecError:
+        return None
+
+
+def redrive_of(message: ServiceBusReceivedMessage, modify: Mapping[str, Value] | None) -> Redrive:
+    """Return what a dead letter becomes: its time to live begins again, and it loses the reason and the description.
+
+    The properties in ``modify`` are added to its application properties, or replace them.
+    """
+    hold = hold_of(message)
+    delivery = hold.delivery
+    content = readable_content(message)
+    if content is None:
+        return Redrive(delivery.name)
+    before = decode_changes(delivery.changes)
+    properties = before.properties
+    if modify:
+        if properties is None:
+            properties = decode(delivery.record, payload_offset(delivery.record)).properties or {}
+        properties = {**properties, **modify}
+    changes = encode_changes(Changes(properties, system=before.system))
+    if len(changes) > MAXIMUM_CHANGES_BYTES:
+        raise MessageSizeExceededError(
+            f"The properties of message {hold.sequence_number} would have {len(changes)} bytes. At most "
+            f"{MAXIMUM_CHANGES_BYTES} bytes are allowed: store fewer or smaller properties.",
+            outcome=Outcome.NEVER_SENT,
+        )
+    return Redrive(delivery.name, content.time_to_live, changes)

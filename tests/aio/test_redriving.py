@@ -1,0 +1,264 @@
+"""Moving dead letters back to their queue or subscription."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis import RedriveBudget, ServiceBusMessage
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import (
+    MessageNotFoundError,
+    RedriveInProgressError,
+    RuleSyntaxError,
+)
+from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.topics import topic_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def kill(queue: Queue, *texts: str, reason: str | None = None, description: str | None = None) -> list[int]:
+    """Send messages and dead-letter them. Return the sequence numbers of the dead letters."""
+    letters = queue.receiver(sub_queue="deadletter")
+    before = {message.sequence_number for message in await letters.peek_messages(1000, sequence_number=1)}
+    await queue.send(*texts)
+    receiver = queue.receiver()
+    for message in await all_of(receiver, len(texts)):
+        await receiver.dead_letter_message(message, reason, description)
+    after = [message.sequence_number for message in await all_dead(queue)]
+    return [number for number in after if number not in before]
+
+
+async def all_of(receiver: ServiceBusReceiver, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        found += await receiver.receive_messages(count - len(found), 60)
+    return found
+
+
+async def all_dead(queue: Queue) -> list[Any]:
+    """Return all dead letters of a queue."""
+    letters = queue.receiver(sub_queue="deadletter")
+    found: list[Any] = []
+    while page := await letters.peek_messages(1000):
+        found += page
+    return found
+
+
+@pytest.mark.everywhere("the partitions lie on several nodes")
+@both
+async def test_all_dead_letters_return_as_new_messages(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, max_delivery_count=2) as queue:
+        await kill(queue, *"abc", reason="Timeout", description="no answer")
+        clock.move(100)
+        result = await queue.receiver(sub_queue="deadletter").redrive_messages()
+        assert (result.matched, result.moved, result.skipped, result.completed) == (3, 3, 0, True)
+        assert result.by_reason == {"Timeout": 3}
+        counts = await queue.counts()
+        assert (counts.active, counts.dead_active) == (3, 0)
+        messages = await all_of(queue.receiver(), 3)
+        assert sorted(bodies(messages)) == ["a", "b", "c"]
+        for message in messages:
+            assert (message.delivery_count, message.dead_letter_reason) == (1, None)
+            assert message.application_properties is None
+            assert message.enqueued_time_utc.timestamp() == clock.utc()
+
+
+@pytest.mark.everywhere("the partitions lie on several nodes")
+@both
+async def test_a_dry_run_counts_by_reason_and_fingerprint_and_changes_nothing(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, clock=HandClock()) as queue:
+        await kill(queue, *"ab", reason="Timeout", description="order 17 took 30 s\nmore")
+        await kill(queue, *"cd", reason="Timeout", description="order 4 took 5 s")
+        await kill(queue, "e")
+        before = await queue.contents()
+        result = await queue.receiver(sub_queue="deadletter").redrive_messages(dry_run=True)
+        assert (result.matched, result.moved, result.skipped) == (5, 0, 0)
+        assert result.by_reason == {"Timeout": 4, "(no reason)": 1}
+        assert result.by_fingerprint == {"Timeout: order # took # s": 4, "(no reason)": 1}
+        assert await queue.contents() == before
+
+
+@both
+async def test_a_redrive_with_the_cursor_of_a_dry_run_takes_only_what_the_dry_run_has_seen(
+    url: str, partitioned: bool
+) -> None:
+    """So a job that is killed can begin again, and redrives no message that has died again meanwhile."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        cursor = (await letters.redrive_messages(dry_run=True)).cursor
+        await kill(queue, *"def")
+        first = await letters.redrive_messages(cursor=cursor)
+        assert (first.matched, first.moved) == (3, 3)
+        assert sorted(bodies(await all_dead(queue))) == ["d", "e", "f"]
+        again = await letters.redrive_messages(cursor=cursor)
+        assert (again.matched, again.moved) == (0, 0)
+        assert (await letters.redrive_messages(cursor=first.cursor)).matched == 0
+        assert (await letters.redrive_messages()).moved == 3
+
+
+@both
+async def test_messages_are_chosen_by_reason_number_or_filter(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        letters = queue.receiver(sub_queue="deadletter")
+        numbers = await kill(queue, *"abc", reason="Timeout")
+        await kill(queue, *"de", reason="Broken", description="disk 3 is full")
+        assert (await letters.redrive_messages(sequence_numbers=numbers[0])).moved == 1
+        assert (await letters.redrive_messages(reason="Timeout")).moved == 2
+        nothing = await letters.redrive_messages(matching="sys.DeadLetterReason = 'Timeout'")
+        assert (nothing.matched, nothing.completed) == (0, True)
+        like = SqlRuleFilter("sys.DeadLetterErrorDescription LIKE @what", {"@what": "disk%"})
+        assert (await letters.redrive_messages(matching=like, dry_run=True)).matched == 2
+        by_property = CorrelationRuleFilter(properties={"DeadLetterReason": "Broken"})
+        assert (await letters.redrive_messages(matching=by_property)).moved == 2
+        assert await all_dead(queue) == []
+
+
+@both
+async def test_changed_properties_are_added_to_those_of_the_message(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", properties={"kept": 1, "replaced": 2})
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 60)
+        await receiver.dead_letter_message(message, "Timeout", "why")
+        letters = queue.receiver(sub_queue="deadletter")
+        await letters.redrive_messages(properties_to_modify={"replaced": 3, "redriven": True})
+        (message,) = await receiver.receive_messages(1, 60)
+        assert message.application_properties == {"kept": 1, "replaced": 3, "redriven": True}
+        await receiver.dead_letter_message(message)
+        (letter,) = await all_dead(queue)
+        assert letter.dead_letter_reason is None  # the earlier reason is gone
+
+
+@both
+async def test_a_message_that_a_receiver_holds_stays(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        (held,) = await letters.receive_messages(1, 60)
+        result = await letters.redrive_messages()
+        assert (result.moved, result.completed) == (2, True)
+        await letters.complete_message(held)
+
+
+@both
+async def test_an_unknown_number_is_refused_and_nothing_is_moved(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, clock=HandClock()) as queue:
+        numbers = await kill(queue, *"ab")
+        letters = queue.receiver(sub_queue="deadletter")
+        with pytest.raises(MessageNotFoundError, match="No message was moved"):
+            await letters.redrive_messages(sequence_numbers=[*numbers, 77])
+        (held,) = await letters.receive_messages(1, 60)
+        with pytest.raises(MessageNotFoundError, match=str(held.sequence_number)):
+            await letters.redrive_messages(sequence_numbers=numbers)
+        assert (await queue.counts()).active == 0
+        assert len(await all_dead(queue)) == 2
+
+
+@in_memory
+async def test_arguments_are_checked_before_anything_is_sent(url: str) -> None:
+    async with queue_at(url) as queue:
+        await kill(queue, "a")
+        letters = queue.receiver(sub_queue="deadletter")
+        with Calls(queue.transport) as calls:
+            with pytest.raises(RuleSyntaxError):
+                await letters.redrive_messages(matching="colour = = 'red'")
+            with pytest.raises(ValueError, match="@least"):
+                await letters.redrive_messages(matching="price > @least")
+            with pytest.raises(TypeError, match="matching must be"):
+                await letters.redrive_messages(matching=7)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="budget must be"):
+                await letters.redrive_messages(budget=0.5)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="A budget needs a rate"):
+                await letters.redrive_messages(budget=RedriveBudget())
+            with pytest.raises(ValueError, match="rate"):
+                await letters.redrive_messages(rate=0)
+            with pytest.raises(TypeError, match="reason"):
+                await letters.redrive_messages(reason=7)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="not both"):
+                await letters.redrive_messages(cursor="a:0=1-1", sequence_numbers=1)
+            with pytest.raises(ValueError, match="sub_queue='deadletter'"):
+                await queue.receiver().redrive_messages()
+            with pytest.raises(ValueError, match="is not the cursor"):
+                await letters.redrive_messages(cursor="wrong", dry_run=True)
+        assert sum(calls.by_script.values()) == 0
+        assert (await queue.counts()).dead_active == 1
+
+
+@both
+async def test_two_redrives_of_one_queue_at_once_are_refused(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *"abcdefgh")
+        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=1))
+
+        async def begun() -> bool:
+            return (await queue.counts()).active > 0
+
+        await eventually(begun)
+        async with queue.other_client() as client:
+            letters = client.get_queue_receiver(queue.entity.name, sub_queue="deadletter")
+            with pytest.raises(RedriveInProgressError, match="Another redrive"):
+                await letters.redrive_messages()
+            assert (await letters.redrive_messages(dry_run=True)).moved == 0
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            left = (await queue.counts()).dead_active
+            assert (await letters.redrive_messages()).moved == left
+        assert (await queue.counts()).active == 8
+
+
+@both
+async def test_a_redrive_stops_when_too_many_messages_die_again(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *(str(number) for number in range(40)))
+        receiver = queue.receiver()
+
+        async def handle() -> None:
+            while True:
+                for message in await receiver.receive_messages(10, 60):
+                    await receiver.dead_letter_message(message, "StillBroken")
+
+        handler = asyncio.ensure_future(handle())
+        try:
+            letters = queue.receiver(sub_queue="deadletter")
+            budget = RedriveBudget(share=0.2, minimum=5)
+            result = await letters.redrive_messages(rate=20, budget=budget)
+        finally:
+            handler.cancel()
+        assert not result.completed
+        assert "have died again" in result.stopped_because
+        assert 5 <= result.moved < 40
+        assert result.moved * 0.2 < result.died_again <= result.moved
+        rest = await letters.redrive_messages(cursor=result.cursor)
+        assert (rest.moved, rest.completed) == (40 - result.moved, True)  # and none of those that died again
+
+
+@both
+async def test_a_redrive_with_a_budget_ends_normally_if_the_messages_live(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *"abcdef")
+        letters = queue.receiver(sub_queue="deadletter")
+        result = await letters.redrive_messages(rate=1000, budget=RedriveBudget(share=0, minimum=1))
+        assert (result.moved, result.died_again, result.completed) == (6, 0, True)
+
+
+@both
+async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, partitioned: bool) -> None:
+    async with topic_at(url, partitioned=partitioned) as topic:
+        await topic.create({"one": None, "two": None})
+        await topic.sender().send_messages([ServiceBusMessage(text) for text in "abc"])
+        receiver = topic.receiver("one")
+        for message in await all_of(receiver, 3):
+            await receiver.dead_letter_message(message)
+        result = await topic.receiver("one", sub_queue="deadletter").redrive_messages()
+        assert result.moved == 3
+        assert sorted(bodies(await all_of(receiver, 3))) == ["a", "b", "c"]
+        assert len(await topic.take_all("two")) == 3

@@ -383,7 +383,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             timeout=timeout,
         )
         chosen = request.check()
-        if self._sub_queue is not ServiceBusSubQueue.DEAD_LETTER:
+        if self._side != "d":
             raise ValueError(
                 "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
             )

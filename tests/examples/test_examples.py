@@ -54,6 +54,12 @@ EXAMPLES = {
         received: unreadable, mended
         received: fails, mended
     """,
+    "redrive.py": r"""
+        100 dead letters: ShopDown: order # failed: no answer in # s
+        too early: False The budget is spent: \d+ of the \d+ messages that were put back last have died again\.
+        now: True All messages were dealt with\.
+        0 dead letters are left
+    """,
     "scheduled.py": r"""
         scheduled 3: number 1 is due soon, number 2 was cancelled
         waiting: soon, on \d\d \w+ at \d\d:\d\d:\d\d, SCHEDULED

@@ -11,9 +11,9 @@ from sbredis import RedriveBudget, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 
 
-async def handle(client: ServiceBusClient, down: asyncio.Event) -> None:
+async def handle(client: ServiceBusClient, down: asyncio.Event, max_wait_time: float | None = None) -> None:
     """Handle orders. As long as the shop is down, dead-letter them."""
-    async with client.get_queue_receiver("shop-orders") as receiver:
+    async with client.get_queue_receiver("shop-orders", max_wait_time=max_wait_time) as receiver:
         async for message in receiver:
             if down.is_set():
                 await receiver.dead_letter_message(message, "ShopDown", f"order {message} failed: no answer in 30 s")
@@ -27,16 +27,16 @@ async def main(url: str) -> None:
         await client.ensure_queue("shop-orders")
         down = asyncio.Event()
         down.set()
-        handler = asyncio.ensure_future(handle(client, down))
         async with client.get_queue_sender("shop-orders") as sender:
             await sender.send_messages([ServiceBusMessage(f"{number}") for number in range(100)])
+        await handle(client, down, max_wait_time=1)
 
         async with client.get_queue_receiver("shop-orders", sub_queue="deadletter") as letters:
-            while (found := await letters.redrive_messages(dry_run=True)).matched < 100:
-                await asyncio.sleep(0.05)
+            found = await letters.redrive_messages(dry_run=True)
             for fingerprint, count in found.by_fingerprint.items():
                 print(f"{count} dead letters: {fingerprint}")
 
+            handler = asyncio.ensure_future(handle(client, down))
             budget = RedriveBudget(share=0.2, minimum=10)
             result = await letters.redrive_messages(cursor=found.cursor, rate=50, budget=budget)
             print("too early:", result.completed, result.stopped_because)
@@ -46,9 +46,8 @@ async def main(url: str) -> None:
             print("now:", result.completed, result.stopped_because)
             left = await letters.redrive_messages(dry_run=True)
             print(f"{left.matched} dead letters are left")
-
-        handler.cancel()
-        await asyncio.gather(handler, return_exceptions=True)
+            handler.cancel()
+            await asyncio.gather(handler, return_exceptions=True)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ CODES: dict[type[ServiceBusError], str] = {
     exceptions.MessageAlreadySettled: "MessageAlreadySettled",
     exceptions.SessionCannotBeLockedError: "SessionCannotBeLocked",
     exceptions.SessionLockLostError: "SessionLockLost",
+    exceptions.RedriveInProgressError: "RedriveInProgress",
     exceptions.RuleSyntaxError: "RuleSyntax",
     exceptions.AutoLockRenewFailed: "AutoLockRenewFailed",
     exceptions.AutoLockRenewTimeout: "AutoLockRenewTimeout",

@@ -46,7 +46,7 @@ PRINTED = {
         "bill for two teapots",
         "ann has spent 30",
         "ann has spent 42",
-        "payment 17 was done before",
+        "charge 17 was done before",
         r"\[.letter-1.\]",
         "1",
     ],

@@ -27,8 +27,10 @@ from sbredis.engine import (
     accept_session,
     encode,
     load,
+    once,
     perform,
     set_state,
+    transact,
     waiting_channel,
 )
 from sbredis.engine._lifecycle import State
@@ -178,6 +180,9 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
             yield replace(case, what=f"{script}: {case.what}", call=call, on=case.on or kind_of(script))
     for script in ("abandon", "complete", "dead_letter", "defer"):
         yield Case(f"{script}: a lost lock", "UNLOCKED", Call(alone(script, WELL_FORMED[script])))
+    yield Case("a key that is known", "KNOWN", Call(alone("once", (1000, "new", 1000, "known"))))
+    yield Case("a key without a window", "BADCALL", Call(alone("once", ("", "new"))))
+    yield Case("a transfer without a destination", "BADCALL", Call(alone("transfer", ("", "", b"m"))))
     yield Case("a dead letter of a dead letter", "DEAD", Call(alone("dead_letter", (TOKEN, 1, "d1", ""))))
     good = alone("send", WELL_FORMED["send"])
     for what, own in (
@@ -372,6 +377,7 @@ async def busy(bench: Bench) -> Bench:
         return bench
     if bench.partition.settings.sessions:
         return await busy_with_sessions(bench)
+    await bench.tell(transact(bench.call_id(), [once(bench.partition, {b"known": 1_000_000})]))
     await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     await bench.send(*(b"%d" % number for number in range(12)))
     deferred, delayed, dead, *_ = await bench.receive()

@@ -61,6 +61,9 @@ async def with_all_options(connection_string: str, queue_name: str) -> object:
             max_size_in_megabytes=2048,
             requires_duplicate_detection=True,
             requires_session=False,
+            forward_to=queue_name,
+            forward_dead_lettered_messages_to=f"sb://shop.servicebus.windows.net/{queue_name}",
+            auto_delete_on_idle=timedelta(minutes=10),
             user_metadata="for the samples",
             max_message_size_in_kilobytes=2048,
         )
@@ -78,7 +81,10 @@ async def with_all_options(connection_string: str, queue_name: str) -> object:
             "sizes": (queue.max_size_in_megabytes, queue.max_message_size_in_kilobytes),
             "duplicates, sessions": (queue.requires_duplicate_detection, queue.requires_session),
             "note": queue.user_metadata,
-            "forwarding": (queue.forward_to, queue.forward_dead_lettered_messages_to),
+            "forwarding": [
+                str(destination).endswith(queue_name)
+                for destination in (queue.forward_to, queue.forward_dead_lettered_messages_to)
+            ],
             "idle": queue.auto_delete_on_idle,
             "status": queue.status == EntityStatus.ACTIVE,
             "available": queue.availability_status == EntityAvailabilityStatus.AVAILABLE,

@@ -182,8 +182,8 @@ class SentTo(Described):
     """
 
     colocate_with = Neighbour(fixed=True)
-    """Another unpartitioned entity whose partition this entity shares, so that a transaction can include both: none by
-    default. Cannot be changed. An addition of sbredis.
+    """Another unpartitioned entity whose partition this entity shares, so that a transaction can settle messages of
+    both: none by default. Cannot be changed. An addition of sbredis.
     """
 
     enable_express = Flag(False)

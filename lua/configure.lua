@@ -82,7 +82,14 @@ end
 if not s[STATE.layout] then -- these two come last, because a server may search the fields from the first to the last
   fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'once_bytes', '0', 'once_forgotten', '0'
 end
+local begins = given.forwards == '1' and s[STATE.forwards] ~= '1' or given.forwards_dead == '1' and s[STATE.forwards_dead] ~= '1'
+if begins then -- messages that are there already may wait to be moved now
+  fields[#fields + 1], fields[#fields + 2] = 'calling', '1'
+end
 redis.call('HSET', state, unpack(fields))
+if begins and s[STATE.layout] then
+  redis.call('SPUBLISH', ARGV[8], state .. ' move')
+end
 if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)
   redis.call('HSET', KEYS[3], SENTINEL.name, '')

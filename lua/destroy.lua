@@ -7,17 +7,19 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    share       the number of messages whose references one step removes
 --
--- Result: { more }
+-- Result: { more, the birth of the partition, the ids of entities to which it has moved messages, separated by
+--   blanks }. The birth is an empty text if the partition is not here
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- @use key_count
 -- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
-local layout, incarnation, shared, kept = unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept'))
+local layout, incarnation, shared, kept, birth =
+  unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept', 'birth'))
 local share = whole_number(ARGV[7], 1, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
 end
 if not layout then
-  return { 0 }
+  return { 0, '', '' }
 end
 if layout ~= '1' then
   return refuse('LAYOUT', layout)
@@ -25,14 +27,15 @@ end
 if incarnation ~= ARGV[2] then
   return refuse('GONE', 'partition')
 end
+local reply = { 0, birth, string.match(redis.call('HGET', KEYS[31], 'to') or '', '^ ?(.-) ?$') }
 if shared ~= '1' then
   redis.call('UNLINK', unpack(KEYS))
-  return { 0 }
+  return reply
 end
 if redis.call('EXISTS', KEYS[10]) == 0 then
   redis.call('UNLINK', unpack(KEYS, 28, KEY_COUNT)) -- the topic, which stored the messages, was destroyed before
   redis.call('UNLINK', unpack(KEYS, 1, 9))
-  return { 0 }
+  return reply
 end
 
 redis.call('HSET', KEYS[1], 'status', 'Deleting')
@@ -51,9 +54,10 @@ for i = 1, #members do
 end
 flush(p)
 if #members == share then
-  return { 1 }
+  reply[1] = 1
+  return reply
 end
 redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0: Redis 7.0 does not pass -0 on as an integer
 redis.call('UNLINK', unpack(KEYS, 28, KEY_COUNT))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
-return { 0 }
+return reply

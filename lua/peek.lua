@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns messages in the order of their numbers, in any of the given states, without changing them. The reply shows
 -- the messages as they will be when all due work is done. The script writes nothing: it only computes the effects of up
--- to 500 due events. `more` says whether more events are due.
+-- to 500 due events. `more` says whether more events are due. Messages that are being moved count as active.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -14,7 +14,7 @@
 --
 -- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
---   state g; the letter l in `states` includes such messages.
+--   state g; the letter l in `states` includes such messages. A transfer has the state x; the letter a includes it.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
 -- @use parse_session read_records record_of refuse scheduled sides whole_number
@@ -33,11 +33,12 @@ if session and ARGV[7] ~= '' or not side or not side.from or not from or not wan
   return refuse('BADCALL', 'peek')
 end
 
-local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred }, a = { side.ready } }, {}
+local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred } }, {}
+bands.a = { side.ready, side.frozen, side.kept or side.transfer }
 if side.prefix == '' then
   bands.s = { SCHEDULED }
   for level = 1, LEVELS - 1 do
-    bands.a[level + 1] = level * BAND
+    bands.a[#bands.a + 1] = level * BAND
   end
   bands.l[2] = side.held
 end
@@ -125,6 +126,8 @@ while at <= last and not full do
     if entries[i] then
       if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
         states[n] = 'g'
+      elseif string.byte(entries[i], 14) == 120 then
+        states[n] = 'x'
       end
       delivery_extras(extras, n, entries[i])
     end

@@ -49,7 +49,7 @@ local there, entries, stored, missing, letters = {}, {}, {}, {}, {}
 for i = 1, #names do
   local name = names[i]
   local band = scores[i] and tonumber(scores[i]) - tonumber(string.sub(name, 2))
-  if band == side.ready or band == side.delayed or band == side.deferred then
+  if band == side.ready or band == side.kept or band == side.delayed or band == side.deferred then
     there[#there + 1], entries[#entries + 1], stored[#stored + 1] = name, texts[i], record_of(name, texts[i])
     letters[name] = band == side.delayed and 'd'
   else

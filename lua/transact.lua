@@ -15,8 +15,9 @@
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
 -- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the
 --   operation, the number of its arguments, and these arguments. They are the arguments that the script of this name
---   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state. Two more
---   have no script of their own: once (see check_once.lua) and transfer (see check_transfer.lua)
+--   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state. Three more
+--   have no script of their own: once (see check_once.lua), transfer (see check_transfer.lua) and withdraw (see
+--   check_withdraw.lua)
 --
 -- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
 --   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
@@ -28,7 +29,8 @@
 --   exist here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the
 --   token does not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the
 --   detail is their names), DEAD (a message is a dead letter already; the detail is its name), KNOWN (a key of `once`
---   is known already; the detail is its index, counted from 0)
+--   is known already; the detail is its index, counted from 0), ABSENT (some messages to withdraw are not there as
+--   named, or a caller holds them; the detail is their names)
 -- @use key_count
 -- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
 -- @use refuse_part split_words whole_number

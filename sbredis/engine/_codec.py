@@ -72,6 +72,12 @@ class Content:
     """The other sections of an AMQP message, by name: neither properties nor the body."""
     raw_amqp: bytes | None = None
     """The sender's own encoding of the message. sbredis does not read it."""
+    hops: int | None = None
+    """How often the message was forwarded; ``None`` if it never was."""
+    enqueued_number: int | None = None
+    """The sequence number in the entity to which the message was sent, if it was moved from there."""
+    dead_letter_source: str | None = None
+    """The entity in which the message became a dead letter, if it was moved from there."""
     assigned: str | None = field(default=None, compare=False, repr=False)
     """The last id that sbredis has assigned to the message. This field itself is not sent."""
     id_used: bool = field(default=False, compare=False, repr=False)
@@ -104,6 +110,7 @@ _TEXTS = (
 )
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
+_HOPS, _ENQUEUED_NUMBER, _DEAD_LETTER_SOURCE = 17, 18, 19
 _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
@@ -150,10 +157,21 @@ def encode(content: Content) -> bytes:
         _field(parts, _PROPERTIES, map_bytes(content.properties, 1))
     if content.annotations:
         _field(parts, _ANNOTATIONS, map_bytes(content.annotations, 1))
-    if content.raw_amqp is not None:
-        _field(parts, _RAW_AMQP, content.raw_amqp)
+    if content.raw_amqp is not None or content.enqueued_number is not None:
+        _rare(parts, content)
     parts += (b"\x00", content.body)
     return b"".join(parts)
+
+
+def _rare(parts: list[bytes], content: Content) -> None:
+    if content.raw_amqp is not None:
+        _field(parts, _RAW_AMQP, content.raw_amqp)
+    if content.enqueued_number is not None:  # the message was moved
+        _field(parts, _ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
+    if content.hops is not None:
+        _field(parts, _HOPS, b"%d" % content.hops)
+    if content.dead_letter_source is not None:
+        _field(parts, _DEAD_LETTER_SOURCE, content.dead_letter_source.encode())
 
 
 def _texts(parts: list[bytes], content: Content, texts: tuple[tuple[int, str], ...]) -> None:
@@ -210,6 +228,12 @@ def _read_field(content: Content, tag: int, value: bytes) -> None:
         content.annotations = read_map(value)
     elif tag == _RAW_AMQP:
         content.raw_amqp = value
+    elif tag == _HOPS:
+        content.hops = read_number(value)
+    elif tag == _ENQUEUED_NUMBER:
+        content.enqueued_number = read_number(value)
+    elif tag == _DEAD_LETTER_SOURCE:
+        content.dead_letter_source = read_text(value)
     elif tag in _ID_OF_TAG:
         setattr(content, _ID_OF_TAG[tag], _read_id(value))
 

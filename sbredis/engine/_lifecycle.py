@@ -23,6 +23,8 @@ On its side a message is in exactly one *state*. These are the ways out of each 
                either ► EXPIRED or the dead side
                and purge leads from ACTIVE, DELAYED and DEFERRED to PURGED,
                and bury leads from ACTIVE, HELD and DEFERRED to the dead side
+               and freeze and withdraw lead from ACTIVE and TRANSFER to FROZEN and MOVED
+    FROZEN     take ► MOVED    return ► back, or as ACTIVE    refuse ► dead sides, or KEPT, which is as ACTIVE
 
 An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
 table has no row for an event in a state, the event cannot happen to a message in that state. Such an event is refused,
@@ -67,8 +69,7 @@ calculate with doubles, which are exact up to 2**53; scores stay below that.
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there; on the
 transfer dead side, ``t`` and its number there. Both sides of dead letters draw numbers from one counter.
 
-FROZEN (moving to another partition), TRANSFER (waiting to be moved) and HELD on the sides of dead letters have bands
-but no rows yet. Band 31, the last below 2**53, belongs to the sentinel, which is not a message.
+HELD on the transfer dead side has a band but no rows. Band 31, the last below 2**53, belongs to the sentinel.
 
 The scripts get these numbers from this module (through ``_lua_constants.py``).
 """
@@ -158,11 +159,13 @@ class State(Enum):
     HELD = "held"  # given out under the lock of its session
     FROZEN = "frozen"  # in a batch that is being moved to another partition
     TRANSFER = "transfer"  # waits to be moved to an entity in another slot
+    KEPT = "kept"  # a dead letter whose forwarding was refused; active, except that it is not forwarded again
     PUBLISHED = "published"  # copied to the subscriptions of its topic
     COMPLETED = "completed"  # completed by its receiver, or received and deleted
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     PURGED = "purged"
+    MOVED = "moved"  # at its destination
     DROPPED = "dropped"  # a duplicate that was never stored
 
 
@@ -187,6 +190,12 @@ class Event(Enum):
     PURGE = "purge"
     BURY = "bury"  # all messages of a session move to the dead side
     REDRIVE = "redrive"  # a dead letter returns to the main side
+    TRANSFER = "transfer"  # a message for an entity in another slot is stored, to be moved there
+    WITHDRAW = "withdraw"  # it moves to another entity in the same slot
+    FREEZE = "freeze"  # it becomes part of a batch
+    TAKE = "take"  # its batch is at the destination
+    RETURN = "return"  # its batch is not at the destination, and will not be
+    REFUSE = "refuse"  # its destination refused it for good
     # The effects of time.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
@@ -200,6 +209,7 @@ class Condition(Enum):
     DUPLICATE = "its message id was seen within the window"
     FAULTY = "a rule failed on it"
     NO_SESSION = "it has no session, and its subscription requires one"
+    HOME_TRANSFER = "it is a transfer"
     SESSION = "it belongs to a session"
     LIMIT = "its failures, this one included, have reached the delivery limit"
     HOME_DEFERRED = "it was deferred when it was locked"
@@ -232,16 +242,12 @@ class ImpossibleError(LookupError):
     """The table has no such transition."""
 
 
-ENDS: Final = frozenset({State.PUBLISHED, State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.DROPPED})
+ENDS: Final = frozenset(
+    {State.PUBLISHED, State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.MOVED, State.DROPPED}
+)
 """The states in which a message is gone."""
 
-RESERVED: Final = frozenset(
-    {
-        (Side.MAIN, State.TRANSFER),
-        *((side, State.FROZEN) for side in Side),
-        *((side, State.HELD) for side in (Side.DEAD, Side.TRANSFER_DEAD)),
-    }
-)
+RESERVED: Final = frozenset({(Side.TRANSFER_DEAD, State.HELD)})
 """The states that have a band but no transitions yet."""
 
 COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Event.LAPSE, Event.DEFER)})
@@ -251,6 +257,9 @@ _MAIN, _DEAD, _TRANSFER = Side.MAIN, Side.DEAD, Side.TRANSFER_DEAD
 _ALWAYS = Condition.OTHERWISE
 
 _FAILED: Mapping[Condition, Place] = {Condition.LIMIT: Place(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
+_DROPPED: Mapping[Condition, Place] = {Condition.DUPLICATE: Place(_MAIN, State.DROPPED)}
+_MOVED: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.MOVED)}
+_TRANSFER_BURIED = {Condition.HOME_TRANSFER: Place(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
 _HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_MAIN, State.DEFERRED)}
 _EXPIRY: Mapping[Condition, Place] = {
     Condition.EXPIRED_KEPT: Place(_DEAD, State.ACTIVE, Reason.EXPIRED),
@@ -273,15 +282,9 @@ _Rows: TypeAlias = Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
 # fmt: off
 _ROWS: _Rows = {
     # -- the main side
-    (_MAIN, State.NEW, Event.SEND): {Condition.DUPLICATE: Place(_MAIN, State.DROPPED), **_BACK},
-    (_MAIN, State.NEW, Event.SCHEDULE): {
-        Condition.DUPLICATE: Place(_MAIN, State.DROPPED),
-        _ALWAYS: Place(_MAIN, State.SCHEDULED),
-    },
-    (_MAIN, State.NEW, Event.PUBLISH): {
-        Condition.DUPLICATE: Place(_MAIN, State.DROPPED),
-        _ALWAYS: Place(_MAIN, State.PUBLISHED),
-    },
+    (_MAIN, State.NEW, Event.SEND): {**_DROPPED, **_BACK},
+    (_MAIN, State.NEW, Event.SCHEDULE): {**_DROPPED, _ALWAYS: Place(_MAIN, State.SCHEDULED)},
+    (_MAIN, State.NEW, Event.PUBLISH): {**_DROPPED, _ALWAYS: Place(_MAIN, State.PUBLISHED)},
     (_MAIN, State.NEW, Event.COPY): {
         Condition.FAULTY: Place(_DEAD, State.ACTIVE, Reason.FILTER),
         Condition.NO_SESSION: Place(_DEAD, State.ACTIVE, Reason.NO_SESSION),
@@ -316,11 +319,24 @@ _ROWS: _Rows = {
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
+    (_MAIN, State.NEW, Event.TRANSFER): {_ALWAYS: Place(_MAIN, State.TRANSFER)},
+    (_MAIN, State.ACTIVE, Event.WITHDRAW): _MOVED,
+    (_MAIN, State.ACTIVE, Event.FREEZE): {_ALWAYS: Place(_MAIN, State.FROZEN)},
+    (_MAIN, State.TRANSFER, Event.WITHDRAW): _MOVED,
+    (_MAIN, State.TRANSFER, Event.FREEZE): {_ALWAYS: Place(_MAIN, State.FROZEN)},
+    (_MAIN, State.FROZEN, Event.TAKE): _MOVED,
+    (_MAIN, State.FROZEN, Event.RETURN): {Condition.HOME_TRANSFER: Place(_MAIN, State.TRANSFER), **_EXPIRY, **_BACK},
+    (_MAIN, State.FROZEN, Event.REFUSE): {**_TRANSFER_BURIED, **_BURIED},
     # -- the dead side: no limit, no expiry, and only a redrive leads back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.ACTIVE, Event.REDRIVE): _BACK,
+    (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Place(_DEAD, State.MOVED)},
+    (_DEAD, State.ACTIVE, Event.FREEZE): {_ALWAYS: Place(_DEAD, State.FROZEN)},
+    (_DEAD, State.FROZEN, Event.TAKE): {_ALWAYS: Place(_DEAD, State.MOVED)},
+    (_DEAD, State.FROZEN, Event.RETURN): _DEAD_BACK,
+    (_DEAD, State.FROZEN, Event.REFUSE): {_ALWAYS: Place(_DEAD, State.KEPT)},
     (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
@@ -341,13 +357,16 @@ _ROWS: _Rows = {
 def _on_transfer_side(rows: _Rows) -> _Rows:
     """Return the rows of the transfer dead side, on which each event has the effect that it has on the dead side."""
     return {
-        (_TRANSFER, state, event): {condition: Place(_TRANSFER, place.state) for condition, place in row.items()}
+        (_TRANSFER, state, event): {
+            why: Place(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
+        }
         for (side, state, event), row in rows.items()
-        if side is _DEAD and all(place.side is _DEAD for place in row.values())
+        if side is _DEAD and event is not Event.REDRIVE
     }
 
 
-TRANSITIONS: Final[_Rows] = MappingProxyType({**_ROWS, **_on_transfer_side(_ROWS)})
+_KEPT = {(_DEAD, State.KEPT, of[2]): row for of, row in _ROWS.items() if of[:2] == (_DEAD, State.ACTIVE)}
+TRANSITIONS: Final[_Rows] = MappingProxyType({**_ROWS, **_KEPT, **_on_transfer_side(_ROWS)})
 """All events that can happen, with an outcome for each condition. The first condition that holds decides."""
 
 
@@ -374,7 +393,7 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
         (_MAIN, State.SCHEDULED): range(13, 14),
         (_MAIN, State.TRANSFER): range(14, 15),
         (_DEAD, State.ACTIVE): range(16, 17),
-        (_DEAD, State.HELD): range(17, 18),
+        (_DEAD, State.KEPT): range(17, 18),
         (_DEAD, State.LOCKED): range(18, 19),
         (_DEAD, State.DELAYED): range(19, 20),
         (_DEAD, State.DEFERRED): range(20, 21),

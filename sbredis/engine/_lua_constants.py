@@ -38,13 +38,14 @@ def _first_score(side: Side, state: State) -> int:
 def _side(side: Side) -> dict[str, LuaValue]:
     """Return the first score of each state of a side, and the range of its active messages as text for commands."""
     ready = BANDS[side, State.ACTIVE]
+    last = BANDS.get((side, State.KEPT), ready)
     states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
     return {
         "prefix": side.value,
         "room": WAITING_ROOMS[side.value],
         "ready": ready.start * BAND_WIDTH,
         "from": str(ready.start * BAND_WIDTH),
-        "to": str(ready.stop * BAND_WIDTH - 1),
+        "to": str(last.stop * BAND_WIDTH - 1),
         **{state.value: _first_score(side, state) for state in states},
     }
 

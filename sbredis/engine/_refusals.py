@@ -23,6 +23,7 @@ __all__ = [
     "REFUSALS",
     "LaneUnknownError",
     "MalformedCallError",
+    "MessagesMovedError",
     "OverdueError",
     "Refusal",
     "RoleLostError",
@@ -58,6 +59,12 @@ class LaneUnknownError(ServiceBusError):
 
 class OverdueError(ServiceBusError):
     """The partition had more due work than it could do within the time of the call."""
+
+    is_transient = True
+
+
+class MessagesMovedError(ServiceBusError):
+    """Messages that were to be moved are not there any more as the caller has read them. The caller must read again."""
 
     is_transient = True
 
@@ -151,6 +158,10 @@ REFUSALS: dict[str, Refusal] = {
         "forward_to, or remove forward_to with an administration client.",
     ),
     "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call does not exist, or no longer exists."),
+    "ABSENT": _fixed(
+        MessagesMovedError,
+        "These messages are not there any more as they were read, or a receiver holds them: {detail}.",
+    ),
     "FENCED": _fixed(RoleLostError, "Another client has taken over: the fence {detail} is no longer valid."),
 }
 

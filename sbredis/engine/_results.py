@@ -257,7 +257,7 @@ class Counts(NamedTuple):
     scheduled: int
     transfer: int
     dead_active: int
-    dead_held: int
+    dead_kept: int
     dead_locked: int
     dead_delayed: int
     dead_deferred: int

@@ -45,7 +45,7 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "TARGET": (
             *("layout", "incarnation", "run_id", "offset", "dead_seq", "head", "horizon"),
             *("next_lock", "next_due", "waiting", "biggest", "announced", "calling"),
-            *("status", "ttl", "sessions"),
+            *("status", "ttl", "sessions", "forwards", "forwards_dead"),
         ),
         "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),
     }

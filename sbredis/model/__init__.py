@@ -42,6 +42,7 @@ from sbredis.model._message import (
     copied,
     from_content,
 )
+from sbredis.model._moved import MOST_HOPS, MoveKind, TooManyHopsError, key_at_destination, moved
 from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
 from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
 from sbredis.model._received import ServiceBusReceivedMessage, delivered, hold_of
@@ -81,6 +82,7 @@ from sbredis.model._warnings import NoOptions, warn_of_unknown
 __all__ = [
     "DEFAULT_RULE",
     "MAXIMUM_PROPERTY_BYTES",
+    "MOST_HOPS",
     "NEXT_AVAILABLE_SESSION",
     "AccessRights",
     "AmqpAnnotatedMessage",
@@ -101,6 +103,7 @@ __all__ = [
     "MessageType",
     "MessageTypes",
     "MessagingSku",
+    "MoveKind",
     "NamespaceProperties",
     "NamespaceType",
     "NewSubscriptionOptions",
@@ -131,6 +134,7 @@ __all__ = [
     "SubscriptionOptions",
     "SubscriptionProperties",
     "SubscriptionRuntimeProperties",
+    "TooManyHopsError",
     "TopicOptions",
     "TopicProperties",
     "TopicRuntimeProperties",
@@ -151,8 +155,10 @@ __all__ = [
     "from_content",
     "hold_of",
     "keep_id",
+    "key_at_destination",
     "message_key",
     "moment",
+    "moved",
     "names_keywords",
     "outgoing",
     "readable_content",

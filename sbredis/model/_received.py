@@ -77,39 +77,15 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _read(self) -> Content:
-        """Return the sender's data, with all later changes."""
-        delivery = self._hold.delivery
-        content = decode(delivery.record, payload_offset(delivery.record))
-        if delivery.changes:
-            changed = decode_changes(delivery.changes)
-            if changed.properties is not None:
-                content.properties = changed.properties
-            for name, value in (changed.system or {}).items():
-                setattr(content, name, value)
-        if delivery.reason == "-":
-            return content
-        added: dict[str, Value] = {}
-        reason, description = self._dead_letter_reasons()
-        if reason is not None:
-            added[_REASON] = reason
-        if description is not None:
-            added[_DESCRIPTION] = description
-        if added:
-            content.properties = NamedValues({**(content.properties or {}), **added})
-        return content
+        return current_content(self._hold.delivery)
 
     def _dead_letter_reasons(self) -> tuple[str | None, str | None]:
-        """Return why the message is a dead letter, as a word and as a sentence."""
-        reason = self._hold.delivery.reason
-        if reason == "-":
-            return None, None
-        if reason in _BROKERS_REASONS:
-            return _BROKERS_REASONS[reason]
-        changes = decode_changes(self._hold.delivery.changes)
-        return changes.reason, changes.description
+        return _dead_letter_reasons(self._hold.delivery)
 
     def _sendable(self) -> ServiceBusMessage:
-        return from_content(copied(self._content))
+        content = copied(self._content)
+        content.hops = content.enqueued_number = content.dead_letter_source = None
+        return from_content(content)
 
     def _facts(self) -> list[str]:
         facts = [f"sequence_number={self.sequence_number}", f"delivery_count={self.delivery_count}"]
@@ -148,7 +124,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         """The sequence number in the entity to which the message was sent. It differs from :attr:`sequence_number` only
         if the message was forwarded.
         """
-        return self.sequence_number
+        number = self._content.enqueued_number
+        return self.sequence_number if number is None else number
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
@@ -225,7 +202,39 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def dead_letter_source(self) -> str | None:
         """The entity in which the message became a dead letter, if it was forwarded from there; otherwise ``None``."""
-        return None
+        return self._content.dead_letter_source
+
+
+def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
+    """Return the sender's data of a message, with all later changes, and the reason if it is a dead letter."""
+    content = decode(delivery.record, payload_offset(delivery.record))
+    if delivery.changes and delivery.state != "x":  # a transfer has its destination in place of changes
+        changed = decode_changes(delivery.changes)
+        if changed.properties is not None:
+            content.properties = changed.properties
+        for name, value in (changed.system or {}).items():
+            setattr(content, name, value)
+    if delivery.reason == "-" or not with_reason:
+        return content
+    added: dict[str, Value] = {}
+    reason, description = _dead_letter_reasons(delivery)
+    if reason is not None:
+        added[_REASON] = reason
+    if description is not None:
+        added[_DESCRIPTION] = description
+    if added:
+        content.properties = NamedValues({**(content.properties or {}), **added})
+    return content
+
+
+def _dead_letter_reasons(delivery: Delivery) -> tuple[str | None, str | None]:
+    """Return why a message is a dead letter, as a word and as a sentence."""
+    if delivery.reason == "-":
+        return None, None
+    if delivery.reason in _BROKERS_REASONS:
+        return _BROKERS_REASONS[delivery.reason]
+    changes = decode_changes(delivery.changes)
+    return changes.reason, changes.description
 
 
 def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) -> ServiceBusReceivedMessage:

@@ -40,6 +40,11 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "defer": (TOKEN, 1, "1", ""),
     "destroy": (500,),
     "due": (),
+    "forget_source": (TOKEN, "q:birth"),
+    "freeze": ("a:1", "holder", TOKEN, "1", ""),
+    "outgoing": (10, 1000, 0, ""),
+    "settle_batch": ("a:1", 1, TOKEN, "taken"),
+    "take": ("q:birth", 1, "1", "", "send", "", b"m"),
     "peek": ("", 0, 10, 1000, "alwfs", ""),
     "publish": ("r", "", "", "", b"m"),
     "purge": ("", NEVER, 10, 0, ""),
@@ -68,6 +73,9 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "accept_session": {1: (0, 1), 4: (0, 1)},
     "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
     "destroy": {0: (1, MAXIMUM_CALL_MESSAGES)},
+    "outgoing": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
+    "settle_batch": {1: (1, 999_999_999_999_999)},
+    "take": {1: (1, 999_999_999_999_999)},
     "list_sessions": {0: (1, MAXIMUM_CALL_MESSAGES)},
     "ripe": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
@@ -76,6 +84,9 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "receive_deferred": {3: (1, 1 << 30)},
 }
 """The arguments that are numbers, and the bounds of each."""
+
+_NOT_DESTINATIONS: tuple[Argument, ...] = ("", "a", "a:", ":1", "a:x", "a b:1", "a:1:", "a" * 64 + ":1")
+_NOT_ORIGINS: tuple[Argument, ...] = ("", "q", "q:", ":birth", "q b:birth", "q:b c", "q" * 128 + ":birth")
 
 _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "abandon": {0: ("", "2", "01", "true", "-1")},
@@ -102,6 +113,16 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
             if setting.least is None
         },
     },
+    "forget_source": {1: _NOT_ORIGINS},
+    "freeze": {0: _NOT_DESTINATIONS, 1: ("", "a b", "\u00e9", "x" * 65), 3: ("", "0", "x1", "1 2", "9" * 17)},
+    "outgoing": {2: ("", "x", "-1", "1.5", "9" * 17), 3: _NOT_DESTINATIONS[1:]},
+    "settle_batch": {0: _NOT_DESTINATIONS, 3: ("", "Taken", "again", "refused", "over")},
+    "take": {
+        0: _NOT_ORIGINS,
+        2: ("", "0", "x", "1-", "2-1", "1-1001", "1,,2", "1,", "1 2", "1-500,2001-2501"),
+        3: ("short", "a" * 13),
+        4: ("", "Send", "peek", "publish"),
+    },
     "peek": {0: ("x", "D", "T", "dd", "tt", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
     "purge": {0: ("x", "D", "T", "dd", "tt", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
     "receive": {
@@ -113,8 +134,10 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
 }
 """The arguments that must be one of a few words, each with words that are not allowed."""
 
-_TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
-    ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
+_TOKENS: dict[str, int] = (
+    NEW_TOKEN
+    | {"forget_source": 0}
+    | dict.fromkeys(("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1)
 )
 _SESSIONS: dict[str, int] = {
     "accept_session": 0,
@@ -203,8 +226,34 @@ def malformed(script: str) -> Iterator[Malformed]:
         yield from _lists_of_names(good[:-1])
     if script == "redrive":
         yield from _redrives()
+    yield from _moves(script)
     if script in {"publish", "send"}:
         yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
+
+
+def _moves(script: str) -> Iterator[Malformed]:
+    many = tuple(argument for number in range(1, 1002) for argument in (str(number), ""))
+    if script == "freeze":
+        yield Malformed("no message", ("a:1", "holder", TOKEN))
+        yield Malformed("a message without its changes", ("a:1", "holder", TOKEN, "1"))
+        yield Malformed("a message that comes twice", ("a:1", "holder", TOKEN, "1", "", "1", ""))
+        yield Malformed("more messages than a call takes", ("a:1", "holder", TOKEN, *many))
+    elif script == "settle_batch":
+        for verdict, rest in (
+            ("taken", ("1",)),
+            ("back", ("1",)),
+            ("again", ("1", "1")),
+            ("again", ("x",)),
+            ("refused", ("1",)),
+            ("refused", ("1", "", "1", "")),
+            ("refused", ("x", "")),
+        ):
+            yield Malformed(f"the verdict {verdict} and {rest}", ("a:1", 1, TOKEN, verdict, *rest))
+    elif script == "take":
+        yield Malformed("more names than messages", ("q:birth", 1, "1-2", "", "send", "", b"m"))
+        yield Malformed("more messages than names", ("q:birth", 1, "1", "", "send", "", b"m", b"n"))
+        yield Malformed("an unknown column", ("q:birth", 1, "1", "", "send", "x", "1", b"m"))
+        yield Malformed("no messages", ("q:birth", 1, "1", "", "send", ""))
 
 
 _STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 1}

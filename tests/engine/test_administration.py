@@ -96,7 +96,7 @@ async def test_count_reports_the_messages_in_each_state(assorted: Bench) -> None
     counts = await assorted.count()
     assert (counts.active, counts.locked, counts.delayed, counts.deferred, counts.scheduled) == (1, 1, 1, 1, 1)
     assert (counts.dead_active, counts.dead_locked, counts.dead_delayed, counts.dead_deferred) == (1, 1, 1, 1)
-    assert (counts.held, counts.frozen, counts.dead_held, counts.dead_frozen) == (0, 0, 0, 0)
+    assert (counts.held, counts.frozen, counts.dead_kept, counts.dead_frozen) == (0, 0, 0, 0)
     records = [message.record for side in ("", "d") for message in await assorted.peek(side="d" if side else "")]
     assert counts.bytes == sum(map(len, records))
     assert (counts.last, counts.due) == (9, START + 20_000 - assorted.now)

@@ -60,13 +60,13 @@ def reachable(side: Side, state: State) -> set[tuple[Side, State]]:
 
 
 def all_reachable() -> set[tuple[Side, State]]:
-    """Return all places that a message can reach. No script puts a message on the transfer dead side yet."""
-    return reachable(MAIN, State.NEW) | reachable(Side.TRANSFER_DEAD, State.ACTIVE)
+    """Return all places that a message can reach."""
+    return reachable(MAIN, State.NEW)
 
 
 def test_every_state_except_reserved_ones_can_be_reached() -> None:
     reached = all_reachable()
-    assert {state for _, state in reached} == set(State) - {State.FROZEN, State.TRANSFER}
+    assert {state for _, state in reached} == set(State)
     assert {place for place in BANDS if place not in RESERVED} <= reached
     assert not reached & RESERVED
 
@@ -109,7 +109,7 @@ def test_the_last_condition_of_a_row_always_holds(
 def test_locked_deferred_and_scheduled_messages_never_expire_by_time() -> None:
     assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
     expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
-    states = {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED, State.DEFERRED}
+    states = {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED, State.DEFERRED, State.FROZEN}
     assert {state for state, _ in expiring} == states
     asking = {Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE}
     assert {event for state, event in expiring if state is State.DEFERRED} == asking
@@ -122,7 +122,7 @@ def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
     dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
     assert {event for event, _, outcome in dead if outcome.side is MAIN} == {Event.REDRIVE}
     redriven = {state: outcome for (_, state, event), outcome in TRANSITIONS.items() if event is Event.REDRIVE}
-    assert set(redriven) == {State.ACTIVE, State.DELAYED, State.DEFERRED}
+    assert set(redriven) == {State.ACTIVE, State.KEPT, State.DELAYED, State.DEFERRED}
     assert {tuple(outcome.values()) for outcome in redriven.values()} == {(Place(MAIN, State.ACTIVE),)}
     assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
     assert {condition for _, condition, _ in dead} & {
@@ -134,7 +134,7 @@ def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
 def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
     for side, _, event, condition, outcome in WAYS:
         crossing = side is not outcome.side
-        assert (outcome.reason is not Reason.NONE) is (crossing and outcome.side is DEAD)
+        assert (outcome.reason is not Reason.NONE) is (crossing and outcome.side is not MAIN)
         if outcome.side is MAIN:
             continue
         if crossing:
@@ -146,7 +146,7 @@ def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
                 Condition.NO_SESSION: Reason.NO_SESSION,
             }
             assert outcome.reason is expected.get(condition, Reason.APPLICATION)
-            assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY}
+            assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY, Event.REFUSE}
 
 
 def test_the_delivery_limit_is_checked_only_where_a_failure_is_counted() -> None:
@@ -202,7 +202,18 @@ def test_a_topic_keeps_only_scheduled_messages() -> None:
 
 def test_a_purge_keeps_locked_and_scheduled_messages() -> None:
     purged = {state for _, state, event in TRANSITIONS if event is Event.PURGE}
-    assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED}
+    assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED, State.KEPT}
+
+
+def test_a_message_that_a_caller_holds_is_never_moved() -> None:
+    moving = {(side, state) for side, state, event in TRANSITIONS if event in {Event.FREEZE, Event.WITHDRAW}}
+    assert moving == {
+        *((side, State.ACTIVE) for side in Side),
+        (MAIN, State.TRANSFER),
+        (DEAD, State.KEPT),
+    }
+    frozen = {(side, event) for side, state, event in TRANSITIONS if state is State.FROZEN}
+    assert frozen == {(side, event) for side in Side for event in (Event.TAKE, Event.RETURN, Event.REFUSE)}
 
 
 @pytest.mark.parametrize("event", Event)
@@ -279,7 +290,7 @@ def test_the_bands_match_the_contract() -> None:
         ("MAIN", "SCHEDULED"): (13, 13),
         ("MAIN", "TRANSFER"): (14, 14),
         ("DEAD", "ACTIVE"): (16, 16),
-        ("DEAD", "HELD"): (17, 17),
+        ("DEAD", "KEPT"): (17, 17),
         ("DEAD", "LOCKED"): (18, 18),
         ("DEAD", "DELAYED"): (19, 19),
         ("DEAD", "DEFERRED"): (20, 20),

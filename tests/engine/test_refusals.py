@@ -61,6 +61,9 @@ OF_SESSIONS = (
 )
 
 
+MOVING = ("forget_source", "freeze", "outgoing", "settle_batch", "take")
+
+
 def kind_of(script: str) -> str:
     """Return the kind of entity that a script is mainly used with."""
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
@@ -138,7 +141,7 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     """Yield the cases that a script refuses for its own reasons."""
     for what, own in malformed(script):
         yield Case(what, "BADCALL", replace(good, own=own), on=_where_refused(script, good, own))
-    if script in {"count", "peek", "ripe", "get_state", "list_sessions"}:
+    if script in {"count", "peek", "ripe", "get_state", "list_sessions", *MOVING}:
         yield Case("a lane, where nothing is kept", "BADCALL", replace(good, lane="known", number=4))
     if script in NEW_TOKEN:
         own = (*good.own[: NEW_TOKEN[script]], HELD, *good.own[NEW_TOKEN[script] + 1 :])
@@ -157,6 +160,10 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     }
     if script in special:
         yield from special[script](good)
+    if script == "take":
+        own = ("q:birth", 1, "1", "", "publish", "r", "second", "", "1", b"m")
+        yield Case("a target that is gone", "TARGET", replace(good, own=own, more_keys=_TARGET), on="topic")
+        yield Case("a target too many", "BADCALL", replace(good, more_keys=_TARGET))
     if script == "ripe":
         yield Case("what is no topic", "BADCALL", good, state=(("topic", "0"),))
     if script == "destroy":
@@ -183,6 +190,9 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
     yield Case("a key that is known", "KNOWN", Call(alone("once", (1000, "new", 1000, "known"))))
     yield Case("a key without a window", "BADCALL", Call(alone("once", ("", "new"))))
     yield Case("a transfer without a destination", "BADCALL", Call(alone("transfer", ("", "", b"m"))))
+    for wrong in ((), (TOKEN,), (TOKEN, "1"), (TOKEN, "x", ""), (TOKEN, "1", "", "1", "")):
+        yield Case(f"withdraw: {wrong}", "BADCALL", Call(alone("withdraw", wrong)))
+    yield Case("withdraw: a message that is not there", "ABSENT", Call(alone("withdraw", (TOKEN, "99", ""))))
     yield Case("a dead letter of a dead letter", "DEAD", Call(alone("dead_letter", (TOKEN, 1, "d1", ""))))
     good = alone("send", WELL_FORMED["send"])
     for what, own in (

@@ -11,11 +11,14 @@ import pytest
 from sbredis.engine import (
     NEVER,
     NO_CALL_ID,
+    Batch,
     CallId,
     Content,
+    Destination,
     Lock,
     MalformedCallError,
     Operation,
+    Origin,
     Outgoing,
     Partition,
     Received,
@@ -26,12 +29,17 @@ from sbredis.engine import (
     accept_session,
     bury_session,
     encode,
+    forget_source,
+    freeze,
     get_state,
     list_sessions,
     new_token,
+    outgoing,
     release_session,
     renew_session,
     set_state,
+    settle_batch,
+    take,
     transact,
 )
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
@@ -327,6 +335,45 @@ async def transact_(bench: Bench) -> Request[Any]:
     )
 
 
+TO, FROM = Destination("x", 3), Origin("q", "birth")
+
+
+async def outgoing_(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two")
+    bench.partition.settings = replace(bench.partition.settings, forwards=True)
+    bench.partition.version += 1
+    await bench.tell(bench.partition.configure(now=bench.now))
+    return outgoing(bench.partition, wanted=1, now=bench.now)
+
+
+async def birth(bench: Bench) -> str:
+    return (await bench.tell(outgoing(bench.partition, now=bench.now))).birth
+
+
+async def freeze_(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    one, two, _ = await bench.peek()
+    return freeze(bench.partition, await birth(bench), TO, "holder", [one, two], now=bench.now)
+
+
+async def settle_batch_(bench: Bench) -> Request[Any]:
+    batch = await bench.tell(await freeze_(bench))
+    assert batch is not None
+    first = batch.names[:1]
+    return settle_batch(bench.partition, await birth(bench), TO, batch.number, "again", names=first, now=bench.now)
+
+
+async def take_(bench: Bench) -> Request[Any]:
+    of = bench.partition
+    sending = of.send(NO_CALL_ID, [Outgoing(b"one"), Outgoing(b"two")])
+    return take(of, FROM, Batch(TO, "holder", 5, ("1", "2")), "", sending, now=bench.now)
+
+
+async def forget_source_(bench: Bench) -> Request[Any]:
+    await bench.tell(await take_(bench))
+    return forget_source(bench.partition, [FROM], now=bench.now)
+
+
 async def destroy(bench: Bench) -> Request[Any]:
     await bench.send(b"one")
     return bench.partition.destroy()
@@ -342,6 +389,7 @@ ARRANGED: list[Arrange] = [
     *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),
     set_state_to_nothing,
     transact_,
+    *(forget_source_, freeze_, outgoing_, settle_batch_, take_),
 ]
 
 
@@ -367,7 +415,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
 
 
 @set_to(duplicate_window=60_000)
-@each()
+@each(but=(forget_source_, settle_batch_))
 async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: Bench, arrange: Arrange) -> None:
     """A call may be repeated any number of times. The next call in its lane is done as usual."""
     request = await arrange(bench)
@@ -381,7 +429,12 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
         await send_another(bench, bench.call_id())
 
 
-@each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
+@each(
+    but=(
+        *(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing),
+        *(forget_source_, outgoing_, settle_batch_),
+    )
+)
 async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, arrange: Arrange) -> None:
     """Calls of other lanes do not change the answer, except the remaining time of a lock."""
     request = await arrange(bench)

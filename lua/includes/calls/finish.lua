@@ -1,7 +1,7 @@
 -- Ends a call. Writes the remaining changes, the clocks, and the call's result under its lane, so that a repetition
 -- gets the same answer. Announces when something will be due, and wakes the waiters for messages that became available.
 -- @use announce_due flush wake_waiters
--- @use update_session_turns inside
+-- @use announce_moves update_session_turns inside
 local function finish(p, result)
   flush(p)
   if next(p.touched) then
@@ -9,6 +9,9 @@ local function finish(p, result)
   end
   if not p.topic then
     announce_due(p)
+  end
+  if not p.calling and (p.forwards or p.forwards_dead or p.transferred) then
+    announce_moves(p)
   end
   local fields = { 'clk', p.logical }
   if p.offset ~= p.old_offset then

@@ -1,6 +1,6 @@
 -- Applies one operation of a transaction, as check_operation has checked it. Returns its result as text.
 -- @use apply_abandon apply_complete apply_dead_letter apply_defer apply_once apply_publish apply_send apply_state
--- @use apply_transfer
+-- @use apply_transfer apply_withdraw
 local function apply_operation(p, name, argv, plan)
   if name == 'send' or name == 'publish' then
     local apply = name == 'send' and apply_send or apply_publish
@@ -12,6 +12,8 @@ local function apply_operation(p, name, argv, plan)
     apply_transfer(p, argv, plan)
   elseif name == 'set_state' then
     apply_state(p, plan)
+  elseif name == 'withdraw' then
+    apply_withdraw(p, plan)
   elseif name == 'complete' then
     apply_complete(p, plan)
   elseif name == 'abandon' then

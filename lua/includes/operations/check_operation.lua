@@ -5,7 +5,8 @@
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
--- @use check_abandon check_once check_publish check_send check_state check_transfer held_messages lock_groups refuse
+-- @use check_abandon check_once check_publish check_send check_state check_transfer
+-- @use check_withdraw held_messages lock_groups refuse
 local function check_operation(p, name, argv, from, open)
   local plan, refused, groups
   if name == 'send' then
@@ -19,6 +20,8 @@ local function check_operation(p, name, argv, from, open)
     plan, refused = check_transfer(p, argv, 1)
   elseif name == 'set_state' then
     plan, refused = check_state(p, argv, 1)
+  elseif name == 'withdraw' then
+    plan, refused = check_withdraw(p, argv, 1)
   elseif name == 'abandon' then
     groups, refused = check_abandon(argv, 1)
   elseif name == 'complete' or name == 'defer' or name == 'dead_letter' then

@@ -1,5 +1,5 @@
 -- Writes what a publish has collected for the subscriptions, and wakes their waiters.
--- @use announce_due flush update_session_turns wake_waiters inside
+-- @use announce_due announce_moves flush update_session_turns wake_waiters inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
     local target = subscriptions[i]
@@ -8,6 +8,9 @@ local function finish_targets(subscriptions)
       update_session_turns(target)
     end
     announce_due(target)
+    if not target.calling and (target.forwards or target.forwards_dead) then
+      announce_moves(target)
+    end
     for name, value in pairs(target.changed) do
       redis.call('HSET', target.state, name, value)
     end

@@ -37,7 +37,7 @@ __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts"
 PATIENCE = 5.0
 """A partition that does not answer within this number of seconds is left out. A failover takes less time."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
-_DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
+_DEAD = ("dead_active", "dead_kept", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _TRANSFER = ("transfer", "frozen")
 _TRANSFER_DEAD = tuple(f"transfer_{place}" for place in _DEAD)
 _UNSCHEDULED = (*_ACTIVE, *_DEAD, *_TRANSFER, *_TRANSFER_DEAD)

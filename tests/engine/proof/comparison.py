@@ -330,7 +330,7 @@ def agree(operation: str, real: Any, expected: Any) -> None:
         )
         stated = {at: getattr(real, _count_of(*at)) for at in expected.states}
         assert stated == expected.states, f"{real}, expected {expected}"
-        assert (real.frozen, real.dead_held, real.dead_frozen) == (0, 0, 0)
+        assert (real.frozen, real.dead_kept, real.dead_frozen) == (0, 0, 0)
         return
     if isinstance(expected, m.Told):
         assert real == expected.value, f"{operation} answered {real}, expected {expected}"

@@ -1,0 +1,67 @@
+#!lua flags=allow-oom
+-- Freezes messages that wait to be moved to a partition in another slot: they are the next batch for this destination.
+-- Until the batch is settled, no caller can receive them, and they do not expire. Messages that are not there as named
+-- are left out. For each destination at most one batch is outstanding. If one is outstanding already, the script
+-- changes nothing and returns that batch. So the call may be repeated.
+--
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    destination the id of the entity, a colon, and the number of the partition
+-- ARGV[8]    holder      the incarnation of the destination
+-- ARGV[9]    birth       of this partition. A partition that was made again gives the same names to other messages
+-- ARGV[10...] messages    for each message its name and its changed properties
+--
+-- Result: { more, the number of the batch as text, the incarnation of its destination, the names of its messages as
+--   runs }. The number is 0 if there is no batch, because no message is there as named, because the partition
+--   has another birth, or because 64 batches are outstanding
+-- Refusals: call, DUE (due work had to be done first)
+-- @use advance begin finish movable_messages name_runs outstanding_batch parse_destination refuse refuse_while_due
+-- @use side_of split_words stop_expiry
+local p, refusal = begin(KEYS, ARGV, 'freeze', 9, true)
+if not p then
+  return refusal
+end
+local destination, id = parse_destination(ARGV[7])
+local found = movable_messages(p, ARGV, 10)
+if not destination or not found or not string.find(ARGV[8], '^[%w_-]+$') or #ARGV[8] > 64 or p.lane ~= '' then
+  return refuse('BADCALL', 'freeze')
+end
+if redis.call('HGET', p.state, 'birth') ~= ARGV[9] then
+  return { 0, '0', '', '' }
+end
+local number, incarnation, runs = outstanding_batch(p, destination)
+if number then
+  -- Write it again, so that a WAIT after this script has a write that replicas can confirm.
+  redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, incarnation, runs }, ' '))
+  return { 0, number, incarnation, runs }
+end
+
+advance(p, 100)
+if p.more == 1 then
+  return refuse_while_due(p)
+end
+found = movable_messages(p, ARGV, 10)
+local batches = redis.call('HGET', p.lasting, 'batches') or ''
+if #found.names == 0 or #split_words(batches) >= 64 then
+  finish(p, '')
+  return { p.more, '0', '', '' }
+end
+stop_expiry(p, found)
+for i = 1, #found.names do
+  local side, own = side_of(found.names[i])
+  p.placed[#p.placed + 1] = side.frozen + own
+  p.placed[#p.placed + 1] = found.names[i]
+end
+-- A batch gets its number from the counter of the dead-letter queue, which leaps at an epoch. So a number that a
+-- failover has lost is never given to another batch.
+p.dead_seq = p.dead_seq + 1
+p.changed.dead_seq = p.dead_seq
+number, runs = string.format('%.0f', p.dead_seq), name_runs(found.names)
+local told = redis.call('HGET', p.lasting, 'to') or ' '
+if not string.find(told, ' ' .. id .. ' ', 1, true) then
+  told = told .. id .. ' '
+end
+redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, ARGV[8], runs }, ' '), 'batches',
+  batches .. destination .. ' ', 'to', told)
+finish(p, '')
+return { p.more, number, ARGV[8], runs }

@@ -1,0 +1,8 @@
+-- Removes the messages that check_withdraw has checked. The same transaction stores them at their destination.
+-- @use delete_moved stop_expiry inside
+local function apply_withdraw(p, found)
+  stop_expiry(p, found)
+  for i = 1, #found.names do
+    delete_moved(p, found.names[i], found.entries[i])
+  end
+end

@@ -1,0 +1,91 @@
+#!lua flags=allow-oom
+-- Ends an outstanding batch of messages that were frozen: deletes the messages that are at their destination, and
+-- returns the others to their places. A message that was refused for good goes to the dead-letter queue, and a transfer
+-- to the transfer dead-letter queue. A dead letter that was refused for good can be received as before, but is not
+-- forwarded again. If the batch is not outstanding, the script changes nothing. So the call may be repeated.
+--
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    destination the id of the entity, a colon, and the number of the partition
+-- ARGV[8]    batch       its number
+-- ARGV[9]    birth       of this partition. A partition that was made again gives the same numbers to other batches
+-- ARGV[10]   verdict     taken: all messages are at their destination; back: none is; again: only the named messages
+--   are; refused: none is, and the named messages are refused for good
+-- ARGV[11...] messages   after again, names; after refused, for each message its name and its changed properties, which
+--   contain the reason
+--
+-- Result: { more, 1 if the batch was outstanding, otherwise 0 }
+-- Refusals: call
+-- @use advance begin bury delete_moved entry_or_default expire finish make_ready message_names names_of_runs never
+-- @use outstanding_batch parse_destination read_many read_records record_key record_of refuse side_of sides split_words
+-- @use whole_number
+local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
+if not p then
+  return refusal
+end
+local destination, wanted, verdict = parse_destination(ARGV[7]), whole_number(ARGV[8], 1, 999999999999999), ARGV[10]
+local listed, fates = {}, {}
+for i = 11, verdict == 'again' and #ARGV or 10 do
+  listed[#listed + 1], fates[ARGV[i]] = ARGV[i], true
+end
+for i = 11, verdict == 'refused' and #ARGV or 10, 2 do
+  listed[#listed + 1], fates[ARGV[i]] = ARGV[i], ARGV[i + 1]
+end
+if not destination or not wanted or p.lane ~= '' or #listed > 0 and not message_names(listed, 1)
+  or (verdict == 'taken' or verdict == 'back') and #ARGV > 10 or verdict == 'refused' and #ARGV % 2 == 1
+  or verdict ~= 'taken' and verdict ~= 'back' and #listed == 0 then
+  return refuse('BADCALL', 'settle_batch')
+end
+local number, _, runs = outstanding_batch(p, destination)
+if tonumber(number) ~= wanted or redis.call('HGET', p.state, 'birth') ~= ARGV[9] then
+  return { 0, 0 }
+end
+
+advance(p, 100)
+local names = names_of_runs(runs)
+local entries, numbers, at = read_many('HMGET', p.entries, names), {}, {}
+for i = 1, #names do
+  if verdict ~= 'taken' and fates[names[i]] ~= true then
+    numbers[#numbers + 1], at[names[i]] = record_of(names[i], entries[i]), #numbers + 1
+  end
+end
+local records = #numbers > 0 and read_records(p.keys, numbers) or {}
+for i = 1, #names do
+  local name, text = names[i], entries[i]
+  local side, own = side_of(name)
+  local record, changes = records[at[name]], fates[name]
+  if not at[name] then
+    delete_moved(p, name, text)
+  elseif side.prefix ~= '' then
+    p.placed[#p.placed + 1] = (changes and side.kept or side.ready) + own
+    p.placed[#p.placed + 1] = name
+  else
+    local e = entry_or_default(text, record)
+    local transfer, expires = e.home == 'x', tonumber(e.expires)
+    if changes then
+      p.bytes = p.bytes + #changes - #e.changes
+      e.changes = changes
+      if transfer and string.byte(record) == 115 then -- on its new side the message has the time when it got there
+        redis.call('HSET', record_key(p.keys, own), name, string.format('a%s%013.0f', e.level, p.now) .. string.sub(record, 16))
+      end
+      bury(p, name, e, 'A', transfer and SIDES.t or SIDES.d)
+    elseif transfer then
+      p.placed[#p.placed + 1] = side.transfer + own
+      p.placed[#p.placed + 1] = name
+    elseif expires <= p.now then
+      expire(p, name, e)
+    else
+      make_ready(p, name, side, own, e, expires < NEVER)
+    end
+  end
+end
+local others = {}
+for _, word in ipairs(split_words(redis.call('HGET', p.lasting, 'batches'))) do
+  if word ~= destination then
+    others[#others + 1] = word .. ' '
+  end
+end
+redis.call('HDEL', p.lasting, 'b:' .. destination)
+redis.call('HSET', p.lasting, 'batches', table.concat(others))
+finish(p, '')
+return { p.more, 1 }

@@ -1,0 +1,76 @@
+"""Messages on the way to another entity: what the destination gets of a message that waits in its source. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sbredis.engine import NEVER, Delivery, Outgoing, encode, read_record
+from sbredis.exceptions import ServiceBusError
+from sbredis.model._id_kinds import comparable_id, duplicate_key
+from sbredis.model._received import current_content
+
+__all__ = ["MOST_HOPS", "MoveKind", "TooManyHopsError", "key_at_destination", "moved"]
+
+MOST_HOPS = 4
+"""How often a message may be forwarded."""
+
+MoveKind = Literal["forward", "dead", "transfer", "redrive"]
+"""Why a message is moved: its entity forwards its messages, or its dead letters; a transaction sent it to an entity in
+another slot; or a redrive moves a dead letter elsewhere."""
+
+
+class TooManyHopsError(ServiceBusError):
+    """The message was forwarded as often as a message may be."""
+
+
+def moved(
+    message: Delivery,
+    kind: MoveKind,
+    *,
+    number: int,
+    now: int,
+    died_in: str | None = None,
+    detects_duplicates: bool = False,
+) -> Outgoing:
+    """Return what the destination gets of a message.
+
+    ``number`` is the full sequence number of the message in its source, ``now`` the time of the source partition, and
+    ``died_in`` the path of the entity in which a dead letter died. Raises :class:`TooManyHopsError`.
+    """
+    content = current_content(message, with_reason=kind == "dead")
+    record = read_record(message.record)
+    hops = content.hops or 0
+    if kind in {"forward", "dead"}:
+        if hops >= MOST_HOPS:
+            raise TooManyHopsError(f"The message was forwarded {MOST_HOPS} times already.")
+        content.hops = hops + 1
+    if kind != "transfer" and content.enqueued_number is None:
+        content.enqueued_number = number
+    if died_in is not None:
+        content.dead_letter_source = died_in
+    time_to_live, due = content.time_to_live, None
+    if kind == "transfer":
+        due = None if content.scheduled is None else max(content.scheduled, 0)
+    elif kind == "forward":
+        expires = record.expires if message.expires is None else message.expires
+        time_to_live = None if expires >= NEVER else max(0, expires - now)
+    message_id = content.message_id
+    return Outgoing(
+        encode(content),
+        time_to_live,
+        record.level,
+        duplicate_key(message_id) if detects_duplicates and message_id is not None else b"",
+        due,
+    )
+
+
+def key_at_destination(message: Delivery, *, detects_duplicates: bool = False) -> str | bytes | None:
+    """Return the key that chooses the partition of a partitioned destination; ``None`` if the message has no key."""
+    content = current_content(message, with_reason=False)
+    if content.session_id is not None:
+        return content.session_id
+    if content.partition_key is not None:
+        return content.partition_key
+    if detects_duplicates and content.message_id is not None:
+        return comparable_id(content.message_id)
+    return None

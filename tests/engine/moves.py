@@ -1,0 +1,232 @@
+"""Partitions in three slots for tests of moves: sources, destinations, and a client that moves messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from sbredis.engine import (
+    NO_CALL_ID,
+    Batch,
+    CallId,
+    Content,
+    Copy,
+    Delivery,
+    Destination,
+    Lock,
+    Operation,
+    Origin,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    Sent,
+    SidePrefix,
+    Step,
+    Taken,
+    Transacted,
+    Waiting,
+    destroy_source,
+    encode,
+    freeze,
+    new_token,
+    outgoing,
+    perform,
+    read_batch,
+    read_record,
+    settle_batch,
+    take,
+    transact,
+)
+from sbredis.engine._moving import Verdict
+from sbredis.transport import Transport
+from tests.engine.bench import Everything, everything
+
+__all__ = ["NAMESPACE", "START", "A", "B", "T", "Town"]
+
+R = TypeVar("R")
+START = 1_700_000_000_000
+NAMESPACE = "moves"
+SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3, duplicate_window=60_000)
+A, B, T = Destination("a", 1), Destination("b", 2), Destination("t", 1)
+"""The destinations: two queues, and a topic with one subscription."""
+
+SALTS = {"q": "abc", "u": "abc", "n": "abc", "a": "abd", "t": "abd", "s": "abd", "b": "abe"}
+"""The salt of each entity: the sources are in one slot, and the destinations in two others."""
+
+
+class Town:
+    """The partitions, and a caller of them."""
+
+    def __init__(self, transport: Transport, namespace: str = NAMESPACE) -> None:
+        self.transport = transport
+        self.now = START
+        self._number = 0
+        kinds: dict[str, tuple[PartitionSettings, str | None]] = {
+            "q": (replace(SETTINGS, forwards=True, forwards_dead=True), None),
+            "n": (SETTINGS, None),  # in the slot of the source
+            "a": (SETTINGS, None),
+            "b": (SETTINGS, None),
+            "t": (replace(SETTINGS, topic=True), None),
+            "s": (replace(SETTINGS, shared=True), "t"),
+        }
+        self.of = {
+            name: Partition(namespace, SALTS[name], name, f"the-{name}", 1, settings, store)
+            for name, (settings, store) in kinds.items()
+        }
+
+    async def create(self) -> Town:
+        for partition in self.of.values():
+            await self.tell(partition.configure(create=True, now=self.now))
+        return self
+
+    async def tell(self, request: Request[R]) -> R:
+        return await perform(self.transport, request)
+
+    def call_id(self) -> CallId:
+        self._number += 1
+        return CallId(f"lane{self._number}", 1, self.now)
+
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    async def send(self, name: str, *bodies: bytes, time_to_live: int | None = None, level: int = 0) -> tuple[str, ...]:
+        messages = [Outgoing(encode(Content(body)), time_to_live, level) for body in bodies]
+        sent = await self.tell(self.of[name].send(self.call_id(), messages))
+        return tuple(str(sent.first + place) for place in range(len(bodies)))
+
+    async def transfer(self, name: str, destination: Destination, *bodies: bytes) -> tuple[str, ...]:
+        """Store messages that wait as transfers, in a transaction of an entity."""
+        rest = [
+            part
+            for body in bodies
+            for part in (f"{destination.entity} the-{destination.entity} {destination.number}", encode(Content(body)))
+        ]
+        before = {each.name for each in (await self.waiting(name)).messages}
+        await self.tell(transact(self.call_id(), [Operation(self.of[name], Step("transfer", ("", *rest)))]))
+        return tuple(each.name for each in (await self.waiting(name)).messages if each.name not in before)
+
+    async def bury(self, name: str, *bodies: bytes) -> tuple[str, ...]:
+        """Send messages and move them to the dead-letter queue; return their names there."""
+        await self.send(name, *bodies)
+        token = new_token()
+        found = await self.receive(name, token, len(bodies))
+        await self.tell(self.of[name].dead_letter(self.call_id(), [Lock(token, each.name) for each in found]))
+        return tuple(each.name for each in await self.peek(name, "d"))[-len(bodies) :]
+
+    async def peek(self, name: str, side: SidePrefix = "") -> tuple[Delivery, ...]:
+        request = self.of[name].peek(0, 1000, side=side, call_id=CallId("", 0, self.now))
+        return (await self.tell(request)).messages
+
+    async def bodies(self, name: str, side: SidePrefix = "") -> list[bytes]:
+        return [body_of(each) for each in await self.peek(name, side)]
+
+    async def received(self, name: str, side: SidePrefix = "") -> list[bytes]:
+        """Return the bodies of the messages that a receiver gets."""
+        return [body_of(each) for each in await self.receive(name, new_token(), 1000, side=side)]
+
+    async def receive(self, name: str, token: str, wanted: int, *, side: SidePrefix = "") -> tuple[Delivery, ...]:
+        """Receive messages, as if the entity had begun to forward its messages only after that."""
+        await self.put(name, forwards="0")
+        found = await self.tell(self.of[name].receive(self.call_id(), token, wanted, side=side))
+        await self.put(name, forwards=str(int(self.of[name].settings.forwards)))
+        return found.messages
+
+    async def due(self, name: str) -> None:
+        while (await self.tell(self.of[name].due(CallId("", 0, self.now)))).more:
+            pass
+
+    # -- the mover -----------------------------------------------------------------------------------------------------
+
+    async def waiting(self, name: str = "q", start: int = 0, wanted: int = 1000) -> Waiting:
+        return await self.tell(outgoing(self.of[name], now=self.now, start=start, wanted=wanted))
+
+    async def birth(self, name: str = "q") -> str:
+        found = await self.field(name, "state", "birth")
+        assert found is not None
+        return found.decode()
+
+    async def read(self, destination: Destination, name: str = "q") -> Waiting:
+        return await self.tell(read_batch(self.of[name], destination, now=self.now))
+
+    async def freeze(self, destination: Destination, *messages: Delivery, name: str = "q") -> Batch | None:
+        birth = await self.birth(name)
+        request = freeze(self.of[name], birth, destination, f"the-{destination.entity}", messages, now=self.now)
+        return await self.tell(request)
+
+    def sending(self, destination: Destination, *messages: Delivery) -> Request[Sent]:
+        """Return the request that would store messages at their destination."""
+        made = [Outgoing(read_record(each.record).payload) for each in messages]
+        call_id = NO_CALL_ID._replace(now=self.now)
+        if destination == T:
+            return self.of["t"].publish(call_id, made, [(Copy(0),)] * len(made), [self.of["s"]])
+        return self.of[destination.entity].send(call_id, made)
+
+    def taking(self, batch: Batch, birth: str, *messages: Delivery, door: str = "", name: str = "q") -> Request[Taken]:
+        of, sending = self.of[batch.destination.entity], self.sending(batch.destination, *messages)
+        return take(of, Origin(name, birth), batch, door, sending, now=self.now)
+
+    def settling(
+        self,
+        batch: Batch,
+        verdict: Verdict,
+        birth: str,
+        *,
+        names: tuple[str, ...] = (),
+        changes: dict[str, bytes] | None = None,
+        name: str = "q",
+    ) -> Request[bool]:
+        of = self.of[name]
+        return settle_batch(
+            of, birth, batch.destination, batch.number, verdict, names=names, changes=changes, now=self.now
+        )
+
+    async def move(self, destination: Destination, *messages: Delivery, name: str = "q") -> Taken:
+        """Move messages between slots in three calls."""
+        birth = await self.birth(name)
+        batch = await self.freeze(destination, *messages, name=name)
+        assert batch is not None
+        taken = await self.tell(self.taking(batch, birth, *messages, name=name))
+        if taken.verdict == "door":
+            read = await self.read(destination, name)
+            taken = await self.tell(self.taking(batch, birth, *read.messages, door=taken.detail, name=name))
+        assert taken.verdict == "taken", taken
+        assert await self.tell(self.settling(batch, "taken", birth, name=name))
+        return taken
+
+    async def transact(self, *operations: Operation) -> Transacted:
+        return await self.tell(transact(self.call_id(), operations))
+
+    async def remake(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Destroy a partition and make it again; return its former birth and the destinations that it has told."""
+        destroyed = await self.tell(destroy_source(self.of[name]))
+        while destroyed.more:
+            destroyed = await self.tell(destroy_source(self.of[name]))
+        await self.tell(self.of[name].configure(create=True, now=self.now))
+        return destroyed.birth, destroyed.destinations
+
+    # -- the data ------------------------------------------------------------------------------------------------------
+
+    async def everything(self, *names: str) -> Everything:
+        """Return the content of all keys of some partitions, or of all."""
+        keys = dict.fromkeys(key for name in names or self.of for key in self.of[name].keys)
+        found: Everything = {}
+        for salt in sorted(set(SALTS.values())):
+            mine = tuple(key for key in keys if f"{{{salt}}}".encode() in key)
+            if mine:
+                found |= await everything(self.transport, mine)
+        return found
+
+    async def field(self, name: str, kind: str, field: str) -> bytes | None:
+        key = next(key for key in self.of[name].keys if key.endswith(f":{kind}".encode()))
+        found: bytes | None = await self.transport.command("HGET", key, field, key=key)
+        return found
+
+    async def put(self, name: str, **fields: str) -> None:
+        """Set fields of a partition's state."""
+        key = self.of[name].keys[0]
+        for field, value in fields.items():
+            await self.transport.command("HSET", key, field, value, key=key)
+
+
+def body_of(message: Delivery) -> bytes:
+    return read_record(message.record).payload.rpartition(b"\x00")[2]

@@ -1,0 +1,39 @@
+"""Movers that stop, repeat old calls and work side by side lose no message and move none twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine._scripts import expand, read_source
+from sbredis.servers import LocalServer
+from tests.engine.proof.hosts import KINDS, Kind, host
+from tests.engine.proof.moves_machine import BUGS, changed, found, prove
+from tests.offenders import for_each
+
+QUICK = (
+    "a take leaves no record",
+    "messages of a lost freeze are stored twice",
+    "batches are numbered anew after a failover",
+)
+"""Some bugs that are found soon. The long run finds all of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_message_is_at_one_place_in_the_end(kind: Kind, shared_server: LocalServer) -> None:
+    with host(kind, server=shared_server) as on:
+        seen = prove(on, examples=60 if kind == "server" else 15, steps=30, derandomize=True)
+    often = ("taken", "again", "lost freeze", "made again") if kind == "server" else ("taken",)
+    assert all(seen[what] for what in often), seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", QUICK)
+def test_a_planted_bug_in_moves_is_found(bug: str, shared_server: LocalServer) -> None:
+    assert found(bug, shared_server, examples=120) is not None
+
+
+@for_each("bug", sorted(BUGS))
+def test_each_planted_bug_changes_a_script(bug: str) -> None:
+    scripts = ("forget_source", "freeze", "outgoing", "settle_batch", "take", "transact")
+    assert any(expand(name, changed(bug)) != expand(name, read_source) for name in scripts)

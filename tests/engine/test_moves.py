@@ -1,0 +1,528 @@
+"""Moves of messages between partitions: each message is at one place, whatever is repeated or lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbredis.engine import (
+    Changes,
+    Copy,
+    Destination,
+    Lock,
+    MessagesMovedError,
+    Operation,
+    Origin,
+    Outgoing,
+    calling,
+    destroy_source,
+    encode_changes,
+    forget_source,
+    new_token,
+    withdraw,
+)
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
+from sbredis.transport import open_transport
+from tests.engine.moves import NAMESPACE, START, A, B, T, Town, body_of
+
+pytestmark = pytest.mark.anyio
+
+WHY = encode_changes(Changes(reason="because", description="It was refused."))
+
+
+@pytest.fixture
+async def town(url: str) -> AsyncIterator[Town]:
+    async with await open_transport(url) as transport:
+        yield await Town(transport).create()
+
+
+# -- between slots -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_goes_to_its_destination_in_three_calls(town: Town) -> None:
+    await town.send("q", b"one", b"two", b"three")
+    waiting = await town.waiting()
+    assert [body_of(each) for each in waiting.messages] == [b"one", b"two", b"three"]
+    assert (waiting.now, waiting.batches, waiting.onward, waiting.more) == (START, (), 0, False)
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    assert (batch.destination, batch.names, batch.incarnation) == (A, ("1", "2", "3"), "the-a")
+    taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
+    assert (taken.verdict, taken.detail, taken.names, taken.strangers) == ("taken", "", (), ())
+    assert await town.bodies("a") == [b"one", b"two", b"three"]
+    assert await town.tell(town.settling(batch, "taken", await town.birth()))
+    assert await town.bodies("q") == []
+    assert (await town.waiting()).batches == ()
+
+
+@pytest.mark.parametrize("destination", [A, T])
+async def test_messages_go_to_a_queue_and_to_the_subscriptions_of_a_topic(town: Town, destination: Destination) -> None:
+    await town.send("q", b"one", b"two")
+    await town.move(destination, *(await town.waiting()).messages)
+    assert await town.received("a" if destination == A else "s") == [b"one", b"two"]
+    assert await town.bodies("q") == []
+
+
+async def test_nothing_is_left_of_a_move_but_the_verdict(town: Town) -> None:
+    """The source has as many bytes and entries as before; the destination keeps one field for each source."""
+    before = await town.everything("q")
+    await town.send("q", b"m", time_to_live=5000)
+    await town.send("q", b"n", time_to_live=1000)
+    await town.move(A, *(await town.waiting()).messages)
+    await town.waiting()
+    after = await town.everything("q")
+    for kind in ("order", "entries", "due", "refs", "m0"):
+        assert after.get(f"sb:{NAMESPACE}:{{abc}}:q:{kind}") == before.get(f"sb:{NAMESPACE}:{{abc}}:q:{kind}"), kind
+    assert await town.field("q", "store", "bytes") == b"0"
+    kept = (await town.everything("a"))[f"sb:{NAMESPACE}:{{abd}}:a:lasting"][1]
+    assert len(kept) == 1
+
+
+async def test_frozen_messages_cannot_be_received_or_purged_but_are_peeked_as_active(town: Town) -> None:
+    (name,) = await town.bury("q", b"dead")
+    await town.send("q", b"one", b"two")
+    one = (await town.waiting()).messages[0]
+    await town.freeze(A, one)
+    dead = (await town.peek("q", "d"))[0]
+    await town.freeze(B, dead)
+    assert dead.name == name
+    assert [(body_of(each), each.state) for each in await town.peek("q")] == [(b"one", "a"), (b"two", "a")]
+    assert [(body_of(each), each.state) for each in await town.peek("q", "d")] == [(b"dead", "a")]
+    counts = await town.tell(town.of["q"].count(town.call_id()._replace(lane="", number=0)))
+    assert (counts.active, counts.frozen, counts.dead_active, counts.dead_frozen) == (1, 1, 0, 1)
+    purged = await town.tell(town.of["q"].purge(town.call_id(), 9_999_999_999_999))
+    assert purged.count == 1
+    assert await town.received("q") == []
+    assert await town.received("q", "d") == []
+
+
+async def test_a_frozen_message_expires_only_when_it_is_back(town: Town) -> None:
+    await town.send("q", b"long", time_to_live=9000)
+    await town.send("q", b"short", time_to_live=1000)
+    long, short = (await town.waiting()).messages
+    batch = await town.freeze(A, long, short)
+    assert batch is not None
+    town.now += 5000
+    await town.due("q")
+    assert await town.bodies("q") == [b"long", b"short"]
+    assert await town.tell(town.settling(batch, "back", await town.birth()))
+    assert await town.bodies("q") == [b"long"]
+    town.now += 5000
+    await town.due("q")
+    assert await town.bodies("q") == []
+    assert await town.field("q", "store", "bytes") == b"0"
+
+
+async def test_messages_return_to_their_places(town: Town) -> None:
+    """A message keeps its number and its level."""
+    await town.send("q", b"later", level=3)
+    await town.send("q", b"one", b"two")
+    before = await town.everything("q")
+    first = (await town.waiting()).messages
+    assert [body_of(each) for each in first] == [b"one", b"two", b"later"]
+    batch = await town.freeze(A, *first)
+    assert batch is not None
+    assert await town.tell(town.settling(batch, "back", await town.birth()))
+    after = await town.everything("q")
+    for kind in ("order", "entries", "m0"):
+        assert after[f"sb:{NAMESPACE}:{{abc}}:q:{kind}"] == before[f"sb:{NAMESPACE}:{{abc}}:q:{kind}"]
+
+
+async def test_one_batch_for_each_destination_is_outstanding(town: Town) -> None:
+    """A freeze that is repeated, by any mover, returns the batch that is there."""
+    await town.send("q", b"one", b"two", b"three")
+    one, two, three = (await town.waiting()).messages
+    batch = await town.freeze(A, one)
+    before = await town.everything("q")
+    assert await town.freeze(A, one) == batch
+    assert await town.freeze(A, two) == batch
+    assert await town.everything("q") == before
+    other = await town.freeze(B, two)
+    assert batch is not None
+    assert other is not None
+    assert other.number > batch.number
+    assert set((await town.waiting()).batches) == {batch, other}
+    assert (await town.waiting()).messages == (three,)
+    read = await town.read(B)
+    assert (read.batches, read.messages) == ((other,), (two,))
+
+
+async def test_messages_that_are_not_there_as_read_are_not_frozen(town: Town) -> None:
+    """A receiver has one of them, one was completed, and one was changed."""
+    await town.send("q", b"held", b"gone", b"changed", b"same")
+    messages = (await town.waiting()).messages
+    token = new_token()
+    await town.receive("q", token, 3)
+    _, gone, changed, same = messages
+    await town.tell(town.of["q"].complete(town.call_id(), [Lock(token, gone.name)]))
+    await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, changed.name, b"other")]))
+    batch = await town.freeze(A, *messages)
+    assert batch is not None
+    assert batch.names == (same.name,)
+    assert await town.freeze(B, *messages[:3]) is None
+
+
+# -- what is repeated, or late -----------------------------------------------------------------------------------------
+
+
+async def test_every_call_of_a_move_may_be_repeated(town: Town) -> None:
+    await town.send("q", b"one", b"two")
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    taking = town.taking(batch, waiting.birth, *waiting.messages)
+    first = await town.tell(taking)
+    after = await town.everything()
+    for _ in range(2):
+        assert (await town.tell(taking)).verdict == first.verdict == "taken"
+        assert await town.everything() == after
+    assert await town.tell(town.settling(batch, "taken", await town.birth()))
+    after = await town.everything()
+    assert not await town.tell(town.settling(batch, "taken", await town.birth()))
+    assert not await town.tell(town.settling(batch, "back", await town.birth()))
+    assert await town.everything() == after
+
+
+async def test_a_late_take_of_a_slow_mover_stores_nothing(town: Town) -> None:
+    await town.send("q", b"one", b"two")
+    waiting = await town.waiting()
+    one, two = waiting.messages
+    batch = await town.freeze(A, one)
+    assert batch is not None
+    late = town.taking(batch, waiting.birth, one)
+    await town.tell(late)
+    await town.tell(town.settling(batch, "taken", await town.birth()))
+    await town.move(A, two)
+    town.now += 10 * 24 * 3_600_000
+    assert (await town.tell(late)).verdict == "over"
+    assert not await town.tell(town.settling(batch, "back", await town.birth()))
+    assert await town.bodies("a") == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
+async def test_a_verdict_holds_for_good(town: Town, status: str) -> None:
+    """A mover that asks later gets the same verdict, although the destination would take the batch now."""
+    await town.send("q", b"one")
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    await town.put("a", status=status)
+    taking = town.taking(batch, waiting.birth, *waiting.messages)
+    taken = await town.tell(taking)
+    assert (taken.verdict, taken.detail) == ("DISABLED", status)
+    await town.put("a", status="Active")
+    assert await town.tell(taking) == taken
+    assert await town.bodies("a") == []
+    assert await town.tell(town.settling(batch, "back", await town.birth()))
+    await town.move(A, *(await town.waiting()).messages)
+    assert await town.bodies("a") == [b"one"]
+
+
+async def test_a_full_destination_refuses_the_batch(town: Town) -> None:
+    await town.send("q", b"one")
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    key = town.of["a"].keys[9]
+    await town.transport.command("HSET", key, "quota", 4, key=key)
+    taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
+    assert (taken.verdict, taken.detail) == ("QUOTA", "0 4")
+
+
+# -- what is refused for good ------------------------------------------------------------------------------------------
+
+
+async def test_refused_messages_become_dead_letters_and_the_others_return(town: Town) -> None:
+    await town.send("q", b"one", b"two")
+    one, two = (await town.waiting()).messages
+    batch = await town.freeze(A, one, two)
+    assert batch is not None
+    assert await town.tell(town.settling(batch, "refused", await town.birth(), changes={one.name: WHY}))
+    assert await town.bodies("q") == [b"two"]
+    (dead,) = await town.peek("q", "d")
+    assert (body_of(dead), dead.reason, dead.changes) == (b"one", "A", WHY)
+
+
+async def test_a_dead_letter_that_is_refused_stays_and_is_not_forwarded_again(town: Town) -> None:
+    await town.bury("q", b"one", b"two")
+    one, two = (await town.waiting()).messages
+    batch = await town.freeze(A, one)
+    assert batch is not None
+    await town.tell(town.settling(batch, "refused", await town.birth(), changes={one.name: WHY}))
+    assert (await town.waiting()).messages == (two,)
+    assert await town.peek("q", "d") == (one, two)
+    await town.move(A, two)
+    assert await town.peek("q", "d") == (one,)
+    assert (await town.waiting()).messages == ()
+    batch = await town.freeze(A, one)  # as a redrive does
+    assert batch is not None
+    await town.tell(town.settling(batch, "refused", await town.birth(), changes={one.name: WHY}))
+    token = new_token()
+    (held,) = await town.receive("q", token, 5, side="d")
+    assert (held.name, held.changes) == (one.name, one.changes)
+    await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, one.name)]))
+    assert (await town.waiting()).messages == (one,)
+
+
+# -- rolled back, made again -------------------------------------------------------------------------------------------
+
+
+async def roll_back(town: Town, name: str, before: dict[str, tuple[str, object]], run_id: str = "other") -> None:
+    """Give a partition the data that it had before, as a failover does. The server is another one afterwards."""
+    for key in town.of[name].keys:
+        await town.transport.command("UNLINK", key, key=key)
+        kind, data = before.get(key.decode(), ("", None))
+        if kind == "hash":
+            flat = [part for pair in dict(data).items() for part in pair]  # type: ignore[call-overload]
+            await town.transport.command("HSET", key, *flat, key=key)
+        elif kind == "zset":
+            flat = [part for member, score in dict(data).items() for part in (score, member)]  # type: ignore[call-overload]
+            await town.transport.command("ZADD", key, *flat, key=key)
+    await town.put(name, run_id=run_id)
+
+
+@pytest.mark.parametrize("target", ["server"])
+async def test_a_source_rolled_back_after_a_freeze_numbers_its_batches_anew(town: Town) -> None:
+    """The destination took the lost batch. It takes the next batch too, because its number has leapt."""
+    await town.send("q", b"one", b"two")
+    before = await town.everything("q")
+    waiting = await town.waiting()
+    one, two = waiting.messages
+    batch = await town.freeze(A, one)
+    assert batch is not None
+    await town.tell(town.taking(batch, waiting.birth, one))
+    await roll_back(town, "q", before)
+    later = await town.freeze(A, two)
+    assert later is not None
+    assert later.number > batch.number + 1
+    assert (await town.tell(town.taking(later, waiting.birth, two))).verdict == "taken"
+    await town.tell(town.settling(later, "taken", await town.birth()))
+    assert await town.bodies("a") == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("target", ["server"])
+async def test_messages_of_a_batch_that_the_source_has_lost_are_not_stored_twice(town: Town) -> None:
+    await town.send("q", b"one", b"two")
+    before = await town.everything("q")
+    waiting = await town.waiting()
+    one, two = waiting.messages
+    batch = await town.freeze(A, one)
+    assert batch is not None
+    await town.tell(town.taking(batch, waiting.birth, one))
+    await roll_back(town, "q", before)
+    later = await town.freeze(A, one, two)
+    assert later is not None
+    taken = await town.tell(town.taking(later, waiting.birth, one, two))
+    assert (taken.verdict, taken.names) == ("again", (one.name,))
+    assert await town.tell(town.taking(later, waiting.birth, one, two)) == taken
+    await town.tell(town.settling(later, "again", await town.birth(), names=taken.names))
+    await town.move(A, *(await town.waiting()).messages)
+    assert await town.bodies("a") == [b"one", b"two"]
+    assert await town.bodies("q") == []
+
+
+async def test_a_destination_rolled_back_after_its_take_takes_the_batch_again(town: Town) -> None:
+    await town.send("q", b"one")
+    waiting = await town.waiting()
+    before = await town.everything("a")
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    taking = town.taking(batch, waiting.birth, *waiting.messages)
+    await town.tell(taking)
+    await roll_back(town, "a", before)
+    assert await town.bodies("a") == []
+    assert (await town.tell(taking)).verdict == "taken"
+    assert await town.bodies("a") == [b"one"]
+
+
+async def test_a_source_that_was_made_again_is_another_source(town: Town) -> None:
+    """Its batches and numbers begin anew, and the destination takes them."""
+    await town.send("q", b"one")
+    await town.move(A, *(await town.waiting()).messages)
+    birth = (await town.waiting()).birth
+    assert await town.remake("q") == (birth, ("a",))
+    await town.send("q", b"two")
+    again = await town.waiting()
+    assert again.birth != birth
+    taken = await town.move(A, *again.messages)
+    assert taken.strangers == (Origin("q", birth),)
+    assert await town.bodies("a") == [b"one", b"two"]
+
+
+# -- sources that are gone ---------------------------------------------------------------------------------------------
+
+
+async def test_a_destroyed_source_is_forgotten(town: Town) -> None:
+    await town.send("q", b"one")
+    await town.move(A, *(await town.waiting()).messages)
+    birth, destinations = await town.remake("q")
+    assert destinations == ("a",)
+    assert await town.tell(forget_source(town.of["a"], [Origin("q", birth), Origin("q", "unknown")], now=town.now)) == 1
+    assert await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now)) == 0
+    kept = (await town.everything("a"))[f"sb:{NAMESPACE}:{{abd}}:a:lasting"][1]
+    assert set(kept) == {b"door"}
+
+
+async def test_a_batch_of_a_forgotten_source_is_not_taken_again(town: Town) -> None:
+    """A mover slept for days; meanwhile the source was destroyed and forgotten."""
+    await town.send("q", b"one")
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    late = town.taking(batch, waiting.birth, *waiting.messages)
+    await town.tell(late)
+    await town.tell(town.settling(batch, "taken", await town.birth()))
+    birth, _ = await town.remake("q")
+    await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now))
+    before = await town.everything()
+    taken = await town.tell(late)
+    assert (taken.verdict, len(taken.detail)) == ("door", 12)
+    assert await town.everything() == before
+    assert (await town.read(A)).batches == ()
+
+
+async def test_a_new_source_is_taken_from_when_the_mover_knows_the_door(town: Town) -> None:
+    await town.send("q", b"one")
+    await town.move(A, *(await town.waiting()).messages)
+    birth, _ = await town.remake("q")
+    await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now))
+    await town.send("q", b"two")
+    await town.move(A, *(await town.waiting()).messages)
+    assert await town.bodies("a") == [b"one", b"two"]
+
+
+async def test_a_subscription_tells_its_destinations_when_it_is_destroyed_in_steps(town: Town) -> None:
+    messages = [Outgoing(b"\x01\x00%d" % number) for number in range(5)]
+    await town.tell(town.of["t"].publish(town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
+    first, *_ = await town.peek("s")
+    await town.freeze(B, first, name="s")
+    told = [await town.tell(destroy_source(town.of["s"], share=2))]
+    while told[-1].more:
+        told.append(await town.tell(destroy_source(town.of["s"], share=2)))
+    assert len(told) == 3
+    assert {each.destinations for each in told} == {("b",)}
+    assert (await town.tell(destroy_source(town.of["s"]))).birth == ""
+    assert await town.field("t", "store", "bytes") == b"0"
+
+
+# -- within a slot -----------------------------------------------------------------------------------------------------
+
+
+async def test_within_a_slot_one_transaction_moves_messages(town: Town) -> None:
+    await town.bury("q", b"dead")
+    await town.send("q", b"one", b"two")
+    one, two, dead = (await town.waiting()).messages
+    operations = [
+        withdraw(town.of["q"], await town.birth(), [one, two, dead]),
+        Operation(town.of["n"], town.sending(Destination("n", 0), one, two, dead)),
+    ]
+    await town.transact(*operations)
+    assert await town.bodies("n") == [b"one", b"two", b"dead"]
+    assert (await town.waiting()).messages == ()
+    assert await town.field("q", "store", "bytes") == b"0"
+    with pytest.raises(MessagesMovedError, match=f"{one.name} {two.name} {dead.name}"):
+        await town.transact(*operations)
+    assert len(await town.bodies("n")) == 3
+
+
+async def test_a_refused_destination_leaves_the_messages_where_they_are(town: Town) -> None:
+    await town.send("q", b"one")
+    messages = (await town.waiting()).messages
+    key = town.of["n"].keys[9]
+    await town.transport.command("HSET", key, "quota", 4, key=key)
+    before = await town.everything()
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await town.transact(
+            withdraw(town.of["q"], await town.birth(), messages),
+            Operation(town.of["n"], town.sending(Destination("n", 0), *messages)),
+        )
+    assert await town.everything() == before
+
+
+async def test_a_message_that_has_expired_is_not_withdrawn(town: Town) -> None:
+    """It is about to become a dead letter, in the same call."""
+    await town.send("q", b"short", time_to_live=1000)
+    await town.send("q", b"long")
+    messages = (await town.waiting()).messages
+    town.now += 1000
+    sending = Operation(town.of["n"], town.sending(Destination("n", 0), *messages))
+    with pytest.raises(MessagesMovedError, match=messages[0].name):
+        await town.transact(withdraw(town.of["q"], await town.birth(), messages), sending)
+    await town.transact(withdraw(town.of["q"], await town.birth(), messages[1:]), sending)
+    await town.due("q")
+    assert await town.bodies("q") == []
+    assert await town.field("q", "store", "bytes") == b"0"
+
+
+async def test_a_message_cannot_be_withdrawn_twice_in_a_transaction(town: Town) -> None:
+    await town.send("q", b"one")
+    messages = (await town.waiting()).messages
+    with pytest.raises(MessagesMovedError):
+        await town.transact(*[withdraw(town.of["q"], await town.birth(), messages)] * 2)
+    assert await town.bodies("q") == [b"one"]
+
+
+# -- reading in parts --------------------------------------------------------------------------------------------------
+
+
+async def test_waiting_messages_are_read_in_parts(town: Town) -> None:
+    await town.send("q", *(b"%d" % number for number in range(5)))
+    await town.bury("q", b"d")
+    seen: list[bytes] = []
+    start = 0
+    while True:
+        part = await town.waiting(start=start, wanted=2)
+        seen += map(body_of, part.messages)
+        start = part.onward
+        if not start:
+            break
+    assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4", b"d"] or len(seen) == 6
+
+
+async def test_nothing_is_read_while_due_work_is_left(town: Town) -> None:
+    for _ in range(3):
+        await town.send("q", *[b"m"] * 400, time_to_live=1000)
+    await town.send("q", b"long")
+    town.now += 1000
+    first = await town.waiting()
+    assert (first.more, first.messages) == (True, ())
+    while (waiting := await town.waiting()).more:
+        pass
+    assert [body_of(each) for each in waiting.messages] == [b"long"]
+
+
+# -- announcements -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_partition_calls_for_a_mover_until_nothing_waits(town: Town) -> None:
+    async def calls() -> tuple[bool, ...]:
+        return await town.tell(calling(NAMESPACE, "abc", ["q", "n", "nowhere"]))
+
+    await town.waiting()
+    assert await calls() == (False, False, False)
+    await town.send("q", b"one")
+    await town.send("n", b"other")
+    assert await calls() == (True, False, False)
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    await town.waiting()
+    assert await calls() == (True, False, False)
+    await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
+    await town.tell(town.settling(batch, "taken", await town.birth()))
+    assert await calls() == (True, False, False)
+    await town.waiting(start=1)
+    assert await calls() == (True, False, False)
+    await town.waiting()
+    assert await calls() == (False, False, False)
+
+
+async def test_a_gone_destination_is_an_error(town: Town) -> None:
+    await town.send("q", b"one")
+    waiting = await town.waiting()
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    await town.tell(town.of["a"].destroy())
+    with pytest.raises(MessagingEntityNotFoundError):
+        await town.tell(town.taking(batch, waiting.birth, *waiting.messages))

@@ -120,7 +120,7 @@ class _Remembering(Work):
 
     def __init__(self, link: PartitionClient, keys: Keys) -> None:
         super().__init__(link)
-        self._keys = keys
+        self._keys = dict(keys)  # the transaction forgets its keys when its caller is cancelled; the call may go on
 
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         del call_id

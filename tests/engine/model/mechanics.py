@@ -114,6 +114,7 @@ class Mechanics:
     waiters: dict[str, Waiter] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the sessions in which the running call has moved a message
+    once: dict[bytes, int] = field(default_factory=dict)  # the ends of the windows of remembered keys
     route_fence: int = 0  # of the last holder of the routing role that has published
     granted: int = 0  # the fence of the last lock
     announced: int = NEVER  # the due time that was announced last
@@ -679,11 +680,15 @@ class Mechanics:
                 due[message.event("e")] = message.expires
         return due
 
-    def _next_due(self, now: int, offset: int) -> int:
-        """Return the exact time until the next event, in ms of the plain clock; 0 for never."""
+    def _next_due(self, now: int, offset: int, side: Side = Side.MAIN) -> int:
+        """Return the exact time until the next event, in ms of the plain clock; 0 for never.
+
+        A receiver of a topic's dead letters does not wait for the messages that are scheduled on the topic.
+        """
+        due = {} if self.settings.topic and side is not Side.MAIN else self._due()
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
-        first = min([*self._due().values(), *expiries, *leases], default=NEVER)
+        first = min([*due.values(), *expiries, *leases], default=NEVER)
         return max(1, first - now) if first < NEVER else 0
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
@@ -721,6 +726,7 @@ class Mechanics:
                 if one.session is not None
             ),
             kept=self.kept,
+            once=dict(self.once),
             route_fence=self.route_fence,
             granted=self.granted,
             announced=self.announced,

@@ -210,11 +210,12 @@ class Model(Mechanics):
             if waits:
                 self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
-            given_out = self._give_out(found, event, token, call.now)
+            given_out = self._give_out(found, event, token, call.now, side)
             fence = given_out.fence
             if waits and found:
                 self.sooner = None  # the receiver knows the end of its new locks, so no waiter needs to learn it
-            return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
+            due = self._next_due(call.now, self.offset, side)
+            return replace(given_out, due=due, waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
         return self._perform(
@@ -226,7 +227,7 @@ class Model(Mechanics):
             or self._refusal_of_token(token, session)
             or self._refusal_of_forwarding(side)
             or self._refusal_of_receive(),
-            again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}"),
+            again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}", side),
         )
 
     def look(
@@ -249,7 +250,7 @@ class Model(Mechanics):
                 return Looked(found=True, more=self.more)
             if waiter and waiting_for:
                 self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
-            return Looked(due=self._next_due(call.now, self.offset), more=self.more)
+            return Looked(due=self._next_due(call.now, self.offset, side), more=self.more)
 
         return self._perform(
             call,
@@ -368,9 +369,9 @@ class Model(Mechanics):
         status = self.settings.status
         return ("DISABLED", status) if status in ("ReceiveDisabled", "Disabled") else None
 
-    def _give_out(self, found: list[Message], event: Event, token: str, now: int) -> Received:
+    def _give_out(self, found: list[Message], event: Event, token: str, now: int, side: Side = Side.MAIN) -> Received:
         if not found:
-            return Received(due=self._next_due(now, self.offset), more=self.more)
+            return Received(due=self._next_due(now, self.offset, side), more=self.more)
         given = tuple(message.delivery() for message in found)
         for message in found:
             self._move(message, event, now)
@@ -384,7 +385,15 @@ class Model(Mechanics):
             self.granted = fence = self.granted + 1
         return Received(given, lock=self.settings.lock_duration, more=self.more, fence=fence)
 
-    def _still(self, call: Call, token: str, given: Sequence[Message], fence: int, waiter: str = "") -> Received:
+    def _still(  # noqa: PLR0917 -- a repetition of a receive
+        self,
+        call: Call,
+        token: str,
+        given: Sequence[Message],
+        fence: int,
+        waiter: str = "",
+        side: Side = Side.MAIN,
+    ) -> Received:
         """Answer a repeated receive.
 
         Return the messages of the first answer that the token still holds, the time left of the lock, and whether the
@@ -393,7 +402,8 @@ class Model(Mechanics):
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
         still = [message for message in given if message.token == token] if left > 0 else []
-        due, waits = self._next_due(call.now, now - call.now), waiter in self.waiters
+        waits = waiter in self.waiters
+        due = self._next_due(call.now, now - call.now, side if waits else Side.MAIN)
         if not still:
             return Received(due=due, waits=waits, fence=fence)
         return Received(

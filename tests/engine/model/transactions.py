@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.engine.model.topics import TopicModel
 from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted
 
 __all__ = ["Part", "TransactionModel"]
+
+
+MOST_FORGOTTEN = 100
+"""The number of keys with an ended window that one call forgets."""
 
 
 class Part(NamedTuple):
@@ -59,6 +63,19 @@ class TransactionModel(TopicModel):
         for one in involved.values():
             one._end(call.now)
         return Transacted(results, any(one.more for one in participants))
+
+    def plan_once(self, call: Call, _: Together, keys: Mapping[bytes, int]) -> Plan:
+        """Remember keys, each for its window. The model leaves out the bound of their number and size."""
+
+        def act() -> None:
+            ended = [key for key, end in self.once.items() if end <= call.now]
+            assert len(ended) <= MOST_FORGOTTEN, "the model does not choose among more keys"
+            for key in ended:
+                del self.once[key]
+            self.once |= {key: call.now + window for key, window in keys.items()}
+
+        known = [place for place, key in enumerate(keys) if self.once.get(key, 0) > call.now]
+        return Plan(act, refusal=("KNOWN", str(known[0])) if known else None)
 
     def _checked(self, place: str, part: Part, call: Call, together: Together) -> Plan:
         """Check an operation, after the operations before it. A refusal names its place."""

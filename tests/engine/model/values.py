@@ -428,6 +428,7 @@ class Snapshot:
     leases: dict[str, tuple[int, frozenset[str]]]
     due: dict[str, int]
     dedup: dict[bytes, int]
+    once: dict[bytes, int]
     lanes: dict[str, tuple[int, int]]
     bytes: int
     seq: int

@@ -69,7 +69,8 @@ class Step(NamedTuple):
     """An operation, as a request and as a call of the model."""
 
     operation: str
-    make: Callable[[Partition, CallId], Request[Any]]
+    make: Callable[[Partition, CallId], Any]
+    """Return the request or, if the operation has no script of its own, the operation of a transaction."""
     mirror: Callable[[m.Call], Any]
     plan: Callable[[m.Call, m.Together], m.Plan] | None = None
     """Checks the operation in the model, if it can be part of a transaction."""

@@ -44,9 +44,12 @@ REFUSED_IN_TRANSACTIONS = {
     "abandon": _LOCKED,
     "defer": _LOCKED,
     "dead_letter": f"{_LOCKED} DEAD",
+    "once": "KNOWN",
     "another participant": "GONE STALE CONFIG",
 }
 """The refusals of each operation of a transaction, and of participants other than the first."""
+TRANSACTED = tuple(name for name in REFUSED_IN_TRANSACTIONS if name != "another participant")
+"""The operations that a transaction can have."""
 
 MACHINES = {
     "queue": machine,

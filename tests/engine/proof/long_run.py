@@ -19,13 +19,14 @@ from typing import Any
 
 from sbredis.servers import LocalServer
 from tests.engine.model import Bounds
-from tests.engine.proof.breakages import TRANSACTED, WITHOUT_LANE
+from tests.engine.proof.breakages import WITHOUT_LANE
 from tests.engine.proof.comparison import UNTURNED, Tally, in_transactions
 from tests.engine.proof.extent import (
     ALL_TRANSITIONS,
     BOUNDS,
     MACHINES,
     OPERATIONS,
+    TRANSACTED,
     TRANSACTED_TRANSITIONS,
     all_refusals,
     drive,

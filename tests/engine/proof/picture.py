@@ -15,7 +15,7 @@ from sbredis.engine._results import Record, read_record
 from sbredis.engine._settings import SETTINGS
 from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
 
-SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns")
+SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns", "once")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 12
 SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
@@ -39,6 +39,7 @@ _STATE = {
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
     *("sessions", "topic", "kept", "route_fence", "announced", "channel"),
+    *("once_bytes", "once_forgotten"),
     *("birth", "granted", "used", "calling", "pin"),
 }
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
@@ -275,6 +276,8 @@ def check(picture: Picture) -> list[Standing]:
     assert whole(state["biggest"]) >= max((len(one.record) for one in messages), default=0)
     for side, last in ((Side.MAIN, store["seq"]), (Side.DEAD, state["dead_seq"])):
         assert whole(last) >= max((one.number for one in messages if one.side is side), default=0)
+    assert whole(state["once_bytes"]) == sum(map(len, picture.sets["once"])), f"once: {picture.sets['once']}"
+    assert state["once_forgotten"] == b"0", "keys were forgotten too early"
     assert state["waiting"] in (b"", b"1")
     assert state["waiting"] or not picture.sets["waiters"], "there are waiters, but the state does not say so"
     return messages
@@ -435,6 +438,7 @@ def told(picture: Picture) -> Snapshot:
         sessions=_sessions(picture),
         seats=_seats(picture),
         kept=whole(state["kept"]),
+        once=dict(picture.sets["once"]),
         route_fence=whole(state["route_fence"]),
         granted=whole(state["granted"]),
         announced=whole(state["announced"]),

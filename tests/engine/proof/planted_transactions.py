@@ -12,8 +12,8 @@ IN_TRANSACTIONS: tuple[tuple[str, str, str, str], ...] = (
     (
         "a transaction takes a dead letter of a dead letter",
         "includes/check_operation",
-        " == 100 then",
-        " == 1 then",
+        "if not tonumber(groups[g].members[i]) then",
+        "if false then",
     ),
     (
         "only the first participant does its due work",
@@ -24,6 +24,13 @@ IN_TRANSACTIONS: tuple[tuple[str, str, str, str], ...] = (
     ("each participant does a whole share", "transact", "math.ceil(100 / count)", "100"),
     ("each participant reads as much as all may", "transact", "math.floor(2097152 / count)", "2097152"),
     ("only the first participant is written", "transact", "for place = count, 1, -1 do", "for place = 1, 1 do"),
+    ("a key is known after its window", "includes/check_once", "tonumber(known[i]) > p.now then", "known[i] then"),
+    (
+        "a forgotten key leaves its bytes",
+        "includes/apply_once",
+        "size, count = size - #list[i],",
+        "size, count = size,",
+    ),
     (
         "a subscription that takes part is opened twice",
         "includes/open_targets",

@@ -28,6 +28,8 @@ QUICK = (
     "a former holder still waits in its session",
     "a record counts one copy too few",
     "a scheduled message is published twice",
+    "two operations settle one message",
+    "a subscription that takes part is opened twice",
 )
 
 

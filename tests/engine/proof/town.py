@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from sbredis.engine import (
     list_sessions,
     list_sessions_since,
     look_for_session,
+    once,
     release_session,
     renew_session,
     set_state,
@@ -185,8 +186,8 @@ class Town(Both):
 
         def make(partition: Partition, call_id: CallId) -> Request[Any]:
             partitions = {self: partition} | {town: town._partition(*known[town]) for town in others}
-            made = [Operation(partitions[town], step.make(partitions[town], NO_CALL_ID)) for town, step in parts]
-            return transact(call_id, made)
+            made = [(partitions[town], step.make(partitions[town], NO_CALL_ID)) for town, step in parts]
+            return transact(call_id, [one if isinstance(one, Operation) else Operation(of, one) for of, one in made])
 
         def mirror(call: m.Call) -> m.Transacted:
             theirs = [
@@ -197,6 +198,19 @@ class Town(Both):
             return self.model.transact(call, theirs, planned)
 
         return self.do(Step("transact", make, mirror, parts=tuple(step.operation for _, step in parts)), how)
+
+    def remembering(self, keys: Mapping[bytes, int]) -> Step:
+        """Return an operation that only a transaction has: to remember keys, each for its window."""
+
+        def alone(_: m.Call) -> Any:
+            raise AssertionError("this operation has no script of its own")
+
+        return Step(
+            "once",
+            lambda p, _: once(p, keys),
+            alone,
+            lambda call, together: self.model.plan_once(call, together, keys),
+        )
 
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
         step = Step(

@@ -184,6 +184,19 @@ class TransactionMachine(TopicMachine):
         step = self.topic.publishing(messages, routes, self.subscriptions)
         self._transact(how, [(self.topic, step), (self.topic, step), *self._sends()[:1]])
 
+    @rule(
+        data=st.data(),
+        how=hows,
+        keys=st.dictionaries(some([b"k", b"ke", b"key"]), some([1, 9, 1_000, 30_000]), min_size=1),
+        times=some([1, 1, 2]),
+    )
+    def remember(self, data: st.DataObject, how: How, keys: dict[bytes, int], times: int) -> None:
+        """Remember keys, among other operations. If one of the keys is known, the transaction is refused."""
+        town = data.draw(some(self.family))
+        for _ in range(times):
+            parts = [*self._parts(data, [1, 2, QUEUE]), (town, town.remembering(keys))]
+            self._transact(how, data.draw(st.permutations(parts)))
+
     # -- refusals ------------------------------------------------------------------------------------------------------
 
     @rule(data=st.data(), how=some([PLAIN, PLAIN, How(lane="a")]), times=some([1, 2, 3]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
@@ -399,7 +399,7 @@ class ServiceBusClient(Handlers):
     # -- one client of all ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def maintain(self) -> AsyncIterator[None]:
+    async def maintain(self) -> AsyncGenerator[None]:
         """Take part in maintenance while the block runs, as a client with ``maintenance=True`` does.
 
         At the end of the block, the client gives its duties up, and another client that takes part continues them.

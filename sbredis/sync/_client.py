@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Self, Unpack, overload
@@ -303,7 +303,7 @@ class ServiceBusClient(Handlers):
     # -- one client of all ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def maintain(self) -> Iterator[None]:
+    def maintain(self) -> Generator[None]:
         block = self._portal.make(self._aio.maintain)
 
         async def begin() -> None:

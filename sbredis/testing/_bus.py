@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Self, Unpack, final, overload
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._test_hooks import dismantle, set_up
+from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._duty import Shared
+from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.receiving._peeking import Peeking
@@ -27,7 +30,7 @@ from sbredis.engine import (
     decode,
     name_key,
 )
-from sbredis.exceptions import MessagingEntityDisabledError
+from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.model import (
     QueueOptions,
     QueueProperties,
@@ -365,7 +368,7 @@ class Bus:
         return found
 
     async def _catch_up(self, entity: Entity) -> None:
-        """Do everything that is due, because a peek does not do it."""
+        """Do everything that is due, because a peek does not do it, and move messages that are forwarded."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
             return partition.due(CallId("", 0, call_id.now))
@@ -377,6 +380,15 @@ class Bus:
                     await TopicPublisher(topic, number).publish_due(None)
             while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
                 continue
+
+        await self._move()
+
+    async def _move(self) -> None:
+        """Move all messages that wait to be forwarded, because a client of the bus may not have moved them yet."""
+        connection = self._administration()._connection
+        await connection.open(deadline_of(None))
+        with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
+            await MovingDuty(Shared(connection, connection.entity, Census(connection.namespace))).move_now()
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:

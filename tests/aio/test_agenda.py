@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.aio.maintenance import _census as census
+from sbredis.aio.maintenance import _keeping as keeping
+from sbredis.aio.maintenance._maintenance import DUTIES
+from sbredis.aio.maintenance._moving import PACE as MOVING
 
 PACE = Pace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
 A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")
@@ -340,3 +344,29 @@ def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -
                 carried_out(agenda, world, left)
         case _:
             pytest.fail(kind)
+
+
+@pytest.mark.slow
+def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
+    """The calls are the reads of both agendas, the readings of the census, and the renewals of the roles."""
+    entities = {str(number): range(16) for number in range(10_000)}
+    hours, calls = 3.0, 0.0
+    for pace in (Pace(), MOVING):
+        agenda, now, first = Agenda(pace), 0.0, None
+        agenda.set_entities(entities, now)
+        while now < hours * 3600:
+            todo = agenda.next(now, now)
+            if isinstance(todo, Read):
+                agenda.read_done(todo, [None] * len(todo.entities))
+                calls += first is not None
+            else:
+                assert isinstance(todo, Sleep)
+                if first is None and agenda.all_read:
+                    first = now
+                now += todo.seconds
+        assert first is not None
+        assert first < 30  # with the end of the claim of a client that was killed, another one has taken over in 60 s
+    pages = len(entities) / census._PAGE
+    each_second = calls / (hours * 3600) + pages / (census._LISTING * pages) + len(DUTIES) / (keeping._CLAIM / 3)
+    assert keeping._CLAIM <= 30
+    assert each_second < 1

@@ -17,7 +17,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.maintenance import _census as census
 from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance import _visiting as visiting
-from sbredis.aio.maintenance._role import ROUTE
+from sbredis.aio.maintenance._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
@@ -46,11 +46,16 @@ def visitor_of(client: ServiceBusClient) -> Any:
     return offer.duties[ROUTE].visitor
 
 
+def mover_of(client: ServiceBusClient) -> Any:
+    offer: Any = client._offer.maintenance
+    return offer.duties[MOVE]
+
+
 @asynccontextmanager
 async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
     """Open another client that maintains the namespace and has read all partitions."""
     async with queue.other_client(maintenance=True) as client:
-        await eventually(lambda: visitor_of(client).at_rest)
+        await eventually(lambda: visitor_of(client).at_rest and mover_of(client).at_rest)
         yield client
 
 

@@ -415,3 +415,14 @@ def test_a_bus_without_an_event_loop_can_be_closed_unused() -> None:
     with SyncBus() as bus:
         pass
     assert "closed" in repr(bus)
+
+
+async def test_forwarded_messages_are_shown_where_they_are_forwarded_to(bus: Bus) -> None:
+    """No test waits for a client that moves messages."""
+    await bus.create_queue("to")
+    await bus.create_queue("from", forward_to="to")
+    async with bus.client as client, client.get_queue_sender("from") as sender:
+        await sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+        assert [str(each) for each in await bus.messages("to")] == ["a", "b"]
+        assert await bus.messages("from") == []
+    assert await bus.sent("to") == []

@@ -128,6 +128,8 @@ class Routing:
 
     def __init__(self, namespace: Namespace, judge: Judge) -> None:
         self.judge = judge
+        self.forwards = any(routed.record.settings.forwards for routed in judge.routes.subscriptions)
+        """Whether a subscription forwards its messages."""
         self._namespace = namespace
         self._partitions: dict[tuple[int, int], Partition] = {}
         self._copies = 1.0

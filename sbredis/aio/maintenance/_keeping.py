@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RoleKeeper"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_CLAIM = 10.0
+_CLAIM = 30.0
 """The seconds for which a role is claimed at a time. The claim is renewed after a third of that time."""
 _PAUSE = 1.0
 _NOBODY = Standing(False, 0, 0.0)

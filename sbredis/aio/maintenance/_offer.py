@@ -6,12 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from sbredis.aio.maintenance._maintenance import Maintenance
-from sbredis.aio.maintenance._role import ROUTE, call_role, is_held
+from sbredis.aio.maintenance._role import MOVE, ROUTE, call_role, is_held
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import EntityState
 
 __all__ = ["MaintenanceOffer"]
 
@@ -62,11 +63,18 @@ class MaintenanceOffer:
             self._announced.add(topic.record.incarnation)
             connection.start(self._announce(connection))
 
+    def moves_from(self, connection: Connection, entity: EntityState) -> None:
+        """Log a warning if no client would move messages out of an entity. This is done once for each entity."""
+        key = f"{MOVE} {entity.record.incarnation}"
+        if key not in self._announced:
+            self._announced.add(key)
+            connection.start(self._warn_of_moves(connection, entity.name))
+
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""
         try:
             await call_role(connection, ROUTE)
-            if self.maintenance is None and not await is_held(connection.transport, connection.namespace.name, ROUTE):
+            if not await self._has_holder(connection, ROUTE):
                 _log.warning(
                     "%s: no client publishes messages that are scheduled on topics, so they wait. Make one client with "
                     "maintenance=True, on any machine.",
@@ -74,3 +82,19 @@ class MaintenanceOffer:
                 )
         except ServiceBusError as error:
             _log.debug("it is not known whether a client publishes scheduled messages: %s", error)
+
+    async def _warn_of_moves(self, connection: Connection, name: str) -> None:
+        try:
+            if not await self._has_holder(connection, MOVE):
+                _log.warning(
+                    "%s: no client moves messages to other entities, so the messages of %r wait. Make one client with "
+                    "maintenance=True, on any machine.",
+                    connection.target,
+                    name,
+                )
+        except ServiceBusError as error:
+            _log.debug("it is not known whether a client moves the messages of %r: %s", name, error)
+
+    async def _has_holder(self, connection: Connection, role: str) -> bool:
+        """Return whether this client or another one has a role, or will have it soon."""
+        return self.maintenance is not None or await is_held(connection.transport, connection.namespace.name, role)

@@ -1,0 +1,279 @@
+"""Carry messages from one partition to another: make the calls that :mod:`sbredis.aio.core._moving` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from sbredis.aio.core._moving import Ended, Freeze, Group, Move, MoveInSlot, ReadBatch, Settle, Take
+from sbredis.aio.maintenance._destinations import Bound, Destinations, fault_of
+from sbredis.engine import (
+    NO_CALL_ID,
+    Batch,
+    CallId,
+    Changes,
+    MessagesMovedError,
+    Operation,
+    Origin,
+    Outgoing,
+    Partition,
+    Request,
+    Sent,
+    SettingsBehindError,
+    SettingsStaleError,
+    encode_changes,
+    freeze,
+    perform,
+    read_batch,
+    settle_batch,
+    take,
+    transact,
+    withdraw,
+)
+from sbredis.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._runtime import Runtime
+    from sbredis.engine import Destination, Taken
+
+__all__ = ["Carrier", "ask"]
+
+_log = logging.getLogger("sbredis.maintenance")
+T = TypeVar("T")
+_CALLING = 30.0
+_CODES: tuple[tuple[type[ServiceBusError], str], ...] = (
+    (ServiceBusQuotaExceededError, "QUOTA"),
+    (MessagingEntityDisabledError, "DISABLED"),
+    (MessageSizeExceededError, "TOOLARGE"),
+    (MessagingEntityNotFoundError, "GONE"),
+)
+"""The refusals of a destination within the same slot, and their codes."""
+
+
+async def ask(runtime: Runtime, entity: Entity, number: int, make: Callable[[Partition], Request[T]]) -> T:
+    """Make a call to a partition. If the client's knowledge of the entity is out of date, correct it and repeat.
+
+    Raises :class:`MessagingEntityNotFoundError` if the entity does not exist any more.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _CALLING
+    while True:
+        record = entity.record
+        try:
+            return await perform(runtime.transport, make(entity.partition(number)), timeout=until - loop.time())
+        except SettingsBehindError:
+            await entity.partition_client(number).tell(until)
+        except SettingsStaleError:
+            await entity.reload(record, until)
+        except MessagingEntityNotFoundError:
+            await _recover(entity, until)
+
+
+async def _recover(entity: Entity, until: float) -> None:
+    """Find out why a partition does not exist. If a failover has lost it, create it again.
+
+    Another entity of the same name does not take the place of this one, because the messages are not meant for it.
+    """
+    record = entity.record
+    await entity.recover(record, until)
+    if entity.record.id != record.id:
+        raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
+
+
+class Carrier:
+    """Carries messages out of one source partition."""
+
+    def __init__(self, runtime: Runtime, source: Entity, number: int, birth: str, destinations: Destinations) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._number = number
+        self._origin = Origin(source.record.id, birth)
+        self.destinations = destinations
+        self.strangers: dict[Origin, tuple[Entity, int]] = {}
+        """Older sources that a destination knows, each with the destination and the number of its partition."""
+
+    async def carry(
+        self, destination: Destination, entity: Entity | None, moves: Sequence[Move] = (), door: str = ""
+    ) -> str:
+        """Carry messages to one destination, or complete the outstanding batch if there are no ``moves``.
+
+        ``entity`` is ``None`` if the messages cannot be moved to any destination. ``door`` is the door of the
+        destination that was known before the messages were read. Return the door that is known now.
+        """
+        same_slot = entity is not None and destination.number == self._number
+        group = Group(moves, same_slot=same_slot, door=door)
+        incarnation = (entity or self._source).record.incarnation
+        batch: Batch | None = None
+        while True:
+            match action := group.next():
+                case Ended():
+                    return group.door
+                case MoveInSlot():
+                    assert entity is not None  # only a destination that exists is in the same slot
+                    await self._in_slot(group, entity, destination.number, action)
+                case Freeze():
+                    batch = await self._freeze(group, destination, incarnation, action)
+                case ReadBatch():
+                    batch, entity = await self._read(group, destination, entity)
+                case Take():
+                    assert batch is not None
+                    await self._take(group, destination, entity, batch, action)
+                case Settle():
+                    await self._settle(group, destination, action)
+
+    async def _in_slot(self, group: Group, entity: Entity, number: int, action: MoveInSlot) -> None:
+        bound = [cast("Bound", move.message) for move in action.moves]
+        now, birth = self._runtime.clock.told(), self._origin.birth
+        record, source_record = entity.record, self._source.record
+        until = asyncio.get_running_loop().time() + _CALLING
+        try:
+            operations = [
+                withdraw(self._source.partition(self._number), birth, [each.delivery for each in bound]),
+                Operation(entity.partition(number), _sending(entity, number, bound, now)),
+            ]
+            await perform(self._runtime.transport, transact(CallId("", 0, now), operations), timeout=_CALLING)
+        except MessagesMovedError:
+            group.overtaken()
+        except ServiceBusError as error:
+            at_source = error._part is not None and error._part[1] == 1  # pyright: ignore[reportPrivateUsage]
+            at, seen = (self._source, source_record) if at_source else (entity, record)
+            code = _code_of(error)
+            if isinstance(error, SettingsBehindError):
+                await at.partition_client(self._number).tell(until)
+            elif isinstance(error, SettingsStaleError):
+                await at.reload(seen, until)
+            elif code == "GONE" and at_source:
+                raise
+            elif code == "GONE":
+                try:
+                    await _recover(entity, until)
+                except MessagingEntityNotFoundError:
+                    group.refused(code, "", fault_of(code, record.path))
+            elif code is not None:
+                detail = error._part[2] if error._part is not None else ""  # pyright: ignore[reportPrivateUsage]
+                group.refused(code, detail, fault_of(code, record.path))
+            elif error.outcome is Outcome.UNKNOWN:
+                group.overtaken()  # the next reading shows whether the call has run
+            else:
+                raise
+        else:
+            group.moved()
+
+    async def _freeze(self, group: Group, destination: Destination, incarnation: str, action: Freeze) -> Batch | None:
+        messages = [cast("Bound", move.message).delivery for move in action.moves]
+        now = self._runtime.clock.told()
+        batch = await self._ask(
+            lambda source: freeze(source, self._origin.birth, destination, incarnation, messages, now=now)
+        )
+        if batch is None:
+            group.overtaken()
+        else:
+            group.frozen(batch.number, batch.names)
+        return batch
+
+    async def _read(
+        self, group: Group, destination: Destination, entity: Entity | None
+    ) -> tuple[Batch | None, Entity | None]:
+        now = self._runtime.clock.told()
+        while True:
+            waiting = await self._ask(lambda source: read_batch(source, destination, now=now))
+            if not waiting.more:
+                break
+        if not waiting.batches:
+            group.overtaken()
+            return None, entity
+        heap = await self.destinations.of_batch(destination, waiting.messages, waiting.now)
+        (batch,) = waiting.batches
+        group.read(batch.number, heap.moves)
+        return batch, heap.entity
+
+    async def _take(
+        self, group: Group, destination: Destination, entity: Entity | None, batch: Batch, action: Take
+    ) -> None:
+        if entity is None:
+            # The batch was frozen to give its messages up, but some of them have a destination now.
+            group.judged("over")
+            return
+        bound = [cast("Bound", move.message) for move in action.moves]
+        now, path = self._runtime.clock.told(), entity.record.path
+        number = destination.number
+
+        def make(partition: Partition) -> Request[Taken]:
+            sending = _sending(entity, number, bound, now)
+            return take(partition, self._origin, batch, action.door, sending, now=now)
+
+        try:
+            while True:
+                taken = await ask(self._runtime, entity, number, make)
+                if not taken.more:
+                    break
+        except MessagingEntityNotFoundError:
+            group.judged("GONE", "", fault=fault_of("GONE", path))
+        except MessageSizeExceededError as error:
+            if error.outcome is not Outcome.NEVER_SENT:
+                raise
+            group.judged("TOOLARGE", "", fault=fault_of("TOOLARGE", path))
+        else:
+            for stranger in taken.strangers:
+                self.strangers[stranger] = entity, number
+            group.judged(taken.verdict, taken.detail, taken.names, fault_of(taken.verdict, path))
+
+    async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
+        changes = {
+            move.message.name: encode_changes(Changes(reason=fault.reason, description=fault.description))
+            for move, fault in action.given_up
+        }
+        now = self._runtime.clock.told()
+        done = await self._ask(
+            lambda source: settle_batch(
+                source,
+                self._origin.birth,
+                destination,
+                action.batch,
+                action.verdict,
+                names=action.names,
+                changes=changes,
+                now=now,
+            )
+        )
+        for move, fault in action.given_up if done else ():
+            _log.info(
+                "%s: message %s cannot be moved and is dead-lettered: %s: %s",
+                self._source.name,
+                move.message.name,
+                fault.reason,
+                fault.description,
+            )
+        group.settled(done=done)
+
+    async def _ask(self, make: Callable[[Partition], Request[T]]) -> T:
+        return await ask(self._runtime, self._source, self._number, make)
+
+
+def _outgoing(bound: Sequence[Bound]) -> list[Outgoing]:
+    made = [each.outgoing for each in bound]
+    return [each for each in made if each is not None]
+
+
+def _sending(entity: Entity, number: int, bound: Sequence[Bound], now: int | None) -> Request[Sent]:
+    """Return the request that stores messages in a partition of their destination."""
+    partition, call_id, made = entity.partition(number), NO_CALL_ID._replace(now=now), _outgoing(bound)
+    if entity.record.kind != "topic":
+        return partition.send(call_id, made)
+    if entity.routing is None:
+        raise SettingsStaleError("The entity is a topic, and this client has not read its rules yet.")
+    return entity.routing.published(partition, number, call_id, made, [each.facts for each in bound])[0]
+
+
+def _code_of(error: ServiceBusError) -> str | None:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), None)

@@ -1,0 +1,231 @@
+"""Find the destination of messages that wait to be moved: an entity, and the partition for the key of the message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.core._moving import Fault, Move
+from sbredis.engine import (
+    CodecError,
+    Delivery,
+    Destination,
+    Outgoing,
+    decode,
+    partition_for_key,
+    transfer_destination,
+)
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.model import MoveKind, TooManyHopsError, key_at_destination, moved
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.maintenance._duty import Shared
+    from sbredis.rules import MessageView
+
+__all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "gone"]
+
+_CALLING = 30.0
+_REASONS = {
+    "QUOTA": ("QuotaExceeded", "'{}' is full."),
+    "DISABLED": ("MessagingEntityDisabled", "The status of '{}' does not permit sending."),
+    "TOOLARGE": ("MessageSizeExceeded", "The message is larger than '{}' allows."),
+    "SESSIONS": ("Session ID is null.", "'{}' requires sessions, and the message has no session id."),
+    "GONE": ("MessagingEntityNotFound", "'{}' does not exist."),
+    "HOPS": ("MaxTransferHopCountExceeded", "The message was on its way to '{}' after the 4 hops that are allowed."),
+    "UNREADABLE": ("UnreadableMessage", "This release cannot read the message, so it was not moved to '{}'."),
+}
+"""The reason and the description of a message that is given up, by the cause."""
+
+
+class NotKnownYetError(ServiceBusError):
+    """It is not known yet whether the destination exists, because the census is older than the message."""
+
+    is_transient = True
+
+
+class Bound(NamedTuple):
+    """A message on its way to another entity."""
+
+    delivery: Delivery
+    outgoing: Outgoing | None = None
+    """The message as the destination stores it; ``None`` for a message that cannot be moved."""
+    facts: MessageView | None = None
+    """The view that the rules of a topic judge, if the destination is a topic."""
+
+    @property
+    def name(self) -> str:
+        """The name of the message in its partition."""
+        return self.delivery.name
+
+
+def fault_of(code: str, path: str) -> Fault:
+    """Return the reason and the description of a message that cannot be moved to ``path``."""
+    reason, text = _REASONS.get(code, (code, "The message cannot be stored in '{}'."))
+    return Fault(reason, text.format(path))
+
+
+def gone(path: str) -> Fault:
+    """Return the reason and the description of a message whose destination does not exist."""
+    return fault_of("GONE", path)
+
+
+@dataclass(eq=False, slots=True)
+class Heap:
+    """Messages for one destination, in their order."""
+
+    destination: Destination
+    entity: Entity | None
+    """The destination; ``None`` if it does not exist."""
+    moves: list[Move]
+
+
+class Destinations:
+    """Finds destinations for the messages of one source partition."""
+
+    def __init__(self, shared: Shared, source: Entity, number: int) -> None:
+        self._shared = shared
+        self._source = source
+        self._number = number
+        self.nowhere = Destination(source.record.id, number)
+        """The name under which messages without a destination are frozen, to be given up."""
+
+    async def sorted(self, messages: Iterable[Delivery], now: int) -> tuple[list[Heap], ServiceBusError | None]:
+        """Sort messages by their destinations. ``now`` is the time of the source partition.
+
+        Messages whose destination is not known yet are left out. Then return an error, too.
+        """
+        heaps: dict[Destination, Heap] = {}
+        targets: dict[str, tuple[Entity | None, str] | None] = {}
+        missing: ServiceBusError | None = None
+        for each in messages:
+            why = _why(each)
+            key = each.changes.decode() if why == "transfer" else why
+            if key not in targets:
+                try:
+                    targets[key] = await self._target(each, why)
+                except ServiceBusError as error:
+                    targets[key], missing = None, error
+            target = targets[key]
+            if target is None:
+                continue
+            entity, path = target
+            move, place = self._bound(each, why, entity, path, now)
+            heap = heaps.get(place)
+            if heap is None:
+                heap = heaps[place] = Heap(place, entity if place != self.nowhere else None, [])
+            heap.moves.append(move)
+        return list(heaps.values()), missing
+
+    async def of_batch(self, destination: Destination, messages: Sequence[Delivery], now: int) -> Heap:
+        """Return the messages of a batch for a known destination."""
+        if destination == self.nowhere:
+            heaps, _ = await self.sorted(messages, now)
+            (faulty,) = [heap for heap in heaps if heap.entity is None] or [Heap(self.nowhere, None, [])]
+            faults = {move.message.name: move for move in faulty.moves}
+            return Heap(destination, None, [faults.get(each.name, Move(Bound(each))) for each in messages])
+        try:
+            entity = await self._by_id(destination.entity)
+        except MessagingEntityNotFoundError:
+            fault = gone(destination.entity)
+            return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
+        moves = [self._bound(each, _why(each), entity, entity.name, now)[0] for each in messages]
+        return Heap(destination, entity, moves)
+
+    # -- one message ---------------------------------------------------------------------------------------------------
+
+    def _bound(
+        self, delivery: Delivery, why: MoveKind, entity: Entity | None, path: str, now: int
+    ) -> tuple[Move, Destination]:
+        if entity is None:
+            return Move(Bound(delivery), gone(path)), self.nowhere
+        number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
+        died_in = self._source.name if why == "dead" else None
+        try:
+            made = moved(
+                delivery,
+                why,
+                number=number,
+                now=now,
+                died_in=died_in,
+                detects_duplicates=entity.detects_duplicates,
+            )
+        except TooManyHopsError:
+            return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
+        except CodecError:
+            return Move(Bound(delivery), fault_of("UNREADABLE", path)), self.nowhere
+        record = entity.record
+        facts = None
+        if record.kind == "topic" or record.settings.sessions:
+            content = decode(made.payload)
+            if record.settings.sessions and content.session_id is None:
+                return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
+            if record.kind == "topic" and made.due is None:
+                facts = facts_of(content)
+        if why == "transfer":
+            place, _ = transfer_destination(delivery)
+        else:
+            place = Destination(record.id, self._partition_of(entity, delivery))
+        return Move(Bound(delivery, made, facts)), place
+
+    def _partition_of(self, entity: Entity, delivery: Delivery) -> int:
+        """Return the partition for a message. A message without a key stays in the partition with the same number."""
+        if not entity.partitioned:
+            return entity.numbers[0]
+        key = key_at_destination(delivery, detects_duplicates=entity.detects_duplicates)
+        if key is not None:
+            return entity.numbers[partition_for_key(key, len(entity.numbers))]
+        return self._number if self._number in entity.numbers else entity.numbers[0]
+
+    # -- entities ------------------------------------------------------------------------------------------------------
+
+    async def _target(self, delivery: Delivery, why: MoveKind) -> tuple[Entity | None, str]:
+        """Return the destination of a message, which is ``None`` if it does not exist, and its path."""
+        until = asyncio.get_running_loop().time() + _CALLING
+        path: object = None
+        try:
+            if why == "transfer":
+                place, _ = transfer_destination(delivery)
+                path = place.entity
+                entity = await self._by_id(place.entity)
+            else:
+                name = "forward_to" if why == "forward" else "forward_dead_lettered_messages_to"
+                path = self._source.record.properties.get(name)
+                if not isinstance(path, str):
+                    raise NotKnownYetError(
+                        f"'{self._source.name}' does not forward messages any more.", outcome=Outcome.NEVER_SENT
+                    )
+                entity = await self._shared.find(path, until)
+            if entity.record.kind == "topic" and entity.routing is None:
+                await entity.load_routing(until)
+        except MessagingEntityNotFoundError:
+            return None, str(path)
+        return entity, entity.name
+
+    async def _by_id(self, entity_id: str) -> Entity:
+        """Return the entity with this id. Raise :class:`MessagingEntityNotFoundError` if it does not exist any more."""
+        census, until = self._shared.census, asyncio.get_running_loop().time() + _CALLING
+        record = census.by_id.get(entity_id)
+        if record is None:
+            if not census.is_gone(entity_id):
+                raise NotKnownYetError(
+                    f"The entity with the id {entity_id!r} is not in the census yet.", outcome=Outcome.NEVER_SENT
+                )
+            raise MessagingEntityNotFoundError(f"The entity with the id {entity_id!r} does not exist any more.")
+        entity = await self._shared.find(record.path, until)
+        if entity.record.id != entity_id:
+            await entity.recover(entity.record, until)
+            if entity.record.id != entity_id:
+                raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
+        return entity
+
+
+def _why(delivery: Delivery) -> MoveKind:
+    """Return why a message is moved. Only a redrive moves messages of the transfer dead-letter queue."""
+    if delivery.state == "x":
+        return "transfer"
+    kinds: dict[str, MoveKind] = {"d": "dead", "t": "redrive"}
+    return kinds.get(delivery.name[0], "forward")

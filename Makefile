@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions prove-engine prove-time prove-sessions release environment clean
+.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-time prove-sessions release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -42,7 +42,7 @@ format: environment ## format the code, and correct what the linter can correct
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions ## run all benchmarks
+bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
@@ -71,6 +71,9 @@ bench-due: environment-test ## measure how long calls hold the server while a mi
 
 bench-transactions: environment-test ## measure a transaction beside its calls alone: server time, through the client, goals
 	$(PY) -m benchmarks.transactions $(ARGS)
+
+bench-forward: environment-test ## measure moves within a slot and between slots: bulk, latency, goals
+	$(PY) -m benchmarks.forward $(ARGS)
 
 prove-engine: environment-test ## run the long test of the engine: its state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)

@@ -224,7 +224,7 @@ async def test_a_message_makes_four_hops_at_most(url: str) -> None:
     async with flow_at(url) as flow:
         await flow.admin.create_queue("q5")
         for number in range(4, -1, -1):
-            await flow.admin.create_queue(f"q{number}", **({} if number == 4 else {"forward_to": f"q{number + 1}"}))
+            await flow.admin.create_queue(f"q{number}", forward_to=None if number == 4 else f"q{number + 1}")
         async with flow.mover():
             await flow.send("q0", "a")
             (message,) = await flow.take(1, "q4")
@@ -246,7 +246,7 @@ async def test_messages_that_the_destination_refuses_are_dead_lettered_at_the_so
     url: str, trouble: str, near: bool
 ) -> None:
     async with flow_at(url, partitions=1 if near else 16) as flow:
-        limits = {"max_message_size_in_kilobytes": 1} if trouble == "too large" else {}
+        limits: dict[str, Any] = {"max_message_size_in_kilobytes": 1} if trouble == "too large" else {}
         await flow.admin.create_queue("to", max_size_in_megabytes=1, **limits)
         await flow.admin.create_queue("from", forward_to="to")
         if trouble == "full":
@@ -285,9 +285,9 @@ class Mortal:
         self.dead = False
         self._left = fatal
         self._runs = fatal % 2 == 1
-        self._transport: Any = client._connection.transport
-        self._through = self._transport.call
-        self._transport.call = self._call
+        transport: Any = client._connection.transport
+        self._through = transport.call
+        transport.call = self._call
 
     async def _call(self, script: Any, *arguments: Any, **options: Any) -> Any:
         if script.name in self.CALLS and not self.dead:

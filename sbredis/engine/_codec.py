@@ -157,21 +157,29 @@ def encode(content: Content) -> bytes:
         _field(parts, _PROPERTIES, map_bytes(content.properties, 1))
     if content.annotations:
         _field(parts, _ANNOTATIONS, map_bytes(content.annotations, 1))
-    if content.raw_amqp is not None or content.enqueued_number is not None:
-        _rare(parts, content)
+    if (
+        content.raw_amqp is not None
+        or content.enqueued_number is not None
+        or content.hops is not None
+        or content.dead_letter_source is not None
+    ):
+        parts += _rare(content)
     parts += (b"\x00", content.body)
     return b"".join(parts)
 
 
-def _rare(parts: list[bytes], content: Content) -> None:
+def _rare(content: Content) -> list[bytes]:
+    """Return the fields that most messages do not have: the sender's own encoding, and those of a moved message."""
+    parts: list[bytes] = []
     if content.raw_amqp is not None:
         _field(parts, _RAW_AMQP, content.raw_amqp)
-    if content.enqueued_number is not None:  # the message was moved
+    if content.enqueued_number is not None:
         _field(parts, _ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
     if content.hops is not None:
         _field(parts, _HOPS, b"%d" % content.hops)
     if content.dead_letter_source is not None:
         _field(parts, _DEAD_LETTER_SOURCE, content.dead_letter_source.encode())
+    return parts
 
 
 def _texts(parts: list[bytes], content: Content, texts: tuple[tuple[int, str], ...]) -> None:

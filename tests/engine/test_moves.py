@@ -20,6 +20,8 @@ from sbredis.engine import (
     encode_changes,
     forget_source,
     new_token,
+    read_record,
+    transfer_destination,
     withdraw,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
@@ -526,3 +528,65 @@ async def test_a_gone_destination_is_an_error(town: Town) -> None:
     await town.tell(town.of["a"].destroy())
     with pytest.raises(MessagingEntityNotFoundError):
         await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
+
+
+# -- transfers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_transfer_waits_and_moves(town: Town) -> None:
+    """It waits in any entity, also in one that forwards nothing. It is peeked there, and cannot be received."""
+    (name,) = await town.transfer("n", A, b"one")
+    waiting = await town.waiting("n")
+    (message,) = waiting.messages
+    assert (message.name, message.state, body_of(message)) == (name, "x", b"one")
+    assert transfer_destination(message) == (A, "the-a")
+    assert [(each.name, each.state) for each in await town.peek("n")] == [(name, "x")]
+    assert await town.received("n") == []
+    await town.move(A, message, name="n")
+    assert await town.bodies("a") == [b"one"]
+    assert await town.peek("n") == ()
+    assert await town.field("n", "store", "bytes") == b"0"
+
+
+async def test_a_transfer_calls_for_a_mover(town: Town) -> None:
+    await town.transfer("n", A, b"one")
+    await town.put("n", calling="")
+    await town.transfer("n", A, b"two")
+    assert await town.tell(calling(NAMESPACE, "abc", ["n"])) == (True,)
+
+
+async def test_a_frozen_transfer_returns_to_the_transfers(town: Town) -> None:
+    await town.transfer("n", A, b"one")
+    before = await town.everything("n")
+    messages = (await town.waiting("n")).messages
+    batch = await town.freeze(A, *messages, name="n")
+    assert batch is not None
+    assert (await town.read(A, "n")).messages == messages
+    assert await town.tell(town.settling(batch, "back", await town.birth("n"), name="n"))
+    after = await town.everything("n")
+    for kind in ("order", "entries", "m0"):
+        assert after[f"sb:{NAMESPACE}:{{abc}}:n:{kind}"] == before[f"sb:{NAMESPACE}:{{abc}}:n:{kind}"]
+
+
+async def test_a_refused_transfer_becomes_a_transfer_dead_letter(town: Town) -> None:
+    await town.transfer("n", A, b"one")
+    messages = (await town.waiting("n")).messages
+    batch = await town.freeze(A, *messages, name="n")
+    assert batch is not None
+    changes = {messages[0].name: WHY}
+    assert await town.tell(town.settling(batch, "refused", await town.birth("n"), changes=changes, name="n"))
+    assert await town.peek("n") == await town.peek("n", "d") == ()
+    (dead,) = await town.peek("n", "t")
+    assert (body_of(dead), dead.reason, dead.changes) == (b"one", "A", WHY)
+    assert read_record(dead.record).enqueued == town.now
+    assert await town.received("n", "t") == [b"one"]
+    assert await town.field("n", "store", "bytes") == b"%d" % (len(dead.record) + len(WHY))
+
+
+async def test_a_transfer_is_withdrawn_within_its_slot(town: Town) -> None:
+    await town.transfer("n", Destination("q", 0), b"one")
+    messages = (await town.waiting("n")).messages
+    sending = Operation(town.of["q"], town.sending(Destination("q", 0), *messages))
+    await town.transact(withdraw(town.of["n"], await town.birth("n"), messages), sending)
+    assert await town.bodies("q") == [b"one"]
+    assert await town.peek("n") == ()

@@ -37,6 +37,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SidePrefix,
+    Step,
     Taken,
     Waiting,
     destroy_source,
@@ -164,6 +165,16 @@ class MovesMachine(RuleBasedStateMachine):
         messages = [Outgoing(b"%d" % body, lives) for body in bodies]
         self._tell("q", self.of["q"].send(self._call_id(), messages))
 
+    @rule()
+    def transfer(self) -> None:
+        """Send a message to its destination in a transaction of the source."""
+        body = next(self.bodies)
+        self.alive.add(body)
+        name = "abn"[body % 3]
+        to = self.to[name]
+        step = Step("transfer", ("", f"{to.entity} of-{name} {to.number}", b"%d" % body))
+        self._tell("q", transact(self._call_id(), [Operation(self.of["q"], step)]))
+
     @rule(
         count=st.integers(1, 3), how=st.sampled_from(["complete", "abandon", "dead_letter", "keep"]), dead=st.booleans()
     )
@@ -259,6 +270,8 @@ class MovesMachine(RuleBasedStateMachine):
     def _step(self, mover: Mover, divide: bool) -> bool:
         """Do the next step of a mover; return whether its move has ended."""
         name = self._name(mover.destination)
+        if not mover.messages:
+            return True
         if mover.batch is None:
             request = freeze(self.of["q"], mover.birth, mover.destination, f"of-{name}", mover.messages, now=self.now)
             mover.batch = self._tell_and_keep("q", request)

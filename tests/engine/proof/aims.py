@@ -80,6 +80,7 @@ class AimedMachine(Machine):
         self._reconfigure(replace(before, forwards=True))
         for operation in ("receive_deferred", "receive", "look"):
             _ANY[operation](self.both, How(lane=lane))
+        self.both.receive(How(lane=lane), self.both.token(), 1, side=Side.DEAD)
         self._reconfigure(before)
 
     def _reconfigure(self, changed: PartitionSettings) -> None:

@@ -222,6 +222,13 @@ BUGS = (
         "if p.left and not p.told then",
         "if false then",
     ),
+    Bug("messages that are forwarded are received", "receive", "if p.forwards and side", "if false and side"),
+    Bug(
+        "forwarding keeps dead letters back",
+        "receive",
+        "if p.forwards and side.prefix == '' then",
+        "if p.forwards then",
+    ),
     Bug("a look finds no message", "receive", "side.from, side.to) > 0\n", "side.from, side.to) < 0\n"),
     Bug("a look is at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
     Bug(

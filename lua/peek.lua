@@ -9,12 +9,12 @@
 -- ARGV[8]    from        the number to begin with
 -- ARGV[9]    wanted      the largest number of messages
 -- ARGV[10]   room        the largest number of bytes; the first message may exceed it
--- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled
+-- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled, x transfers
 -- ARGV[12]   session     the session whose messages to show, with `=` in front, or nothing for all
 --
 -- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
---   state g; the letter l in `states` includes such messages. A transfer has the state x; the letter a includes it.
+--   state g; the letter l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
 -- @use parse_session read_records record_of refuse scheduled sides whole_number
@@ -29,14 +29,14 @@ if unfit then
   return unfit
 end
 if session and ARGV[7] ~= '' or not side or not side.from or not from or not wanted or not room or p.lane ~= ''
-  or not string.find(ARGV[11], '^[alwfs]+$') then
+  or not string.find(ARGV[11], '^[alwfsx]+$') then
   return refuse('BADCALL', 'peek')
 end
 
 local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred } }, {}
-bands.a = { side.ready, side.frozen, side.kept or side.transfer }
+bands.a = { side.ready, side.frozen, side.kept }
 if side.prefix == '' then
-  bands.s = { SCHEDULED }
+  bands.s, bands.x = { SCHEDULED }, { side.transfer, side.frozen }
   for level = 1, LEVELS - 1 do
     bands.a[#bands.a + 1] = level * BAND
   end
@@ -67,6 +67,16 @@ local function show(name, number, letter)
   end
 end
 
+-- Returns for each of these frozen messages whether it is a transfer.
+local function are_transfers(found)
+  local is = {}
+  for j = 1, #found, 2 do
+    local text = redis.call('HGET', p.entries, found[j])
+    is[j] = text and string.byte(text, 14) == 120 or false
+  end
+  return is
+end
+
 for letter, index_letter in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
     local found = index_entries(p, session, index_letter, from, 0, wanted + #o.moved)
@@ -81,8 +91,11 @@ for letter, list in pairs(session and {} or bands) do
     for i = 1, #list do
       local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted + #o.moved,
         'WITHSCORES')
+      local transfers = list[i] == side.frozen and #found > 0 and side.prefix == '' and are_transfers(found)
       for j = 1, #found, 2 do
-        show(found[j], tonumber(found[j + 1]) - list[i], letter)
+        if not transfers or transfers[j] == (letter == 'x') then
+          show(found[j], tonumber(found[j + 1]) - list[i], letter)
+        end
       end
     end
   end
@@ -126,8 +139,6 @@ while at <= last and not full do
     if entries[i] then
       if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
         states[n] = 'g'
-      elseif string.byte(entries[i], 14) == 120 then
-        states[n] = 'x'
       end
       delivery_extras(extras, n, entries[i])
     end

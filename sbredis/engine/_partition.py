@@ -319,8 +319,8 @@ class Partition:
         within("start", start, 0, (1 << 48) - 1)
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
-        if not states or not set(states) <= set("alwfs"):
-            raise ValueError(f"states must be one or more of a, l, w, f and s, not {quoted(states)}")
+        if not states or not set(states) <= set("alwfsx"):
+            raise ValueError(f"states must be one or more of a, l, w, f, s and x, not {quoted(states)}")
 
         def read(reply: list[Any]) -> Peeked:
             return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()), more=bool(reply[0]))

@@ -123,7 +123,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         3: ("short", "a" * 13),
         4: ("", "Send", "peek", "publish"),
     },
-    "peek": {0: ("x", "D", "T", "dd", "tt", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
+    "peek": {0: ("x", "D", "T", "dd", "tt", "0"), 4: ("", "z", "alz", "A", "a,l", " ")},
     "purge": {0: ("x", "D", "T", "dd", "tt", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
     "receive": {
         0: ("x", "D", "T", "dd", "tt", "0"),

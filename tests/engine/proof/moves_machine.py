@@ -534,7 +534,7 @@ class MovesMachine(RuleBasedStateMachine):
         found: list[Delivery] = []
         sides: tuple[SidePrefix, ...] = ("", "d", "t")
         for side in sides:
-            request = self.of[name].peek(0, 1000, side=side, call_id=CallId("", 0, self.now))
+            request = self.of[name].peek(0, 1000, side=side, states="alwfsx", call_id=CallId("", 0, self.now))
             found += self._tell(name, request).messages
         return found
 

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by name. If one of the messages is missing or locked, the call gives out none of them. If
--- the time to live of a message of the main side has passed, the message counts as missing. The call then lets the
--- message expire, even if it gives out nothing.
+-- Gives out deferred messages by name; in the wide mode, active and delayed messages too. If one of the messages is
+-- missing or locked, the call gives out none of them. If the time to live of a message of the main side has passed, the
+-- message counts as missing. The call then lets the message expire, even if it gives out nothing. In the wide mode, the
+-- call gives out nothing while due work is left.
 --
 -- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The
 -- messages that do not fit stay deferred. The result contains their number, so that the caller can ask for them again.
@@ -13,7 +14,7 @@
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    mode        lock, or delete
+-- ARGV[7]    mode        lock, or delete. With ` any` behind it, the call also gives out active and delayed messages
 -- ARGV[8]    token       of the lease, chosen at random by the caller
 -- ARGV[9]    session     the session of the messages, with `=` in front, or nothing. With a session, the token is that
 --   of its lock
@@ -27,7 +28,8 @@
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), DUE (some messages are not deferred, but due work had to be
 --   done first)
--- @use advance begin count_held count_that_fit delivery_extras discard entry expire finish index_add read_many
+-- @use advance begin count_held count_records_that_fit count_that_fit delivery_extras discard due_name entry
+-- @use entry_or_default entry_text expire finish index_add never_text read_many
 -- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held next_fence
 -- @use parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
@@ -37,6 +39,10 @@ if not p then
   return refusal
 end
 local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
+local wide = string.sub(mode, -4) == ' any'
+if wide then
+  mode = string.sub(mode, 1, -5)
+end
 if p.repeated and token then
   local left, fence, handed = string.match(p.repeated, '^=(%d+) (%d+) (.*)$')
   local reply = repeat_receive(p, token, handed or '')
@@ -70,18 +76,24 @@ if session and mode == 'lock' and count_held(p, session) + #members > MOST_HELD 
 end
 
 advance(p, 100)
-local scores, missing, indexed = read_many('ZMSCORE', p.order, members), {}, nil
-if session then
-  indexed = {}
-  for i = 1, #members do
-    indexed[i] = session .. '\255p' .. index_text(tonumber(members[i]) or 0)
-  end
-  indexed = read_many('ZMSCORE', p.index, indexed)
+if wide and p.more == 1 then
+  return refuse_while_due(p)
 end
-local entries, there = read_many('HMGET', p.entries, members), {}
+-- The letters of the messages are those of the index of sessions: p deferred, a active. A delayed message has a d.
+local scores, missing, letters, indexed = read_many('ZMSCORE', p.order, members), {}, {}, {}
 for i = 1, #members do
   local side, number = side_of(members[i])
-  there[i] = scores[i] and tonumber(scores[i]) == side.deferred + number and (not session or indexed[i])
+  local place = scores[i] and tonumber(scores[i]) - number
+  letters[i] = place == side.deferred and 'p'
+  if wide and place and not letters[i] then
+    letters[i] = place == side.delayed and 'd' or place >= side.ready and place < tonumber(side.to) and 'a'
+  end
+  indexed[i] = session and session .. '\255' .. (letters[i] or 'p') .. index_text(tonumber(members[i]) or 0)
+end
+indexed = session and read_many('ZMSCORE', p.index, indexed)
+local entries, there = read_many('HMGET', p.entries, members), {}
+for i = 1, #members do
+  there[i] = letters[i] and (not session or indexed[i])
   if not there[i] and p.more == 1 then
     return refuse_while_due(p)
   end
@@ -89,7 +101,7 @@ end
 for i = 1, #members do
   if not there[i] then
     missing[#missing + 1] = members[i]
-  elseif tonumber(string.sub(entries[i], 21, 33)) <= p.now then
+  elseif letters[i] == 'p' and tonumber(string.sub(entries[i], 21, 33)) <= p.now then
     if p.index then
       index_remove(p, session, 'p', tonumber(members[i]))
     end
@@ -102,7 +114,20 @@ if #missing > 0 then
   return { p.more, 0, p.lock, {}, {}, {}, missing, 0, 0 }
 end
 
-local fit = count_that_fit(entries, room)
+local fit
+if wide then
+  local stored = {}
+  for i = 1, #members do
+    stored[i] = record_of(members[i], entries[i])
+  end
+  fit = count_records_that_fit(p, stored, room)
+  local records = read_records(p.keys, { unpack(stored, 1, fit) })
+  for i = 1, fit do -- an active message may have no entry
+    entries[i] = entries[i] or entry_text('            ', entry_or_default(nil, records[i]))
+  end
+else
+  fit = count_that_fit(entries, room)
+end
 local left = #members - fit
 if left > 0 and mode == 'delete' then
   finish(p, string.format('=%d 0 ', #members))
@@ -121,7 +146,12 @@ for i = 1, #members do
   local member = members[i]
   local side, number = side_of(member)
   if session then
-    index_remove(p, session, 'p', number)
+    index_remove(p, session, letters[i], number)
+  end
+  if letters[i] == 'd' then
+    p.unawaited[#p.unawaited + 1] = due_name('d', member)
+  elseif letters[i] == 'a' and string.sub(entries[i], 21, 33) ~= NEVER_TEXT then
+    p.unawaited[#p.unawaited + 1] = due_name('e', member)
   end
   if mode == 'lock' then
     p.placed[#p.placed + 1] = (session and side.held or side.locked) + number

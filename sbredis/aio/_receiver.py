@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis._public import public
-from sbredis.aio._redriving import RedriveRequest, redrive
+from sbredis.aio._redriving import Redriver
 from sbredis.aio.calls._arguments import (
     NoOptions,
     count_of,
@@ -23,6 +23,7 @@ from sbredis.aio.calls._arguments import (
 )
 from sbredis.aio.calls._kinds import require_messages, require_no_sessions, require_not_forwarding
 from sbredis.aio.entities._sub_queues import SIDES, SUFFIXES
+from sbredis.aio.receiving._changes import require_reason
 from sbredis.aio.receiving._deferred import Deferred
 from sbredis.aio.receiving._inbox import Inbox
 from sbredis.aio.receiving._peeking import Peekings
@@ -33,10 +34,6 @@ from sbredis.engine import (
     identifier,
 )
 from sbredis.model import (
-    PrimitiveTypes,
-    RedriveBudget,
-    RedriveResult,
-    RuleFilter,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     hold_of,
@@ -57,7 +54,7 @@ _MOST_DELETED = 4000
 
 
 @public
-class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     """Receives messages from one queue or subscription, from one of its sessions, or from its dead-letter queue.
 
     Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver``.
@@ -221,15 +218,62 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         it expire, and it counts as missing. Many large messages need several calls to the server.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
+        return await self._by_number(sequence_numbers, timeout, wide=False)
+
+    async def receive_messages_by_number(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive messages by their sequence numbers, also active and delayed ones, in front of all other messages.
+
+        If one of them is not there, is scheduled or locked, the call receives none of them and raises
+        :class:`~sbredis.exceptions.MessageNotFoundError`. Messages of a session need the receiver of the session.
+        """
+        return await self._by_number(sequence_numbers, timeout)
+
+    async def delete_messages_by_number(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+    ) -> None:
+        """Delete the messages that :meth:`receive_messages_by_number` would receive: all of them, or none."""
+        await self._by_number(sequence_numbers, timeout, ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+
+    async def dead_letter_messages_by_number(
+        self,
+        sequence_numbers: int | Sequence[int],
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Move the messages that :meth:`receive_messages_by_number` would receive to the dead-letter queue.
+
+        If one of them is not there, none is moved. The call first locks the messages.
+        """
+        require_reason(reason, error_description)
+        if self._side:
+            raise ValueError("The messages of this receiver are dead letters already.")
+        found = await self._by_number(sequence_numbers, timeout, ServiceBusReceiveMode.PEEK_LOCK)
+        moves = [self.dead_letter_message(one, reason, error_description, timeout=timeout) for one in found]
+        await asyncio.gather(*moves)
+
+    async def _by_number(
+        self,
+        numbers: int | Sequence[int],
+        timeout: float | None,
+        mode: ServiceBusReceiveMode | None = None,
+        *,
+        wide: bool = True,
+    ) -> list[ServiceBusReceivedMessage]:
         deadline = deadline_of(timeout)
-        numbers = sequence_numbers_of(sequence_numbers)
+        numbers = sequence_numbers_of(numbers)
         with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
             operation.numbered(numbers)
             entity = await self._ready(deadline)
-            deferred = Deferred(entity, self._held, self._side, self._mode, deadline)
-            found = await deferred.receive(numbers)
+            found = await Deferred(entity, self._held, self._side, mode or self._mode, deadline, wide=wide).receive(
+                numbers
+            )
             operation.received(found)
-        self._hand_over(found)
+        if mode is None:
+            self._hand_over(found)
         return found
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -333,64 +377,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             deleted = await purge(entity, self._side, session, until, most, deadline)
             operation.counted(deleted)
             return deleted
-
-    # -- moving dead letters back --------------------------------------------------------------------------------------
-
-    async def redrive_messages(
-        self,
-        *,
-        sequence_numbers: int | Sequence[int] | None = None,
-        reason: str | None = None,
-        matching: str | RuleFilter | None = None,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        rate: float | None = None,
-        budget: RedriveBudget | None = None,
-        cursor: str | None = None,
-        dry_run: bool = False,
-        timeout: float | None = None,
-    ) -> RedriveResult:
-        """Move dead letters back to the queue or subscription in which they died, as new messages.
-
-        The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
-        no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
-        this filter in the language of rules, which can also use ``sys.DeadLetterReason`` and
-        ``sys.DeadLetterErrorDescription``. The copies of other subscriptions do not change.
-
-        A message that is moved is active under a new sequence number. Its delivery count, its enqueued time and its
-        time to live begin again, and it loses its reason and its description. It is the last message of its session.
-        ``properties_to_modify`` are added to its application properties, or replace them. Each message is moved once:
-        messages that die again during the call stay in the dead-letter queue.
-
-        ``rate`` limits the messages a second. With a ``budget`` the call stops by itself when too many of the messages
-        have died again. ``cursor`` is that of an earlier result: the call goes on where that redrive has ended. With
-        ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
-        server.
-
-        Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
-        :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
-        :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
-        nothing was moved.
-        """
-        request = RedriveRequest(
-            sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
-            reason=reason,
-            matching=matching,
-            modify=properties_to_modify,
-            rate=rate,
-            budget=budget,
-            cursor=cursor,
-            dry_run=dry_run,
-            timeout=timeout,
-        )
-        chosen = request.check()
-        if self._side != "d":
-            raise ValueError(
-                "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
-            )
-        with self._telemetry.operation("redrive", self.entity_path) as operation:
-            result = await redrive(await self._found(deadline_of(timeout)), request, chosen)
-            operation.counted(result.moved)
-            return result
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 

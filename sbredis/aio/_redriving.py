@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,12 +11,23 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import to_the_end
-from sbredis.aio.calls._arguments import deadline_of, seconds_of
+from sbredis.aio.calls._arguments import deadline_of, seconds_of, sequence_numbers_of
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, cursor_text, read_cursor
 from sbredis.aio.maintenance._role import OWN, Role
 from sbredis.aio.receiving._changes import require_modification
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Redrive, Redriven, Request, payload_offset
+from sbredis.aio.receiving._settling import Settler
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    CallId,
+    Partition,
+    Peeked,
+    Redrive,
+    Redriven,
+    Request,
+    SidePrefix,
+    payload_offset,
+)
 from sbredis.exceptions import MessageNotFoundError, Outcome, RedriveInProgressError, ServiceBusError
 from sbredis.model import (
     CorrelationRuleFilter,
@@ -39,7 +51,7 @@ from sbredis.rules import MessageView, RuleBook
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["RedriveRequest", "redrive"]
+__all__ = ["Redriver"]
 
 _PAGE_BYTES = 4 * 1024 * 1024
 _CLAIM = 10.0
@@ -50,7 +62,7 @@ Condition = Callable[[ServiceBusReceivedMessage], bool]
 
 
 @dataclass(slots=True, kw_only=True)
-class RedriveRequest:
+class _Request:
     """The arguments of a redrive, checked before anything is sent."""
 
     sequence_numbers: Sequence[int] | None
@@ -124,7 +136,73 @@ def _key(message: ServiceBusReceivedMessage) -> bytes:
     return blake2b(record[payload_offset(record) :], digest_size=16).digest()
 
 
-async def redrive(entity: Entity, request: RedriveRequest, chosen: Condition) -> RedriveResult:
+class Redriver(Settler):
+    """A receiver that can move dead letters back."""
+
+    _side: SidePrefix
+
+    @abstractmethod
+    async def _found(self, deadline: float) -> Entity:
+        """Return the entity, without accepting a session."""
+
+    async def redrive_messages(
+        self,
+        *,
+        sequence_numbers: int | Sequence[int] | None = None,
+        reason: str | None = None,
+        matching: str | RuleFilter | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        rate: float | None = None,
+        budget: RedriveBudget | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> RedriveResult:
+        """Move dead letters back to the queue or subscription in which they died, as new messages.
+
+        The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
+        no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
+        this filter in the language of rules, which can also use ``sys.DeadLetterReason`` and
+        ``sys.DeadLetterErrorDescription``. The copies of other subscriptions do not change.
+
+        A message that is moved is active under a new sequence number. Its delivery count, its enqueued time and its
+        time to live begin again, and it loses its reason and its description. It is the last message of its session.
+        ``properties_to_modify`` are added to its application properties, or replace them. Each message is moved once:
+        messages that die again during the call stay in the dead-letter queue.
+
+        ``rate`` limits the messages a second. With a ``budget`` the call stops by itself when too many of the messages
+        have died again. ``cursor`` is that of an earlier result: the call goes on where that redrive has ended. With
+        ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
+        server.
+
+        Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
+        :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
+        :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
+        nothing was moved.
+        """
+        request = _Request(
+            sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
+            reason=reason,
+            matching=matching,
+            modify=properties_to_modify,
+            rate=rate,
+            budget=budget,
+            cursor=cursor,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        chosen = request.check()
+        if self._side != "d":
+            raise ValueError(
+                "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
+            )
+        with self._telemetry.operation("redrive", self.entity_path) as operation:
+            result = await _redrive(await self._found(deadline_of(timeout)), request, chosen)
+            operation.counted(result.moved)
+            return result
+
+
+async def _redrive(entity: Entity, request: _Request, chosen: Condition) -> RedriveResult:
     """Carry out a request that was checked."""
     redriving = _Redriving(entity, request, chosen)
     if request.dry_run:
@@ -179,7 +257,7 @@ class _Claim:
 class _Redriving:
     """One run through a dead-letter queue, partition by partition, in the order of the numbers."""
 
-    def __init__(self, entity: Entity, request: RedriveRequest, chosen: Condition) -> None:
+    def __init__(self, entity: Entity, request: _Request, chosen: Condition) -> None:
         self._entity = entity
         self._request = request
         self._chosen = chosen

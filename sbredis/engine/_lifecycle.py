@@ -179,7 +179,7 @@ class Event(Enum):
     CANCEL = "cancel"
     RECEIVE = "receive"
     RECEIVE_AND_DELETE = "receive and delete"
-    RECEIVE_DEFERRED = "receive deferred"
+    RECEIVE_DEFERRED = "receive deferred"  # by number; in the wide mode, active and delayed messages too
     RECEIVE_DEFERRED_AND_DELETE = "receive deferred and delete"
     RENEW = "renew"
     COMPLETE = "complete"
@@ -295,6 +295,8 @@ _ROWS: _Rows = {
     (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Place(_MAIN, State.CANCELLED)},
     (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
     (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED): _OUT,
+    (_MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
     (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
@@ -313,6 +315,8 @@ _ROWS: _Rows = {
     (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,
+    (_MAIN, State.DELAYED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_MAIN, State.LOCKED)},
+    (_MAIN, State.DELAYED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
     (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {**_EXPIRY, **_OUT},
@@ -330,6 +334,8 @@ _ROWS: _Rows = {
     # -- the dead side: no limit, no expiry, and only a redrive leads back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.ACTIVE, Event.REDRIVE): _BACK,
     (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Place(_DEAD, State.MOVED)},
@@ -343,6 +349,8 @@ _ROWS: _Rows = {
     (_DEAD, State.LOCKED, Event.RELEASE): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.LAPSE): {**_DEAD_HOME, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Place(_DEAD, State.DEFERRED)},
+    (_DEAD, State.DELAYED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
+    (_DEAD, State.DELAYED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
     (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.DELAYED, Event.REDRIVE): _BACK,

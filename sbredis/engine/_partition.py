@@ -284,8 +284,10 @@ class Partition:
         mode: Mode = "lock",
         room: int = MAXIMUM_CALL_BYTES,
         session: str | None = None,
+        wide: bool = False,
     ) -> Request[Received]:
-        """Give out deferred messages by name. If one of the messages is not deferred here, give out none.
+        """Give out deferred messages by name; with ``wide``, active and delayed messages too. If one of the messages is
+        not in such a state here, give out none.
 
         The call gives out no more than ``room`` bytes, but at least one message. The result says how many messages at
         the end of the list did not fit; the caller asks for them again. With the mode ``delete``, the call gives out
@@ -293,7 +295,7 @@ class Partition:
         """
         within("room", room, 1, 1 << 30)
         scalars: dict[str, Argument] = {
-            "mode": mode,
+            "mode": f"{mode} any" if wide else mode,
             "token": token_of(token),
             "session": signed(session),
             "room": room,
@@ -464,7 +466,7 @@ class Partition:
         check_outgoing(messages, self.settings.largest_message)
 
 
-_SIDES, _MODES = ("", "d", "t"), ("lock", "delete")
+_SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
 _HARMLESS = frozenset({"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"})
 """Scripts that have the same effect when they run twice."""
 _FOUND = -1

@@ -109,6 +109,28 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             self._take_back_deferred, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
 
+    def receive_messages_by_number(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        return self._portal.call_undoable(
+            self._take_back_deferred, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
+        )
+
+    def delete_messages_by_number(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
+        self._portal.call(self._aio.delete_messages_by_number, sequence_numbers, timeout=timeout)
+
+    def dead_letter_messages_by_number(
+        self,
+        sequence_numbers: int | Sequence[int],
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        self._portal.call(
+            self._aio.dead_letter_messages_by_number, sequence_numbers, reason, error_description, timeout=timeout
+        )
+
     def peek_messages(
         self,
         max_message_count: int = 1,

@@ -180,6 +180,7 @@ def test_a_locked_session_message_changes_state_like_any_locked_message_but_is_n
     assert {state for _, state in of_session} == {State.HELD}
     assert {tuple(of) for of, _ in of_session} == {
         (MAIN, State.ACTIVE, Event.RECEIVE),
+        (MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED),
         (MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED),
     }
 

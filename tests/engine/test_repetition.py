@@ -213,6 +213,11 @@ async def receive_deferred(bench: Bench) -> Request[Any]:
     return bench.partition.receive_deferred(bench.call_id(), new_token(), names)
 
 
+async def receive_deferred_by_number(bench: Bench) -> Request[Any]:
+    names = await bench.send(b"one", b"two", time_to_live=50_000)
+    return bench.partition.receive_deferred(bench.call_id(), new_token(), names, wide=True)
+
+
 async def receive_deferred_in_part(bench: Bench) -> Request[Any]:
     """Return a call with room for one of two deferred messages."""
     names = await bench.send(b"a" * 85, b"b" * 85)
@@ -383,6 +388,7 @@ ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, peek, publish),
     *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, redrive),
     *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
+    receive_deferred_by_number,
     *(renew, renew_in_part, ripe, send),
     *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),

@@ -71,6 +71,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceivedMessage.fence: added": "fence",
     "sbredis*ServiceBusSession.fence: added": "fence",
     "sbredis*ServiceBusReceiver.redrive_messages: added": "redrive",
+    "sbredis*ServiceBusReceiver.*_messages_by_number: added": "by-number",
     "sbredis.RedriveBudget: added": "redrive",
     "sbredis.RedriveResult: added": "redrive",
     "sbredis*ServiceBusSession.locked: added": "session-lock-lost",

@@ -27,3 +27,17 @@ def test_dead_letters_are_counted_and_moved_back(client: ServiceBusClient) -> No
         assert (result.moved, result.died_again, result.completed) == (3, 0, True)
         assert sorted(map(str, receiver.receive_messages(3, 60))) == ["a", "b", "c"]
         assert letters.peek_messages() == []
+
+
+def test_messages_are_taken_by_number(client: ServiceBusClient) -> None:
+    with client.get_queue_sender("q", create_if_missing=True) as sender:
+        sender.send_messages([ServiceBusMessage(text) for text in "abc"])
+    with client.get_queue_receiver("q") as receiver:
+        one, two, three = (message.sequence_number for message in receiver.peek_messages(3))
+        receiver.delete_messages_by_number(two)
+        receiver.dead_letter_messages_by_number(one, "Poison")
+        (message,) = receiver.receive_messages_by_number(three)
+        receiver.complete_message(message)
+        assert receiver.peek_messages() == []
+    with client.get_queue_receiver("q", sub_queue="deadletter") as letters:
+        assert [letter.dead_letter_reason for letter in letters.peek_messages(3)] == ["Poison"]

@@ -47,11 +47,11 @@ def next_names(rest: list[str], fitted: int) -> list[str]:
     return rest[: max(_FEWEST, 2 * fitted)]
 
 
-def not_found(entity: Entity, missing: Sequence[int]) -> MessageNotFoundError:
-    """Return the error for deferred messages that were not found."""
+def not_found(entity: Entity, missing: Sequence[int], *, wide: bool = False) -> MessageNotFoundError:
+    """Return the error for messages that were not found."""
+    lack = "are not there, are scheduled or locked" if wide else "are not deferred, are locked"
     error = MessageNotFoundError(
-        f"These messages are not deferred, are locked, or have expired: {', '.join(map(str, missing))}. No message "
-        "was received.",
+        f"These messages {lack}, or have expired: {', '.join(map(str, missing))}. No message was received.",
         outcome=Outcome.REFUSED,
     )
     error.entity = entity.name
@@ -68,12 +68,16 @@ class Deferred:
         side: SidePrefix,
         receive_mode: ServiceBusReceiveMode,
         deadline: float,
+        *,
+        wide: bool = False,
     ) -> None:
+        """With ``wide``, the messages may also be active or delayed."""
         self._entity = entity
         self._session = session
         self._side: SidePrefix = side
         self._receive_mode = receive_mode
         self._deadline = deadline
+        self._wide = wide
         self._mode: Mode = "lock"
         self._found: dict[int, ServiceBusReceivedMessage] = {}
 
@@ -81,7 +85,7 @@ class Deferred:
         """Return the messages with these sequence numbers, in this order. If one is missing, raise and release all."""
         places, missing = self._places(numbers)
         if missing:
-            raise not_found(self._entity, missing)
+            raise not_found(self._entity, missing, wide=self._wide)
         deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
         if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
             # Delete without locking only if one call is enough. With several calls, the first one would already have
@@ -121,7 +125,7 @@ class Deferred:
                 self._found[message.sequence_number] = message
             if result.missing:
                 base = self._entity.base(partition_client.number)
-                raise not_found(self._entity, [base + number_of(name) for name in result.missing])
+                raise not_found(self._entity, [base + number_of(name) for name in result.missing], wide=self._wide)
             fitted = len(asked) - result.left
             if not fitted:  # the messages do not fit into one call: lock them first, and delete them at the end
                 self._mode = "lock"
@@ -143,7 +147,9 @@ class Deferred:
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
             name = None if session is None else session.name
-            return partition.receive_deferred(call_id, token, names, mode=mode, room=_ROOM, session=name)
+            return partition.receive_deferred(
+                call_id, token, names, mode=mode, room=_ROOM, session=name, wide=self._wide
+            )
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None

@@ -295,8 +295,9 @@ class Model(Mechanics):
         mode: Mode = "lock",
         room: int = ROOM,
         session: str | None = None,
+        wide: bool = False,
     ) -> Received:
-        """Give out deferred messages by name, or none if one is missing.
+        """Give out deferred messages by name, or none if one is missing. With ``wide`` they may be active or delayed.
 
         An expired message counts as missing, and this call makes it expire.
         If none is missing, give out the first messages that fit, at least one; or delete all of them if all fit.
@@ -307,7 +308,9 @@ class Model(Mechanics):
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
 
         def find() -> list[Message]:
-            found, _ = self._find(names, State.DEFERRED)
+            states = (State.DEFERRED, State.ACTIVE, State.DELAYED) if wide else (State.DEFERRED,)
+            there = {message.name: message for state in states for message in self._find(names, state)[0]}
+            found = [there[name] for name in names if name in there]
             return [message for message in found if session is None or message.session == session]
 
         def act() -> Received:
@@ -328,12 +331,15 @@ class Model(Mechanics):
             given.extend(found[:fit])
             given_out = self._give_out(given, event, token, call.now)
             fence = given_out.fence
-            return replace(given_out, due=0, left=left)
+            return replace(by_number(given_out), due=0, left=left)
 
         def again(later: Call) -> Received:
             if absent:
                 return Received(missing=tuple(absent))
-            return replace(self._still(later, token, given, fence), due=0, left=left)
+            return replace(by_number(self._still(later, token, given, fence)), due=0, left=left)
+
+        def by_number(received: Received) -> Received:
+            return replace(received, messages=tuple(replace(one, state="g") for one in received.messages))
 
         refusal = self._refusal_of_receive()
         if (not refusal and any(not name.startswith("d") for name in names)) or (not refusal and session is not None):
@@ -348,7 +354,7 @@ class Model(Mechanics):
             early=self._none_has_sessions(session),
             refusal=refusal,
             again=again,
-            undecided=lambda: len(find()) < len(names),
+            undecided=lambda: wide or len(find()) < len(names),
         )
 
     def _none_has_sessions(self, session: str | None = "") -> tuple[str, str] | None:

@@ -113,8 +113,9 @@ class Both(Comparison):
         session: str | None = None,
         *,
         room: int = LARGE,
+        wide: bool = False,
     ) -> Any:
-        given: dict[str, Any] = {"mode": mode, "session": session, "room": room}
+        given: dict[str, Any] = {"mode": mode, "session": session, "room": room, "wide": wide}
         return self.do(
             Step(
                 "receive_deferred",

@@ -107,6 +107,13 @@ class Machine(RuleBasedStateMachine):
     def receive_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, old: bool) -> None:
         self.both.receive_deferred(how, self.token(old), self.names(data, State.DEFERRED), mode, room=room)
 
+    @precondition(lambda self: self.messages_of(Side.MAIN) or self.messages_of(Side.DEAD))
+    @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms)
+    def receive_by_number(self, data: st.DataObject, how: How, mode: m.Mode, room: int) -> None:
+        there = [message.name for side in (Side.MAIN, Side.DEAD) for message in self.messages_of(side)]
+        names = data.draw(st.lists(some(there), min_size=1, max_size=3, unique=True))
+        self.both.receive_deferred(how, self.both.token(), names, mode, room=room, wide=True)
+
     # -- settling ------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.held())

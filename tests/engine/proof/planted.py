@@ -17,6 +17,7 @@ from sbredis.servers import LocalServer
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
 from tests.engine.proof.hosts import host, with_bounds, with_texts_replaced
+from tests.engine.proof.planted_by_name import BUGS_BY_NAME
 from tests.engine.proof.planted_transactions import IN_TRANSACTIONS
 
 
@@ -87,11 +88,7 @@ BUGS = (
     Bug("a dead letter loses its record", "includes/mark_dead", "e.record = member", "e.record = ''"),
     Bug("scheduled messages are cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
     Bug("a purge deletes a message that is not old enough", "purge", "3, 15)) < before", "3, 15)) <= before"),
-    Bug("a redriven message keeps its place in the dead-letter queue", "redrive", "  discard(p, name, e)\n", ""),
-    Bug("a redrive takes locked messages", "redrive", "band == side.deferred then", "band then"),
-    Bug("a redriven message loses its level", "redrive", "string.sub(record, 2, 2)\n", "'0'\n"),
-    Bug("the delay of a redriven message stays", "redrive", "if letters[name] then", "if false then"),
-    Bug("the time to live of a redriven message goes on", "redrive", "index_expiry(p, number, expires)", ""),
+    *(Bug(*one) for one in BUGS_BY_NAME),
     # -- leases
     Bug(
         "the message count of a lease does not fall", "includes/release_from_lease", "lease.left - count", "lease.left"

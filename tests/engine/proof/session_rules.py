@@ -169,6 +169,14 @@ class SessionMachine(Machine):
         else:
             self.both.receive_deferred(how, self.both.token(), names, mode)
 
+    @precondition(lambda self: self.holders() and self.messages_of(Side.MAIN))
+    @rule(data=st.data(), how=hows, mode=draws.modes)
+    def receive_by_number_in_a_session(self, data: st.DataObject, how: How, mode: m.Mode) -> None:
+        lock = self.holder(data)
+        mine = [one.name for one in self.messages_of(Side.MAIN) if one.session == lock.name] or ["77777"]
+        names = data.draw(st.lists(some([*mine, self.messages_of(Side.MAIN)[0].name]), min_size=1, unique=True))
+        self.both.receive_deferred(how, lock.token, names, mode, lock.name, wide=True)
+
     @precondition(lambda self: self.deferred_of_holders())
     @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, late=rarely[4])
     def receive_own_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, late: bool) -> None:

@@ -267,10 +267,7 @@ _EXPIRY: Mapping[Condition, Place] = {
 }
 _DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_MAIN, State.DELAYED)}
 _BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.ACTIVE)}
-_OUT: Mapping[Condition, Place] = {
-    Condition.SESSION: Place(_MAIN, State.HELD),
-    _ALWAYS: Place(_MAIN, State.LOCKED),
-}
+_OUT: Mapping[Condition, Place] = {Condition.SESSION: Place(_MAIN, State.HELD), _ALWAYS: Place(_MAIN, State.LOCKED)}
 _BURIED: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.APPLICATION)}
 
 _DEAD_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_DEAD, State.DEFERRED)}
@@ -295,8 +292,6 @@ _ROWS: _Rows = {
     (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Place(_MAIN, State.CANCELLED)},
     (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
     (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
-    (_MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED): _OUT,
-    (_MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
     (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
@@ -315,8 +310,6 @@ _ROWS: _Rows = {
     (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,
-    (_MAIN, State.DELAYED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_MAIN, State.LOCKED)},
-    (_MAIN, State.DELAYED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
     (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {**_EXPIRY, **_OUT},
@@ -334,8 +327,6 @@ _ROWS: _Rows = {
     # -- the dead side: no limit, no expiry, and only a redrive leads back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
     (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
-    (_DEAD, State.ACTIVE, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
-    (_DEAD, State.ACTIVE, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.ACTIVE, Event.REDRIVE): _BACK,
     (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Place(_DEAD, State.MOVED)},
@@ -349,8 +340,6 @@ _ROWS: _Rows = {
     (_DEAD, State.LOCKED, Event.RELEASE): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.LAPSE): {**_DEAD_HOME, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Place(_DEAD, State.DEFERRED)},
-    (_DEAD, State.DELAYED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
-    (_DEAD, State.DELAYED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
     (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.DELAYED, Event.REDRIVE): _BACK,
@@ -359,22 +348,24 @@ _ROWS: _Rows = {
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
     (_DEAD, State.DEFERRED, Event.REDRIVE): _BACK,
 }
-# fmt: on
 
-
-def _on_transfer_side(rows: _Rows) -> _Rows:
-    """Return the rows of the transfer dead side, on which each event has the effect that it has on the dead side."""
-    return {
-        (_TRANSFER, state, event): {
-            why: Place(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
-        }
-        for (side, state, event), row in rows.items()
-        if side is _DEAD and event is not Event.REDRIVE
+# A receive by number in the wide mode is like a receive. A delayed message has no session.
+_WIDE = {Event.RECEIVE: Event.RECEIVE_DEFERRED, Event.RECEIVE_AND_DELETE: Event.RECEIVE_DEFERRED_AND_DELETE}
+_BY_NUMBER: _Rows = {
+    (of[0], state, _WIDE[of[2]]): row if state is State.ACTIVE else {_ALWAYS: row[_ALWAYS]}
+    for of, row in _ROWS.items() for state in (State.ACTIVE, State.DELAYED) if of[2] in _WIDE
+}
+_USUAL: _Rows = {**_ROWS, **_BY_NUMBER}
+_KEPT: _Rows = {(_DEAD, State.KEPT, of[2]): row for of, row in _USUAL.items() if of[:2] == (_DEAD, State.ACTIVE)}
+# On the transfer dead side, each event has the effect that it has on the dead side.
+_OF_TRANSFERS: _Rows = {
+    (_TRANSFER, of[1], of[2]): {
+        why: Place(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
     }
-
-
-_KEPT = {(_DEAD, State.KEPT, of[2]): row for of, row in _ROWS.items() if of[:2] == (_DEAD, State.ACTIVE)}
-TRANSITIONS: Final[_Rows] = MappingProxyType({**_ROWS, **_KEPT, **_on_transfer_side(_ROWS)})
+    for of, row in _USUAL.items() if of[0] is _DEAD and of[2] is not Event.REDRIVE
+}
+# fmt: on
+TRANSITIONS: Final[_Rows] = MappingProxyType({**_USUAL, **_KEPT, **_OF_TRANSFERS})
 """All events that can happen, with an outcome for each condition. The first condition that holds decides."""
 
 

@@ -308,7 +308,7 @@ class Model(Mechanics):
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
 
         def find() -> list[Message]:
-            states = (State.DEFERRED, State.ACTIVE, State.DELAYED) if wide else (State.DEFERRED,)
+            states = (State.DEFERRED, State.ACTIVE, State.KEPT, State.DELAYED) if wide else (State.DEFERRED,)
             there = {message.name: message for state in states for message in self._find(names, state)[0]}
             found = [there[name] for name in names if name in there]
             return [message for message in found if session is None or message.session == session]

@@ -9,7 +9,7 @@ from functools import cache
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from sbredis.engine._lifecycle import TRANSITIONS, Event
+from sbredis.engine._lifecycle import TRANSITIONS, Event, Side, State
 from sbredis.engine._scripts import contract, read_source, refusals
 from tests.engine.model import Bounds
 from tests.engine.proof.aims import machine
@@ -63,8 +63,16 @@ such a topic and a queue.
 SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3, "transactions": 0.1}
 """The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
 
+_OF_MOVES = {Event.TRANSFER, Event.WITHDRAW, Event.FREEZE, Event.TAKE, Event.RETURN, Event.REFUSE}
+
+
+def _of_a_move(side: Side, state: State, event: Event) -> bool:
+    """Return whether only moves bring a transition about. The machine of moves is in moves_machine.py."""
+    return side is Side.TRANSFER_DEAD or state is State.KEPT or event in _OF_MOVES
+
+
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
-    (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes
+    (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes if not _of_a_move(*of)
 )
 _OF_TRANSACTIONS = {
     *(Event.SEND, Event.SCHEDULE, Event.PUBLISH, Event.COPY),
@@ -82,6 +90,7 @@ def all_refusals() -> tuple[tuple[str, str], ...]:
     for operation in OPERATIONS:
         for code in contract(read_source(script_of(operation)) or "").refusals:
             found += [(operation, one) for one in (of_every_call if code == "call" else (code,))]
+    found.remove(("transact", "ABSENT"))  # a refusal of movers
     for operation, codes in REFUSED_IN_TRANSACTIONS.items():
         found += [(in_transactions(operation), code) for code in codes.split()]
     return tuple(found)

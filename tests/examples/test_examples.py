@@ -89,6 +89,14 @@ EXAMPLES = {
         ann pays 12, 42 in all
         ann pays 8, 50 in all
     """,
+    "collector.py": r"""
+        north sold a kettle
+        north sold a lamp
+        south sold a chair
+        south sold a rug
+        south sold a table
+        a clock came back: MessagingEntityNotFound
+    """,
     "request_reply.py": r"""
         ann asked for 1\+2: 1\+2 = 3
         ann asked for 30\+4: 30\+4 = 34

@@ -1,5 +1,5 @@
-"""A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions, a topic and transactions
-on an embedded server, and a cluster that loses a node.
+"""A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions, a topic, transactions,
+forwarding and redriving on an embedded server, and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -27,6 +27,7 @@ SENDERS = 50
 ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each account
 CLERKS = 8
 CARTS = 300
+BRANCHES, SALES = 4, 500  # the number of branches, and of sales in each branch
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
 
@@ -240,6 +241,36 @@ def fail_once(cart: ServiceBusReceivedMessage) -> None:
         raise ValueError(cart)
 
 
+async def sales(url: str) -> bool:
+    """Forward the sales of branches to a collector. Then redrive the sales that a faulty handler has dead-lettered."""
+    say(f"6. Forwarding and redriving: {BRANCHES} branches forward {SALES} sales each to one collector")
+    async with ServiceBusClient(url, maintenance=True) as client:  # this client also moves the messages
+        await client.ensure_queue("collector")
+        expected = {f"branch {branch}, sale {number}" for branch in range(BRANCHES) for number in range(SALES)}
+        started = time.perf_counter()
+        for branch in range(BRANCHES):
+            await client.ensure_queue(f"branch-{branch}", forward_to="collector")
+            async with client.get_queue_sender(f"branch-{branch}") as sender:
+                await sender.send_stream(ServiceBusMessage(f"branch {branch}, sale {n}") for n in range(SALES))
+        found: Counter[str] = Counter()
+        async with client.get_queue_receiver("collector", prefetch_count=200, max_wait_time=5) as receiver:
+            while found.total() < len(expected) and (messages := await receiver.receive_messages(200)):
+                faulty, fine = messages[:10], messages[10:]  # the handler fails for some messages of each batch
+                await asyncio.gather(*(receiver.dead_letter_message(each, "HandlerFailed") for each in faulty))
+                await receiver.complete_messages(fine)
+                found.update(map(str, messages))
+            say(f"   {found.total()} sales have arrived after {time.perf_counter() - started:.1f} s")
+            async with client.get_queue_receiver("collector", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+                redriven = await dead.redrive_messages()
+            say(f"   the handler has failed {redriven.moved} times; these sales were put back")
+            again = 0
+            while messages := await receiver.receive_messages(200, max_wait_time=1):
+                again += len(messages)
+                await receiver.complete_messages(messages)
+    say()
+    return found.keys() == expected and max(found.values()) == 1 and again == redriven.moved > 0
+
+
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +354,8 @@ def main() -> int:
         passed = asyncio.run(reminders(url)) and passed
         passed = asyncio.run(payments(url)) and passed
         passed = asyncio.run(invoices(url)) and passed
-    say("6. A cluster of three masters and three replicas loses a master under load")
+        passed = asyncio.run(sales(url)) and passed
+    say("7. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")

@@ -1,4 +1,4 @@
-"""Branches forward their sales to one collector. A client moves the messages; if the collector is gone, a sale comes back.
+"""Branches forward their sales to one collector, and a client moves them. Without the collector, a sale comes back.
 
 python examples/collector.py [CONNECTION STRING]
 """

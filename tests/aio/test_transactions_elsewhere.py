@@ -21,7 +21,9 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.testing import Bus
 from tests.engine.bench import everything
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -378,3 +380,68 @@ async def test_several_sessions_of_a_partitioned_queue_are_refused(client: Servi
                 lambda tx: tx.send_messages(sender, ServiceBusMessage("3", session_id="b")),
             )
         assert await session.get_state() is None
+
+
+# -- arriving ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_messages_arrive_once_in_the_partitions_of_their_keys(url: str) -> None:
+    async with ServiceBusClient(url, maintenance=True) as client:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue("jobs", requires_session=True, enable_partitioning=True)
+        await client.ensure_queue("once", requires_duplicate_detection=True, enable_partitioning=True)
+        jobs, once = client.get_queue_sender("jobs"), client.get_queue_sender("once")
+        await send(client, "inputs", *"12345")
+        async with client.get_queue_receiver("inputs") as receiver:
+            for message in await received(receiver, 5):
+                async with client.transaction() as tx:
+                    tx.complete_message(message)
+                    tx.send_messages(jobs, ServiceBusMessage(f"job {message}", session_id=str(message)))
+                    tx.send_messages(
+                        once, ServiceBusMessage(f"once {message}", message_id=f"id {int(str(message)) % 2}")
+                    )
+        for session in "12345":
+            async with client.get_queue_receiver("jobs", session_id=session) as receiver:
+                assert [str(message) for message in await received(receiver)] == [f"job {session}"]
+        async with client.get_queue_receiver("once") as receiver:
+            found = await received(receiver, 2)
+        assert {message.message_id for message in found} == {"id 0", "id 1"}
+        await eventually(lambda: no_more_waits(client, "inputs"))
+        assert len(await bodies(client, "once")) == 2
+
+
+@pytest.mark.slow
+async def test_a_scheduled_message_is_scheduled_at_its_destination(url: str) -> None:
+    async with ServiceBusClient(url, maintenance=True) as client, ServiceBusAdministrationClient(url) as admin:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue(OUTPUTS)
+        near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
+        async with client.transaction() as tx:
+            tx.send_messages(near, ServiceBusMessage("near"))
+            tx.send_messages(far, ServiceBusMessage("later", scheduled_enqueue_time_utc=LATER))
+
+        async def scheduled() -> bool:
+            return (await admin.get_queue_runtime_properties(OUTPUTS)).scheduled_message_count == 1
+
+        await eventually(scheduled)
+        (message,) = await client.get_queue_receiver(OUTPUTS).peek_messages()
+        assert message.scheduled_enqueue_time_utc == LATER
+
+
+@pytest.mark.slow
+async def test_messages_arrive_on_a_test_bus() -> None:
+    async with Bus() as bus:
+        await bus.create_queue("inputs")
+        await bus.create_queue(OUTPUTS)
+        near, far = bus.client.get_queue_sender("inputs"), bus.client.get_queue_sender(OUTPUTS)
+        async with bus.client.transaction() as tx:
+            tx.send_messages(near, ServiceBusMessage("near"))
+            tx.send_messages(far, ServiceBusMessage("far"))
+        async with bus.client.get_queue_receiver(OUTPUTS) as receiver:
+            assert [str(message) for message in await received(receiver)] == ["far"]
+        assert [str(message) for message in await bus.sent(OUTPUTS)] == ["far"]
+
+
+async def no_more_waits(client: ServiceBusClient, name: str) -> bool:
+    return await waiting(client, name) == []

@@ -20,13 +20,12 @@ from sbredis.engine import entity_name, name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord, Json, split_path
 from sbredis.registry._registry import LONGEST_PAGE
-from sbredis.registry._steps import Steps
+from sbredis.registry._steps import DESTINATIONS, Steps
 
 __all__ = ["FORWARDING", "MOST_HOPS", "require_destinations"]
 
-FORWARD_DEAD = "forward_dead_lettered_messages_to"
-FORWARDING = ("forward_to", FORWARD_DEAD)
-"""The properties that name a destination."""
+FORWARDING = DESTINATIONS
+_, FORWARD_DEAD = DESTINATIONS
 
 MOST_HOPS = 4
 """The largest number of hops of a message. Azure has the same limit."""

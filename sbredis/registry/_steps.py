@@ -48,7 +48,7 @@ subscriptions continues the deletion of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -56,7 +56,18 @@ from typing import TypeVar
 
 import anyio
 
-from sbredis.engine import Partition, Request, ScriptCaller, SettingsStaleError, new_token, perform, salts
+from sbredis.engine import (
+    Origin,
+    Partition,
+    Request,
+    ScriptCaller,
+    SettingsStaleError,
+    destroy_source,
+    forget_source,
+    new_token,
+    perform,
+    salts,
+)
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind, split_path
 from sbredis.registry._refusals import (
@@ -75,6 +86,9 @@ T = TypeVar("T")
 _Step = Callable[[Partition, float], Awaitable[object]]
 
 TOPIC: tuple[Kind, ...] = ("topic",)
+
+DESTINATIONS = ("forward_to", "forward_dead_lettered_messages_to")
+"""The properties that name an entity to which messages are moved."""
 
 _TOGETHER = 50
 """The number of a topic's subscriptions that are deleted at the same time."""
@@ -162,7 +176,7 @@ class Steps:
                 except (EntityChangedError, MessagingEntityNotFoundError, SettingsStaleError):
                     found = await self.ask(self.registry.read(record.path), until, record.path)
                     if found is None or found.incarnation != record.incarnation:
-                        await self._everywhere(record, self._take_away, until)
+                        await self._destroyed(record, until)
                         return None
                     if found.stamp == record.stamp and not await self._with_its_topic(record, until):
                         raise
@@ -194,7 +208,7 @@ class Steps:
         if record.parent is not None:
             with suppress(MessagingEntityNotFoundError):  # if the topic is being deleted too, it accepts no messages
                 await self._catch_up(record.parent, until)
-        await self._everywhere(record, self._take_away, until)
+        await self._destroyed(record, until)
         if record.kind == "topic":
             with suppress(MessagingEntityNotFoundError):  # another client has finished the deletion
                 await self._without_subscriptions(record, until)
@@ -221,7 +235,7 @@ class Steps:
             except (EntityChangedError, MessagingEntityNotFoundError):
                 found = await self.ask(self.registry.read(record.path), until, record.path)
         if found is not None:
-            await self._everywhere(found, self._take_away, until)
+            await self._destroyed(found, until)
             await self._out(found, until)
 
     async def _with_its_topic(self, record: EntityRecord, until: float) -> bool:
@@ -275,7 +289,7 @@ class Steps:
                 if settled is not None:
                     return settled
             else:
-                await self._everywhere(found, self._take_away, until)
+                await self._destroyed(found, until)
         raise missing(self._namespace, record.path)
 
     # -- partitions -----------------------------------------------------------------------------------------------
@@ -312,10 +326,42 @@ class Steps:
         with suppress(SettingsStaleError):  # another client has given the partition newer settings
             await self._ask_partition(partition.configure(now=self._told()), until)
 
-    async def _take_away(self, partition: Partition, until: float) -> None:
-        with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
-            while await self._ask_partition(partition.destroy(), until):
-                pass
+    async def _destroyed(self, record: EntityRecord, until: float) -> None:
+        """Delete all partitions of an entity. The entities to which it has moved messages then forget it."""
+        origins: list[Origin] = []
+        destinations: set[str] = set()
+
+        async def destroy(partition: Partition, until: float) -> None:
+            with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
+                more = True
+                while more:
+                    more, birth, told = await self._ask_partition(destroy_source(partition), until)
+                    destinations.update(told)
+                    if birth:
+                        origins.append(Origin(record.id, birth))
+
+        await self._everywhere(record, destroy, until)
+        if destinations:
+            await self._forgotten(record, list(dict.fromkeys(origins)), destinations, until)
+
+    async def _forgotten(
+        self, record: EntityRecord, origins: Sequence[Origin], destinations: Collection[str], until: float
+    ) -> None:
+        """Let the present destinations of an entity forget its partitions, which were destroyed.
+
+        Other destinations keep a small entry for each partition until a mover finds that the entity is gone. The same
+        holds for a destination that does not answer, so no error is raised.
+        """
+        paths = {path for name in DESTINATIONS if isinstance(path := record.properties.get(name), str)}
+
+        async def forget(partition: Partition, until: float) -> None:
+            await self._ask_partition(forget_source(partition, origins, now=self._told()), until)
+
+        for path in paths:
+            with suppress(ServiceBusError):
+                found = await self.ask(self.registry.read(path), until, path)
+                if found is not None and found.id in destinations:
+                    await self._everywhere(found, forget, until)
 
     async def _ask_partition(self, request: Request[T], until: float) -> T:
         return await perform(self._transport, request, timeout=until - anyio.current_time())

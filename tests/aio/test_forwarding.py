@@ -20,6 +20,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.transport import Transport, open_transport
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -420,3 +421,28 @@ async def test_an_unreachable_partition_delays_only_its_own_messages(url: str) -
             assert sorted(bodies(await flow.take(len(there), "to"))) == sorted(there)
             let.set()
             assert len(await flow.take(1100 + len(keys) - len(there), "to")) == 1120 - len(there)
+
+
+@pytest.mark.slow
+async def test_deleted_sources_leave_nothing_at_their_destination(url: str) -> None:
+    """The destination remembers a verdict on each source in another slot, until the source is deleted."""
+    names = [f"short-lived-{number}" for number in range(4)]
+
+    async def remembered(transport: Transport) -> list[bytes]:
+        found: list[bytes] = []
+        for key in await transport.command("KEYS", "*:lasting"):
+            found += [field for field in await transport.command("HKEYS", key, key=key) if field.startswith(b"in:")]
+        return found
+
+    async with flow_at(url) as flow, await open_transport(url) as transport:
+        await flow.admin.create_queue("collector")
+        for name in names:
+            await flow.admin.create_queue(name, forward_to="collector")
+        async with flow.mover():
+            for name in names:
+                await flow.send(name, name)
+            assert sorted(bodies(await flow.take(len(names), "collector"))) == names
+            assert await remembered(transport)
+            for name in names:
+                await flow.admin.delete_queue(name)
+            assert await remembered(transport) == []

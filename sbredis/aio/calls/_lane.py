@@ -69,6 +69,8 @@ class Lane(ABC, Generic[J, R]):
     notes_time: ClassVar[bool] = False
     """Whether to write the time of its call into each job."""
 
+    many: ClassVar[int] = _MANY_JOBS
+    """The number of waiting jobs from which on two calls share them."""
     spans: ClassVar[bool] = False
     """Whether a call also changes partitions other than the one of the lane."""
 
@@ -183,7 +185,7 @@ class Lane(ABC, Generic[J, R]):
         """Return the jobs for a pipeline's next call. If there are many, leave half of them to a free pipeline."""
         self._woken = False
         most = waiting = len(self._queue)
-        if waiting >= _MANY_JOBS:
+        if waiting >= self.many:
             free = next((other for other in self._pipelines if other is not pipeline and not other.busy), None)
             if free is not None:
                 most = (waiting + 1) // 2

@@ -300,6 +300,8 @@ class CallLane(Lane[CallJob[Any], Any]):
 class TransactionLane(CallLane):
     """Transactions that this partition takes part in, and of which it recognises the repetitions."""
 
+    depth: ClassVar[int] = 16  # transactions do not share calls, so several are under way
+    many: ClassVar[int] = 2
     spans: ClassVar[bool] = True
 
     def __init__(self, link: PartitionLink) -> None:

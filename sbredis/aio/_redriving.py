@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import to_the_end
+from sbredis.aio._redrive_elsewhere import Elsewhere
 from sbredis.aio.calls._arguments import deadline_of, seconds_of, sequence_numbers_of
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, cursor_text, read_cursor
@@ -26,6 +27,7 @@ from sbredis.engine import (
     Redriven,
     Request,
     SidePrefix,
+    entity_name,
     payload_offset,
 )
 from sbredis.exceptions import MessageNotFoundError, Outcome, RedriveInProgressError, ServiceBusError
@@ -148,6 +150,7 @@ class Redriver(Settler):
     async def redrive_messages(
         self,
         *,
+        to: str | None = None,
         sequence_numbers: int | Sequence[int] | None = None,
         reason: str | None = None,
         matching: str | RuleFilter | None = None,
@@ -158,7 +161,8 @@ class Redriver(Settler):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> RedriveResult:
-        """Move dead letters back to the queue or subscription in which they died, as new messages.
+        """Move dead letters back to the queue or subscription in which they died, as new messages, or to the queue or
+        topic ``to``.
 
         The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
         no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
@@ -192,24 +196,38 @@ class Redriver(Settler):
             timeout=timeout,
         )
         chosen = request.check()
+        if to is not None and budget is not None:
+            raise ValueError("A budget watches the own dead-letter queue: leave out the budget, or leave out `to`.")
         if self._side != "d":
             raise ValueError(
                 "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
             )
         with self._telemetry.operation("redrive", self.entity_path) as operation:
-            result = await _redrive(await self._found(deadline_of(timeout)), request, chosen)
+            entity, elsewhere = await self._found(deadline_of(timeout)), None
+            if to is not None and not dry_run:
+                elsewhere = Elsewhere(entity, await self._other(to, entity, timeout), properties_to_modify)
+            result = await _redrive(entity, request, chosen, elsewhere)
             operation.counted(result.moved)
             return result
 
+    async def _other(self, to: str, entity: Entity, timeout: float | None) -> Entity:
+        """Return the entity with the name ``to``. Raise if dead letters cannot be moved to it."""
+        found = await self._connection.entity(entity_name(to), deadline_of(timeout))
+        if found.record.id == entity.record.id:
+            raise ValueError(f"{to!r} is the entity of these dead letters: leave out `to`.")
+        return found
 
-async def _redrive(entity: Entity, request: _Request, chosen: Condition) -> RedriveResult:
+
+async def _redrive(entity: Entity, request: _Request, chosen: Condition, elsewhere: Elsewhere | None) -> RedriveResult:
     """Carry out a request that was checked."""
-    redriving = _Redriving(entity, request, chosen)
+    redriving = _Redriving(entity, request, chosen, elsewhere)
     if request.dry_run:
         return await redriving.look()
     claim = _Claim(entity)
     await claim.keep()
     try:
+        if elsewhere is not None:
+            await elsewhere.open()
         return await redriving.run(claim)
     finally:
         await to_the_end(claim.give_up())
@@ -257,10 +275,11 @@ class _Claim:
 class _Redriving:
     """One run through a dead-letter queue, partition by partition, in the order of the numbers."""
 
-    def __init__(self, entity: Entity, request: _Request, chosen: Condition) -> None:
+    def __init__(self, entity: Entity, request: _Request, chosen: Condition, elsewhere: Elsewhere | None) -> None:
         self._entity = entity
         self._request = request
         self._chosen = chosen
+        self._elsewhere = elsewhere
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(request.rate, MAXIMUM_CALL_MESSAGES)
         self._relapses = None if request.budget is None else Relapses(request.budget)
@@ -373,12 +392,12 @@ class _Redriving:
                 raise error
         return self._found.get(number, [])
 
-    async def _those(self, number: int, owns: list[int]) -> list[ServiceBusReceivedMessage]:
+    async def _those(self, number: int, owns: list[int], states: str = _MOVABLE) -> list[ServiceBusReceivedMessage]:
         found: list[ServiceBusReceivedMessage] = []
         at = 0
         while at < len(owns):
             last = owns[min(at + MAXIMUM_CALL_MESSAGES, len(owns)) - 1]
-            page = await self._page(number, owns[at], min(MAXIMUM_CALL_MESSAGES, last - owns[at] + 1), _MOVABLE)
+            page = await self._page(number, owns[at], min(MAXIMUM_CALL_MESSAGES, last - owns[at] + 1), states)
             there = {_own_number(message): message for message in page}
             reached = max(there, default=last)
             while at < len(owns) and owns[at] <= reached:
@@ -406,8 +425,17 @@ class _Redriving:
     async def _put_back(self, number: int, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:
             self._add(message)
+        if self._elsewhere is not None:
+            await self._elsewhere.carry(number, messages)
+            left = await self._those(number, [_own_number(message) for message in messages], _ANY)
+            self._moved += len(messages) - len(left)
+            self._skipped += len(left)
+            self._pace.moved(len(messages), self._loop.time())
+            return
         by_name = {hold_of(message).name: message for message in messages}
-        asked = {name: redrive_of(message, self._request.modify) for name, message in by_name.items()}
+        asked: dict[str, Redrive] = {
+            name: redrive_of(message, self._request.modify) for name, message in by_name.items()
+        }
         while asked:
             names = list(asked)
             result = await self._call(number, list(asked.values()))

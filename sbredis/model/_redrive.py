@@ -15,6 +15,7 @@ from sbredis.engine import (
     Changes,
     CodecError,
     Content,
+    Delivery,
     Redrive,
     decode,
     decode_changes,
@@ -27,7 +28,7 @@ from sbredis.model._received import ServiceBusReceivedMessage, hold_of
 if TYPE_CHECKING:
     from sbredis.engine import Value
 
-__all__ = ["RedriveBudget", "RedriveResult", "readable_content", "redrive_of"]
+__all__ = ["RedriveBudget", "RedriveResult", "readable_content", "redrive_of", "redriven_changes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +106,15 @@ def redrive_of(message: ServiceBusReceivedMessage, modify: Mapping[str, Value] |
 
     The properties in ``modify`` are added to its application properties, or replace them.
     """
-    hold = hold_of(message)
-    delivery = hold.delivery
+    delivery = hold_of(message).delivery
     content = readable_content(message)
     if content is None:
         return Redrive(delivery.name)
+    return Redrive(delivery.name, content.time_to_live, redriven_changes(delivery, modify))
+
+
+def redriven_changes(delivery: Delivery, modify: Mapping[str, Value] | None) -> bytes:
+    """Return the changed properties of a dead letter that is moved: with ``modify``, and without a reason."""
     before = decode_changes(delivery.changes)
     properties = before.properties
     if modify:
@@ -119,8 +124,8 @@ def redrive_of(message: ServiceBusReceivedMessage, modify: Mapping[str, Value] |
     changes = encode_changes(Changes(properties, system=before.system))
     if len(changes) > MAXIMUM_CHANGES_BYTES:
         raise MessageSizeExceededError(
-            f"The properties of message {hold.sequence_number} would have {len(changes)} bytes. At most "
+            f"The properties of message {delivery.name} would have {len(changes)} bytes. At most "
             f"{MAXIMUM_CHANGES_BYTES} bytes are allowed: store fewer or smaller properties.",
             outcome=Outcome.NEVER_SENT,
         )
-    return Redrive(delivery.name, content.time_to_live, changes)
+    return changes

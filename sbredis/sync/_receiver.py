@@ -203,6 +203,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def redrive_messages(
         self,
         *,
+        to: str | None = None,
         sequence_numbers: int | Sequence[int] | None = None,
         reason: str | None = None,
         matching: str | RuleFilter | None = None,
@@ -215,6 +216,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     ) -> RedriveResult:
         return self._portal.call(
             self._aio.redrive_messages,
+            to=to,
             sequence_numbers=sequence_numbers,
             reason=reason,
             matching=matching,

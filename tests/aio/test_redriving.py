@@ -11,6 +11,7 @@ from sbredis import RedriveBudget, ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import (
     MessageNotFoundError,
+    MessagingEntityNotFoundError,
     RedriveInProgressError,
     RuleSyntaxError,
 )
@@ -262,3 +263,67 @@ async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, pa
         assert result.moved == 3
         assert sorted(bodies(await all_of(receiver, 3))) == ["a", "b", "c"]
         assert len(await topic.take_all("two")) == 3
+
+
+@pytest.mark.everywhere("the partitions lie on several nodes")
+@both
+async def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned: bool) -> None:
+    """Messages move within a slot or between slots. They know where they died."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.client.ensure_queue("other", enable_partitioning=partitioned)
+        await queue.send(*"abcdefg", properties={"kept": 1})
+        receiver = queue.receiver()
+        for message in await all_of(receiver, 7):
+            await receiver.dead_letter_message(message, "Timeout", "why")
+        letters = queue.receiver(sub_queue="deadletter")
+        result = await letters.redrive_messages(to="other", properties_to_modify={"redriven": True}, rate=1000)
+        assert (result.matched, result.moved, result.skipped, result.completed) == (7, 7, 0, True)
+        assert await all_dead(queue) == []
+        async with queue.client.get_queue_receiver("other") as other:
+            messages = await all_of(other, 7)
+        assert sorted(bodies(messages)) == list("abcdefg")
+        for message in messages:
+            assert message.application_properties == {"kept": 1, "redriven": True}
+            assert (message.dead_letter_source, message.delivery_count) == (queue.entity.name, 1)
+        assert (await letters.redrive_messages(to="other")).matched == 0
+
+
+@both
+async def test_dead_letters_can_be_moved_to_a_topic(url: str, partitioned: bool) -> None:
+    async with topic_at(url, partitioned=partitioned) as topic:
+        await topic.create({"one": None})
+        await topic.client.ensure_queue("q")
+        async with topic.client.get_queue_sender("q") as sender:
+            await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
+        receiver = topic.client.get_queue_receiver("q")
+        for message in await all_of(receiver, 3):
+            await receiver.dead_letter_message(message)
+        result = await topic.client.get_queue_receiver("q", sub_queue="deadletter").redrive_messages(to="t")
+        assert result.moved == 3
+        assert len(await topic.take_all("one")) == 3
+
+
+@both
+async def test_messages_that_the_destination_does_not_take_stay_dead_letters(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.client.ensure_queue("sessions", requires_session=True)
+        await kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        result = await letters.redrive_messages(to="sessions")
+        assert (result.matched, result.moved, result.skipped) == (3, 0, 3)
+        assert len(await all_dead(queue)) == 3
+        assert (await letters.redrive_messages()).moved == 3
+
+
+@in_memory
+async def test_a_wrong_destination_is_refused_and_nothing_is_moved(url: str) -> None:
+    async with queue_at(url) as queue:
+        await kill(queue, "a")
+        letters = queue.receiver(sub_queue="deadletter")
+        with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+            await letters.redrive_messages(to="nowhere")
+        with pytest.raises(ValueError, match="leave out `to`"):
+            await letters.redrive_messages(to=queue.entity.name.upper())
+        with pytest.raises(ValueError, match="own dead-letter queue"):
+            await letters.redrive_messages(to="other", rate=1, budget=RedriveBudget())
+        assert (await queue.counts()).dead_active == 1

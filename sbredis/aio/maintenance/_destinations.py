@@ -143,7 +143,7 @@ class Destinations:
         if entity is None:
             return Move(Bound(delivery), gone(path)), self.nowhere
         number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
-        died_in = self._source.name if why == "dead" else None
+        died_in = self._source.name if why in {"dead", "redrive"} else None
         try:
             made = moved(
                 delivery,

@@ -114,7 +114,8 @@ class Town:
         return tuple(each.name for each in await self.peek(name, "d"))[-len(bodies) :]
 
     async def peek(self, name: str, side: SidePrefix = "") -> tuple[Delivery, ...]:
-        request = self.of[name].peek(0, 1000, side=side, call_id=CallId("", 0, self.now))
+        call_id = CallId("", 0, self.now)
+        request = self.of[name].peek(0, 1000, side=side, states="alwfsx", call_id=call_id)
         return (await self.tell(request)).messages
 
     async def bodies(self, name: str, side: SidePrefix = "") -> list[bytes]:

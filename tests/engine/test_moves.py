@@ -534,7 +534,7 @@ async def test_a_gone_destination_is_an_error(town: Town) -> None:
 
 
 async def test_a_transfer_waits_and_moves(town: Town) -> None:
-    """It waits in any entity, also in one that forwards nothing. It is peeked there, and cannot be received."""
+    """It waits in any entity, also in one that forwards nothing. A peek can ask for it; it cannot be received."""
     (name,) = await town.transfer("n", A, b"one")
     waiting = await town.waiting("n")
     (message,) = waiting.messages

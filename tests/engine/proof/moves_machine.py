@@ -52,6 +52,7 @@ from sbredis.engine import (
     transact,
     withdraw,
 )
+from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, Side, State
 from sbredis.engine._scripts import read_source
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
@@ -362,6 +363,7 @@ class MovesMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"), kind=st.sampled_from(["take", "settle_batch", "freeze"]), frozen=st.booleans())
     def repeat_the_call_before_the_last(self, name: str, kind: str, frozen: bool) -> None:
         """Move two batches to one destination, and repeat a call of the first. The second may be under way."""
+        self.send(9, None)
         self.move(name, 2)
         count = len(self.movers)
         self.begin(name, 2)
@@ -393,14 +395,23 @@ class MovesMachine(RuleBasedStateMachine):
         self.receive_at_the_source(count, "complete", dead=False)
         self._again("take")
 
-    @rule(name=st.sampled_from("ab"), how=st.sampled_from(["complete", "abandon", "keep"]), early=st.booleans())
-    def receive_what_a_mover_has_read(self, name: str, how: str, early: bool) -> None:
+    @rule(name=st.sampled_from("ab"), early=st.booleans())
+    def receive_what_a_mover_has_read(self, name: str, early: bool) -> None:
+        """A receiver locks messages before or after a mover freezes them. What the receiver has locked is its own."""
+        self.send(3, None)
         self.begin(name, 3)
         if self.movers:
             if not early:
                 self._step(self.movers[-1], divide=False)
-            self.receive_at_the_source(2, how, dead=False)
+            token = self._token()
+            self.on.ask("HSET", self.of["q"].keys[0], "forwards", "0")
+            found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
+            self.on.ask("HSET", self.of["q"].keys[0], "forwards", "1")
             self.hurry()
+            if found:
+                locks = [Lock(token, each.name) for each in found]
+                assert not self._tell("q", self.of["q"].complete(self._call_id(), locks)).lost, "a lock was lost"
+                self.received.update(map(self._body, found))
 
     @rule(name=st.sampled_from("ab"), time=st.sampled_from([0, 400, 3000]))
     def leave_a_batch_alone(self, name: str, time: int) -> None:
@@ -415,21 +426,35 @@ class MovesMachine(RuleBasedStateMachine):
             while not self._step(mover, divide=True):
                 pass
             self.set_quota(name, 10**9)
+            self.now += 2000
+            self._no_message_is_late()
+
+    def _no_message_is_late(self) -> None:
+        """Check that all messages have expired whose time has come, except those in batches."""
+        waiting = self._read()
+        for each in waiting.messages:
+            record = read_record(each.record)
+            expires = record.expires if each.expires is None else each.expires
+            assert expires > self.now or not each.name.isdigit(), f"{each.name} has not expired"
 
     @rule(name=st.sampled_from("ab"))
     def let_two_movers_freeze(self, name: str) -> None:
         """Two movers have read different messages."""
+        self.send(3, None)
         self.begin(name, 1)
         self.send(6, None)
         self.begin(name, 6)
         for mover in self.movers[-2:]:
             self._step(mover, divide=False)
 
-    @rule(most=st.integers(1, 4), how=st.sampled_from(["complete", "keep"]))
-    def withdraw_what_a_receiver_has(self, most: int, how: str) -> None:
+    @rule(most=st.integers(1, 4), how=st.sampled_from(["complete", "keep", "expire"]))
+    def withdraw_what_has_left(self, most: int, how: str) -> None:
+        """A mover has read messages of its own slot. Receivers get some of them, or they expire."""
+        self.send(3, 300)
         waiting = self._read()
-        mine = tuple(each for each in waiting.messages if self._destination(each) == "n")[:most]
-        self.receive_at_the_source(2, how, dead=False)
+        mine = tuple(each for each in waiting.messages if self._destination(each) == "n")[-most:]
+        if how != "expire":
+            self.receive_at_the_source(2, how, dead=False)
         self.now += 300
         if mine:
             sending = Operation(self.of["n"], self._sending("n", mine))
@@ -473,6 +498,7 @@ class MovesMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"), most=st.integers(1, 5), then=st.integers(1, 5))
     def lose_a_freeze(self, name: str, most: int, then: int) -> None:
         """The source is rolled back after the destination has taken a batch. Then a mover goes on."""
+        self.send(9, None)
         waiting = self._read()
         mine = tuple(each for each in waiting.messages if self._destination(each) == name)
         if not mine or any(batch.destination == self.to[name] for batch in waiting.batches):
@@ -583,6 +609,16 @@ class MovesMachine(RuleBasedStateMachine):
             assert int(stored) == sizes, f"{name} counts {stored!r} bytes and has {sizes}"
             assert self.on.ask("HGET", self.of[name].keys[0], "calling") in {b"", "", b"1"}
         assert self.on.ask("HGET", self.of["q"].keys[0], "calling") in {b"", ""}
+        frozen = [BANDS[side, State.FROZEN].start * BAND_WIDTH for side in Side]
+        for first in frozen:
+            assert self.on.ask("ZCOUNT", self.of["q"].keys[1], first, first + BAND_WIDTH - 1) == 0, (
+                "messages are frozen"
+            )
+        entries, members = (
+            self.on.ask("HKEYS", self.of["q"].keys[2]),
+            self.on.ask("ZRANGE", self.of["q"].keys[1], 0, -1),
+        )
+        assert set(entries) <= set(members), "entries of messages are left"
         SEEN.update(self.tally)
         self.on.ask("DEL", *{key for partition in self.of.values() for key in partition.keys})
 
@@ -659,6 +695,7 @@ def prove(on: Host, *, examples: int, steps: int = 40, derandomize: bool = False
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
+            report_multiple_bugs=False,
             database=None,
             derandomize=derandomize,
             phases=(Phase.generate,) if derandomize else (Phase.generate, Phase.shrink),
@@ -679,7 +716,7 @@ def found(bug: str, server: LocalServer, *, examples: int) -> str | None:
     with host("server", changed(bug), server=server) as on:
         try:
             prove(on, examples=examples, derandomize=True)
-        except (AssertionError, AttributeError, Refused, FlakyFailure) as error:
+        except (AssertionError, AttributeError, Refused, TypeError, ValueError, FlakyFailure) as error:
             return str(error) or type(error).__name__
         return None
 

@@ -10,13 +10,6 @@ from tests.engine.proof.hosts import KINDS, Kind, host
 from tests.engine.proof.moves_machine import BUGS, changed, found, prove
 from tests.offenders import for_each
 
-QUICK = (
-    "a take leaves no record",
-    "messages of a lost freeze are stored twice",
-    "batches are numbered anew after a failover",
-)
-"""Some bugs that are found soon. The long run finds all of them."""
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,9 +21,9 @@ def test_each_message_is_at_one_place_in_the_end(kind: Kind, shared_server: Loca
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", QUICK)
+@pytest.mark.parametrize("bug", sorted(BUGS))
 def test_a_planted_bug_in_moves_is_found(bug: str, shared_server: LocalServer) -> None:
-    assert found(bug, shared_server, examples=120) is not None
+    assert found(bug, shared_server, examples=100) is not None
 
 
 @for_each("bug", sorted(BUGS))

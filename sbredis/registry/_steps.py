@@ -335,7 +335,8 @@ class Steps:
             with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
                 more = True
                 while more:
-                    more, birth, told = await self._ask_partition(destroy_source(partition), until)
+                    destroyed = await self._ask_partition(destroy_source(partition), until)
+                    more, birth, told = destroyed
                     destinations.update(told)
                     if birth:
                         origins.append(Origin(record.id, birth))

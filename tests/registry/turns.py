@@ -72,7 +72,7 @@ class RecordingTransport:
         self.calls.append((script.name, timeout))
         if script.name == "destroy" and self.again:
             self.again -= 1
-            return [1]
+            return [1, b"", b""]
         return await self.transport.call(
             script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability
         )

@@ -350,7 +350,7 @@ class Mechanics:
         """
         if self.settings.topic:
             # A message scheduled on a topic waits for a client that knows the rules.
-            if self.next_due <= now:
+            if self._bound_passed(now):
                 self.next_due = min((time for time in self._due().values() if time > now), default=NEVER)
             return False
         if not self._bound_passed(now):

@@ -182,7 +182,7 @@ class Redriver(Settler):
         Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
         :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
         :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
-        nothing was moved.
+        nothing was moved, unless the client was away for so long that another redrive has begun.
         """
         request = _Request(
             sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
@@ -204,7 +204,7 @@ class Redriver(Settler):
             )
         with self._telemetry.operation("redrive", self.entity_path) as operation:
             entity, elsewhere = await self._found(deadline_of(timeout)), None
-            if to is not None and not dry_run:
+            if to is not None:
                 elsewhere = Elsewhere(entity, await self._other(to, entity, timeout), properties_to_modify)
             result = await _redrive(entity, request, chosen, elsewhere)
             operation.counted(result.moved)
@@ -250,11 +250,16 @@ class _Claim:
             return
         standing = await self._role.claim(_CLAIM)
         if not standing.held:
-            error = RedriveInProgressError(
-                f"Another redrive of this dead-letter queue is running. Wait until it has ended. If its client was "
-                f"killed, the queue is free in {standing.seconds:.0f} seconds.",
-                outcome=Outcome.REFUSED,
+            text = (
+                "Another redrive of this dead-letter queue is running. Wait until it has ended. If its client was "
+                f"killed, the queue is free in {standing.seconds:.0f} seconds."
             )
+            if self._renew_at:
+                text = (
+                    "This redrive did not renew its claim in time, and another one has begun. The messages that were "
+                    "moved stay moved. Begin again when the other redrive has ended."
+                )
+            error = RedriveInProgressError(text, outcome=Outcome.REFUSED)
             error.entity = self._name
             raise error
         self._renew_at = now + _RENEW
@@ -318,11 +323,13 @@ class _Redriving:
                     await claim.sleep(self._pace.wait(self._loop.time()))
                     await claim.keep()
                     if (because := await self._spent()) is not None:
-                        bound.start = _own_number(messages[0])
+                        if self._request.sequence_numbers is None:
+                            bound.start = _own_number(messages[0])
                         return self._result(completed=False, because=because)
                     step, messages = messages[: self._pace.step], messages[self._pace.step :]
                     await self._put_back(number, step)
-            bound.start = max(bound.start, bound.last + 1)
+            if self._request.sequence_numbers is None:
+                bound.start = max(bound.start, bound.last + 1)
         because = await self._spent()
         return self._result(completed=True, because=because or "All messages were dealt with.")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusMessage
-from sbredis.aio import ServiceBusReceiver
+from sbredis.aio import ServiceBusReceiver, _redriving
+from sbredis.aio.maintenance._role import OWN
+from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import (
     MessageNotFoundError,
     MessagingEntityNotFoundError,
@@ -111,7 +114,9 @@ async def test_messages_are_chosen_by_reason_number_or_filter(url: str, partitio
         letters = queue.receiver(sub_queue="deadletter")
         numbers = await kill(queue, *"abc", reason="Timeout")
         await kill(queue, *"de", reason="Broken", description="disk 3 is full")
-        assert (await letters.redrive_messages(sequence_numbers=numbers[0])).moved == 1
+        one = await letters.redrive_messages(sequence_numbers=numbers[0])
+        assert one.moved == 1
+        assert (await letters.redrive_messages(cursor=one.cursor, dry_run=True)).matched == 4
         assert (await letters.redrive_messages(reason="Timeout")).moved == 2
         nothing = await letters.redrive_messages(matching="sys.DeadLetterReason = 'Timeout'")
         assert (nothing.matched, nothing.completed) == (0, True)
@@ -322,8 +327,60 @@ async def test_a_wrong_destination_is_refused_and_nothing_is_moved(url: str) -> 
         letters = queue.receiver(sub_queue="deadletter")
         with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
             await letters.redrive_messages(to="nowhere")
+        with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+            await letters.redrive_messages(to="nowhere", dry_run=True)
         with pytest.raises(ValueError, match="leave out `to`"):
             await letters.redrive_messages(to=queue.entity.name.upper())
         with pytest.raises(ValueError, match="own dead-letter queue"):
             await letters.redrive_messages(to="other", rate=1, budget=RedriveBudget())
         assert (await queue.counts()).dead_active == 1
+
+
+@pytest.mark.slow
+@both
+async def test_each_message_is_moved_elsewhere_once_however_often_the_redrive_is_cancelled(
+    url: str, partitioned: bool
+) -> None:
+    """A redrive may stop between any two of its calls. The next one completes what it has left behind."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.client.ensure_queue("other")
+        texts = [str(number) for number in range(60)]
+        await kill(queue, *texts)
+        letters = queue.receiver(sub_queue="deadletter")
+        for stop in range(1, 16):
+            with Calls(queue.transport) as calls:
+                task = asyncio.ensure_future(letters.redrive_messages(to="other", rate=400 + stop))
+
+                def called(task: asyncio.Task[Any] = task, calls: Calls = calls, stop: int = stop) -> bool:
+                    return task.done() or sum(calls.by_script.values()) > stop
+
+                await eventually(called)
+                task.cancel()
+                await asyncio.wait([task])
+        result = await letters.redrive_messages(to="other")
+        assert (result.skipped, result.completed) == (0, True)
+        async with queue.client.get_queue_receiver("other") as other:
+            messages = await all_of(other, 60)
+            assert sorted(bodies(messages)) == sorted(texts)
+            assert await other.receive_messages(1, 0.05) == []
+        assert (await queue.counts()).dead_active == 0
+
+
+@in_memory
+async def test_a_redrive_that_loses_its_claim_ends(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that messages were moved, and the other redrive goes on."""
+    monkeypatch.setattr(_redriving, "_RENEW", 0.05)
+    async with queue_at(url) as queue:
+        await kill(queue, *"abcd")
+        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=1))
+
+        async def begun() -> bool:
+            return (await queue.counts()).active > 0
+
+        await eventually(begun)
+        runtime = queue.entity.runtime
+        role = f"{OWN}sbredis-redrive.{queue.entity.record.id}"
+        (key,) = role_keys(runtime.namespace.name, registry_salt())
+        await queue.transport.command("HSET", key, role, f"other {round(time.time() * 1000) + 60_000} 1", key=key)
+        with pytest.raises(RedriveInProgressError, match="another one has begun"):
+            await first

@@ -224,8 +224,8 @@ async def _redrive(entity: Entity, request: _Request, chosen: Condition, elsewhe
     if request.dry_run:
         return await redriving.look()
     claim = _Claim(entity)
-    await claim.keep()
     try:
+        await claim.keep()
         if elsewhere is not None:
             await elsewhere.open()
         return await redriving.run(claim)

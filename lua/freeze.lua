@@ -15,8 +15,8 @@
 --   runs }. The number is 0 if there is no batch, because no message is there as named, because the partition
 --   has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
--- @use advance begin finish movable_messages name_runs outstanding_batch parse_destination refuse refuse_while_due
--- @use side_of split_words stop_expiry
+-- @use advance begin finish has_overdue movable_messages name_runs outstanding_batch parse_destination refuse
+-- @use refuse_while_due side_of split_words stop_expiry
 local p, refusal = begin(KEYS, ARGV, 'freeze', 9, true)
 if not p then
   return refusal
@@ -36,11 +36,13 @@ if number then
   return { 0, number, incarnation, runs }
 end
 
-advance(p, 100)
-if p.more == 1 then
-  return refuse_while_due(p)
+if has_overdue(p) then -- what is due may change some of the messages
+  advance(p, 100)
+  if p.more == 1 then
+    return refuse_while_due(p)
+  end
+  found = movable_messages(p, ARGV, 10)
 end
-found = movable_messages(p, ARGV, 10)
 local batches = redis.call('HGET', p.lasting, 'batches') or ''
 if #found.names == 0 or #split_words(batches) >= 64 then
   finish(p, '')

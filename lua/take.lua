@@ -25,13 +25,14 @@
 -- Refusals: call, DUE (the entity is full, but due work had to be done first), TARGET (a subscription does not exist
 --   here, or is being deleted; the detail is its place)
 -- @use advance apply_publish apply_send begin check_publish check_send finish finish_targets key_count name_runs
--- @use names_of_runs parse_token refuse whole_number
+-- @use names_of_runs parse_runs parse_token refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'take', 11, true)
 if not p then
   return refusal
 end
-local origin, number, names, operation = ARGV[7], whole_number(ARGV[8], 1, 999999999999999), names_of_runs(ARGV[9]), ARGV[11]
-if not string.find(origin, '^[%w_.-]+:[%w_-]+$') or #origin > 128 or not number or not names or p.lane ~= ''
+local origin, number, operation = ARGV[7], whole_number(ARGV[8], 1, 999999999999999), ARGV[11]
+local runs, total = parse_runs(ARGV[9])
+if not string.find(origin, '^[%w_.-]+:[%w_-]+$') or #origin > 128 or not number or not runs or p.lane ~= ''
   or ARGV[10] ~= '' and not parse_token(ARGV[10]) or operation ~= 'send' and operation ~= 'publish' then
   return refuse('BADCALL', 'take')
 end
@@ -52,13 +53,23 @@ if last then
   elseif number < tonumber(last) then
     return { 0, 'over', '', '', {} }
   end
-  local seen, here = {}, {}
-  for _, name in ipairs(taken ~= '-' and names_of_runs(taken) or {}) do
-    seen[name] = true
+  -- Mostly both texts are one run. Only if they are many are the names compared one by one.
+  local before, seen, here = taken ~= '-' and parse_runs(taken) or {}, nil, {}
+  if #before * #runs > 1000 then
+    seen = {}
+    for _, name in ipairs(names_of_runs(taken)) do
+      seen[name] = true
+    end
+    for _, name in ipairs(names_of_runs(ARGV[9])) do
+      here[#here + 1] = seen[name] and name
+    end
   end
-  for i = 1, #names do
-    if seen[names[i]] then
-      here[#here + 1] = names[i]
+  for i = 1, seen and 0 or #runs do
+    for j = 1, #before do
+      local one, other = runs[i], before[j]
+      for common = math.max(one.first, other.first), one.prefix == other.prefix and math.min(one.last, other.last) or 0 do
+        here[#here + 1] = one.prefix .. string.format('%.0f', common)
+      end
     end
   end
   if #here > 0 then
@@ -90,7 +101,7 @@ if not plan then
   end
   return refused
 end
-if count ~= #names then
+if count ~= total then
   return refuse('BADCALL', 'messages')
 end
 

@@ -590,3 +590,21 @@ async def test_a_transfer_is_withdrawn_within_its_slot(town: Town) -> None:
     await town.transact(withdraw(town.of["n"], await town.birth("n"), messages), sending)
     assert await town.bodies("q") == [b"one"]
     assert await town.peek("n") == ()
+
+
+@pytest.mark.parametrize("target", ["server"])
+@pytest.mark.parametrize("count", [6, 80])
+async def test_messages_of_a_lost_batch_are_recognised_one_by_one(town: Town, count: int) -> None:
+    """The batch that was lost, and the next one, consist of every second message and of every third."""
+    await town.send("q", *(b"%d" % number for number in range(count)))
+    before = await town.everything("q")
+    waiting = await town.waiting()
+    lost, later = waiting.messages[::2], waiting.messages[::3]
+    batch = await town.freeze(A, *lost)
+    assert batch is not None
+    await town.tell(town.taking(batch, waiting.birth, *lost))
+    await roll_back(town, "q", before)
+    again = await town.freeze(A, *later)
+    assert again is not None
+    taken = await town.tell(town.taking(again, waiting.birth, *later))
+    assert (taken.verdict, taken.names) == ("again", tuple(each.name for each in waiting.messages[::6]))

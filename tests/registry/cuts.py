@@ -35,9 +35,8 @@ def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
         elif key.endswith(":rules"):
             kept[key] = {place: (rule.split()[1], rule.split(b" ", 4)[4]) for place, rule in value.items()}
         elif key.endswith(":state"):
-            kept[key] = {
-                name: part for name, part in value.items() if name not in (b"incarnation", b"run_id", b"channel")
-            }
+            drawn_again = (b"incarnation", b"birth", b"run_id", b"channel")
+            kept[key] = {name: part for name, part in value.items() if name not in drawn_again}
     return kept
 
 

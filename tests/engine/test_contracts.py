@@ -451,7 +451,20 @@ TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send"
 """Scripts that add data, and are refused before their first write when no memory is left."""
 
 READS = {
-    *("exists", "hexists", "hget", "hmget", "hrandfield", "hstrlen", "time", "zcard", "zcount", "zmscore", "zrange"),
+    *(
+        "exists",
+        "hexists",
+        "hget",
+        "hgetall",
+        "hmget",
+        "hrandfield",
+        "hstrlen",
+        "time",
+        "zcard",
+        "zcount",
+        "zmscore",
+        "zrange",
+    ),
     "zlexcount",
     "zrangebylex",
     "zscore",

@@ -227,11 +227,11 @@ async def _fail_over(cluster: LocalCluster, master: ClusterNode) -> None:
 async def _move(cluster: LocalCluster, slot: int, *, atomic: bool) -> None:
     home = cluster.master_of(slot)
     target = next(node for node in cluster.masters if node is not home)
-    migrate: Callable[[int, ClusterNode], None] = (
-        cluster.migrate_slot_atomic if atomic and cluster.supports_atomic_migration else cluster.migrate_slot_classic
-    )
-    await asyncio.to_thread(migrate, slot, target)
-    await asyncio.to_thread(migrate, slot, home)
+    for node in (target, home):
+        if atomic and cluster.supports_atomic_migration:
+            await asyncio.to_thread(cluster.migrate_slot_atomic, slot, node)
+        else:
+            await asyncio.to_thread(cluster.migrate_slot_classic, slot, node)
 
 
 async def test_transactions_happen_once_while_masters_and_slots_of_a_cluster_move(

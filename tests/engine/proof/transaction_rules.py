@@ -207,9 +207,9 @@ class TransactionMachine(TopicMachine):
             kind = data.draw(some([*SETTLEMENTS, *"dddssllttff", "twice"]))
             parts = self._parts(data, [1, 2, SESSIONS, QUEUE])
             if kind == "twice":
-                whats: list[Settlement] = [data.draw(some(SETTLEMENTS)) for _ in range(2)]
+                kinds: list[Settlement] = [data.draw(some(SETTLEMENTS)) for _ in range(2)]
                 parts = [
-                    (town, town.settling(what, locks)) for what in whats for locks in [self._locks(town)[:1]] if locks
+                    (town, town.settling(what, locks)) for what in kinds for locks in [self._locks(town)[:1]] if locks
                 ]
             elif kind == "f" and self.topic.model.route_fence < 2:
                 self.topic.publish(PLAIN, [Outgoing(b"m")], [[]], self.subscriptions, fence=2)

@@ -456,6 +456,7 @@ READS = {
         "hexists",
         "hget",
         "hgetall",
+        "hlen",
         "hmget",
         "hrandfield",
         "hstrlen",

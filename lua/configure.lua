@@ -7,26 +7,28 @@
 -- ARGV[8]    channel     the channel in the partition's slot on which the partition announces when something will be
 --   due
 -- ARGV[9]    birth       a random text that a new partition keeps: no other partition ever has it
--- ARGV[10...] settings    the values of the settings, in the order of the table SETTINGS, which engine/_settings.py
+-- ARGV[10]   use         1 if a user changed the entity: the change is then a use of the partition
+-- ARGV[11...] settings   the values of the settings, in the order of the table SETTINGS, which engine/_settings.py
 --   declares
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (the partition does not exist and `create` is not 1, or it has another incarnation, or it is being
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
 --   DUE (due work had to be done first, under the old settings), BADCALL
--- @use begin has_overdue never_text parse_token refuse refuse_while_due same_slot sentinel settings whole_number
+-- @use begin has_overdue never never_text parse_token refuse refuse_while_due same_slot sentinel server_time settings
+-- @use whole_number
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)
-local given, valid = {}, #ARGV == 9 + #SETTINGS
+local given, valid = {}, #ARGV == 10 + #SETTINGS
 for i = 1, valid and #SETTINGS or 0 do
-  local setting, value = SETTINGS[i], ARGV[9 + i]
+  local setting, value = SETTINGS[i], ARGV[10 + i]
   given[setting.name] = value
   valid = valid and (setting.words and setting.words[value] or setting.most and whole_number(value, setting.least, setting.most)
     or setting.optional and value == '')
 end
 if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1'
   or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8])
-  or not parse_token(ARGV[9]) then
+  or not parse_token(ARGV[9]) or ARGV[10] ~= '0' and ARGV[10] ~= '1' then
   return refuse('BADCALL', 'settings')
 end
 
@@ -75,6 +77,15 @@ for i = 1, #SETTINGS do
   to[#to + 1] = setting.name
   to[#to + 1] = given[setting.name]
 end
+local used = given.clock == 'test' and whole_number(ARGV[6], 0, NEVER - 1) or given.clock == 'server' and server_time()
+used = used and (ARGV[10] == '1' or not s[STATE.layout]) and string.format('%.0f', used)
+if used then
+  fields[#fields + 1] = 'used'
+  fields[#fields + 1] = used
+  if given.shared == '1' and redis.call('EXISTS', store) == 1 then
+    redis.call('HSET', store, 'used', used)
+  end
+end
 for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not s[STATE.layout] and NEVER_TEXT or nil }) do
   fields[#fields + 1] = name
   fields[#fields + 1] = value
@@ -98,5 +109,6 @@ if given.shared == '0' then
   redis.call('HSET', store, unpack(limits))
   redis.call('HSETNX', store, 'seq', '0')
   redis.call('HSETNX', store, 'bytes', '0')
+  redis.call('HSETNX', store, 'used', '0')
 end
 return { version }

@@ -7,7 +7,8 @@
 --
 -- Result: { more, the time in ms until something is due, the number of bytes, the last message number, the counts of
 --   the main side: active, held, locked, delayed, deferred, frozen, scheduled, transfer; the counts of the dead-letter
---   queue and of the transfer dead-letter queue: active, held, locked, delayed, deferred, frozen }
+--   queue and of the transfer dead-letter queue: active, held, locked, delayed, deferred, frozen; and the time of the
+--   last use }
 -- Refusals: call
 -- @use band begin levels next_due_after plan_due refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
@@ -22,7 +23,7 @@ for i = 1, #STATE_BANDS do
   local band = STATE_BANDS[i]
   bands[band] = redis.call('ZCOUNT', p.order, band * BAND, (band + 1) * BAND - 1)
 end
-local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
+local totals = redis.call('HMGET', p.store, 'bytes', 'seq', 'used')
 local bytes, last = tonumber(totals[1]), tonumber(totals[2])
 local o = plan_due(p, 500)
 for i = 1, #o.moved do
@@ -53,4 +54,5 @@ local reply = { o.more, next_due_after(p, o), bytes, o.seq or last + o.leap, ban
 for i = 1, #STATE_BANDS do
   reply[#reply + 1] = bands[STATE_BANDS[i]]
 end
+reply[#reply + 1] = p.topic and math.max(p.used, tonumber(totals[3] or 0)) or p.used
 return reply

@@ -5,7 +5,8 @@
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    share       the number of messages whose references one step removes
+-- ARGV[7]    share       the number of messages whose references one step removes. With 0 the step removes nothing: the
+--   partition only refuses every other call from then on
 --
 -- Result: { more, the birth of the partition, the ids of entities to which it has moved messages, separated by
 --   blanks }. The birth is an empty text if the partition is not here
@@ -14,7 +15,7 @@
 -- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
 local layout, incarnation, shared, kept, birth =
   unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept', 'birth'))
-local share = whole_number(ARGV[7], 1, 1000)
+local share = whole_number(ARGV[7], 0, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
 end
@@ -28,6 +29,10 @@ if incarnation ~= ARGV[2] then
   return refuse('GONE', 'partition')
 end
 local reply = { 0, birth, string.match(redis.call('HGET', KEYS[31], 'to') or '', '^ ?(.-) ?$') }
+if share == 0 then
+  redis.call('HSET', KEYS[1], 'status', 'Deleting')
+  return reply
+end
 if shared ~= '1' then
   redis.call('UNLINK', unpack(KEYS))
   return reply

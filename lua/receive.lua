@@ -85,6 +85,7 @@ if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
   return refuse('DISABLED', p.status)
 end
 
+p.upkeep = p.topic and side.prefix == '' -- the client that publishes the scheduled messages of the topic
 advance(p, 100)
 local waits_at, most = session and SIDES.h or side, wanted
 if waiter ~= '' then

@@ -10,7 +10,8 @@
 -- ARGV[5] stamp        of the new record, chosen at random by the caller. If it is one of the record's last few stamps,
 --   the call is a repetition
 -- ARGV[6] version      of the settings in the new record: the version before the change, or the next version
--- ARGV[7] ending       1 if the entity is being deleted: a topic accepts no subscription from then on
+-- ARGV[7] ending       1 if the entity is being deleted: a topic accepts no subscription from then on; 2 if a removal
+--   is taken back: the version rises, but this is no update; otherwise 0
 -- ARGV[8] description  of the entity
 --
 -- Result: the record
@@ -18,8 +19,8 @@
 --   (another caller changed the record first; the detail is the current version), BADCALL
 -- @use add_stamp open_registry parse_entity parse_token refuse server_time whole_number
 local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
-if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
-  or ARGV[8] == '' then
+if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version
+  or not string.find(ARGV[7], '^[012]$') or ARGV[8] == '' then
   return refuse('BADCALL', 'entity')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[1])
@@ -50,7 +51,7 @@ if version ~= before and version ~= before + 1 then
 end
 
 local updated = entity.updated
-if version ~= before then
+if version ~= before and ARGV[7] ~= '2' then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
 local stamps = add_stamp(entity.stamps, stamp)

@@ -15,7 +15,7 @@
 -- ARGV[8] judging      1 if the change affects how messages are judged: the subscription becomes active, or its
 --   treatment of errors changes
 -- ARGV[9] ending       1 if the subscription is being deleted; the topic's version is then raised unless the topic is
---   being deleted too
+--   being deleted too. 2 if a removal is taken back: the version rises, but this is no update. Otherwise 0
 -- ARGV[10] description of the subscription
 --
 -- Result: { the record of the subscription, the record of the topic or nothing if there is no topic }
@@ -26,7 +26,7 @@
 -- @use whole_number
 local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
 if not parse_token(ARGV[4]) or not parse_token(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
-  or ARGV[9] ~= '0' and ARGV[9] ~= '1' or ARGV[10] == '' then
+  or not string.find(ARGV[9], '^[012]$') or ARGV[10] == '' then
   return refuse('BADCALL', 'subscription')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[1])
@@ -63,7 +63,7 @@ if ARGV[8] == '1' or ending and redis.call('HEXISTS', KEYS[7], ARGV[2]) == 1 the
 end
 
 local updated = entity.updated
-if version ~= before then
+if version ~= before and ARGV[9] ~= '2' then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
 local stamps = add_stamp(entity.stamps, stamp)

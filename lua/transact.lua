@@ -50,7 +50,7 @@ if not participants then
   return count
 end
 
-local operations, at, from, pending = {}, 8, KEY_COUNT * count + 1, {}
+local operations, at, from, pending, moving = {}, 8, KEY_COUNT * count + 1, {}, false
 while at <= #ARGV do
   local place, name = whole_number(ARGV[at], 1, count), ARGV[at + 1]
   local size = whole_number(ARGV[at + 2], 1, #ARGV - at - 2)
@@ -66,7 +66,7 @@ while at <= #ARGV do
   if not plan then
     return refuse_part('#', #operations + 1, last)
   end
-  from = last
+  from, moving = last, moving or name == 'withdraw'
   pending[of.store] = (of.pending or 0) + (plan.growth or plan.bytes or plan.incoming and plan.incoming.bytes or 0)
   operations[#operations + 1] = { of = of, name = name, argv = argv, plan = plan }
   at = at + 3 + size
@@ -76,6 +76,7 @@ if #operations == 0 or from ~= #KEYS + 1 then
 end
 
 for place = 1, count do
+  participants[place].upkeep = moving
   participants[place].room = math.floor(2097152 / count)
   advance(participants[place], math.ceil(100 / count)) -- all participants together do the share of one call
 end

@@ -111,6 +111,11 @@ class ServiceBusError(Exception):
     entity: str | None = None
     """The queue, topic or subscription of the operation, if there was one."""
 
+    unreachable_partitions: tuple[int, ...] = ()
+    """The partitions that a creation, update or deletion of an entity could not reach. The next call that reaches them
+    continues the work.
+    """
+
     _part: tuple[str, int, str] | None = None
     # The part of a transaction that was refused: "#" and the place of an operation, or "@" and the place of a
     # participant, counted from 1; and the detail of the refusal.

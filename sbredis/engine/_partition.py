@@ -414,12 +414,13 @@ class Partition:
 
         return self.request("due", call_id, read, {})
 
-    def configure(self, *, create: bool = False, now: int | None = None) -> Request[int]:
-        """Create the partition, or give it the settings of this version.
+    def configure(self, *, create: bool = False, use: bool = False, now: int | None = None) -> Request[int]:
+        """Create the partition, or give it the settings of this version. Due work is done first, under the old ones.
 
-        Due work is done first, under the old settings. ``now`` is the time of a test clock.
+        ``use`` says that a user has changed the entity. ``now`` is the time of a test clock.
         """
-        scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel, "birth": new_token()}
+        scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
+        scalars |= {"birth": new_token(), "use": int(use)}
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])
@@ -427,8 +428,8 @@ class Partition:
         return self.request("configure", CallId("", 0, now), read, scalars, self.settings.arguments())
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
-        """Delete the partition; the result says whether another step is needed."""
-        within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+        """Delete the partition; the result says whether another step is needed. A ``share`` of 0 only shuts it."""
+        within("share", share, 0, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> bool:
             return bool(reply[0])
@@ -467,7 +468,7 @@ class Partition:
 
 
 _SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
-_HARMLESS = frozenset({"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"})
+_HARMLESS = {"close", "configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe", "touch"}
 """Scripts that have the same effect when they run twice."""
 _FOUND = -1
 """The value that a look returns in place of the next due time if it found a message."""

@@ -239,6 +239,14 @@ class Awoken:
     """The ms until something is due in the partition; 0 if nothing will be due."""
 
 
+class Closing(NamedTuple):
+    """The result of a call that closes a partition if it is idle."""
+
+    closed: bool
+    quiet: int
+    """The time in ms since the last use of the partition; 0 if it is in use now."""
+
+
 class Counts(NamedTuple):
     """The numbers of messages in a partition, by side and state after all due work."""
 
@@ -268,6 +276,8 @@ class Counts(NamedTuple):
     transfer_dead_delayed: int
     transfer_dead_deferred: int
     transfer_dead_frozen: int
+    used: int = 0
+    """The time of the last use in ms since 1970. It may be up to a minute behind."""
 
 
 def names(list_: list[bytes]) -> tuple[str, ...]:

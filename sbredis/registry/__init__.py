@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from sbredis.registry._entity import EntityRecord, Json, Kind, path_of, require_properties, split_path
+from sbredis.registry._entity import (
+    IDLE_PROPERTY,
+    JUDGING_PROPERTY,
+    EntityRecord,
+    Json,
+    Kind,
+    path_of,
+    require_properties,
+    split_path,
+)
 from sbredis.registry._forwarding import FORWARDING, MOST_HOPS
-from sbredis.registry._namespace import JUDGING_PROPERTY, Namespace, TopicFacts
+from sbredis.registry._namespace import Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._routes import Routed, Routes
 from sbredis.registry._rules import KeptRule
 
 __all__ = [
     "FORWARDING",
+    "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
     "MOST_HOPS",
     "EntityChangedError",

@@ -20,6 +20,8 @@ from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name
 from sbredis.exceptions import DataLayoutError
 
 __all__ = [
+    "IDLE_PROPERTY",
+    "JUDGING_PROPERTY",
     "MAXIMUM_PROPERTIES_BYTES",
     "EntityDescription",
     "EntityRecord",
@@ -37,11 +39,20 @@ __all__ = [
 
 T = TypeVar("T")
 Kind = Literal["queue", "topic", "subscription"]
-State = Literal["creating", "active", "deleting"]
+State = Literal["creating", "active", "removing", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
 """The largest size of an entity's properties, as JSON. Every request that reads the entity reads all its properties."""
+
+IDLE_PROPERTY = "auto_delete_on_idle"
+"""The property with the ms without use after which an entity is deleted, if it is ever deleted for that reason."""
+
+JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
+"""The property of a subscription that affects how messages are judged.
+
+A change of this property raises the topic's version.
+"""
 
 _ID = re.compile(r"[0-9a-z]+")
 _INFIX = "/subscriptions/"
@@ -77,7 +88,11 @@ class EntityDescription:
     store: str | None = None
     """The id of the entity that holds the messages of a subscription: the id of its topic."""
     state: State = "creating"
-    """Whether the entity is complete. A client that finds an unfinished creation or deletion continues it."""
+    """Whether the entity is complete. A client that finds an unfinished creation or deletion continues it.
+
+    In the state ``removing`` the entity is complete, but a client tries to delete it because it is not used. A client
+    that finds this state takes the removal back.
+    """
     partitioned: bool = False
     partitions: tuple[int, ...]
     """The numbers of the entity's partitions, in order: all partitions of the namespace, or one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import anyio
 
@@ -25,7 +25,10 @@ from sbredis.engine import (
     subscription_name,
 )
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
+from sbredis.registry._checks import check_kind, kinds
 from sbredis.registry._entity import (
+    IDLE_PROPERTY,
+    JUDGING_PROPERTY,
     EntityDescription,
     EntityRecord,
     Json,
@@ -48,22 +51,17 @@ from sbredis.registry._refusals import (
     rule_refusals,
 )
 from sbredis.registry._registry import register_namespace, require_bounds
+from sbredis.registry._removal import Removal, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
 from sbredis.registry._rules import KeptRule, require_rules
 from sbredis.registry._steps import TOPIC, Steps
 from sbredis.rules import Rule
 
-__all__ = ["JUDGING_PROPERTY", "Namespace", "TopicFacts"]
+__all__ = ["Namespace", "TopicFacts"]
 
 T = TypeVar("T")
 _PARTITIONS = 16
-
-JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
-"""The property of a subscription that affects how messages are judged.
-
-A change of this property raises the topic's version.
-"""
 
 
 class TopicFacts(NamedTuple):
@@ -150,7 +148,7 @@ class Namespace:
         entity_name(name)
         if properties is not None:
             require_properties(properties)
-        _check_kind(name, kind, settings)
+        check_kind(name, kind, settings)
         if partitioned and colocate_with is not None:
             raise ValueError(
                 f"{quoted(name)} cannot be both partitioned and colocated with another entity: leave out colocate_with"
@@ -186,7 +184,7 @@ class Namespace:
         if there is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        return await self._steps.existing(path, anyio.current_time() + timeout, _kinds(kind))
+        return await self._steps.existing(path, anyio.current_time() + timeout, kinds(kind))
 
     async def update_entity(
         self,
@@ -226,8 +224,20 @@ class Namespace:
             revised = done.record
             if judging and done.topic is not None:
                 await steps.told(done.topic, until)
-        await steps.told(revised, until)
+        await steps.told(revised, until, use=True)
         return revised
+
+    async def remove_if_idle(self, record: EntityRecord, idle: int, *, timeout: float = 60.0) -> Removal:
+        """Delete an entity if no user has called it for ``idle`` ms and for one minute more.
+
+        A call that a user makes at the same time is never lost: it takes the removal back, or is refused because the
+        entity does not exist any more.
+        """
+        return await remove_if_idle(self._steps, record, idle, anyio.current_time() + timeout)
+
+    async def finish_deletion(self, record: EntityRecord, *, timeout: float = 60.0) -> None:
+        """Finish a deletion that another client has begun."""
+        await self._steps.settled(record, anyio.current_time() + timeout)
 
     async def delete_entity(self, path: str, *, kind: Kind | Collection[Kind] = (), timeout: float = 60.0) -> None:
         """Delete an entity with all its messages, and a topic with its subscriptions.
@@ -237,14 +247,14 @@ class Namespace:
         and does not include the kind of the entity.
         """
         split_path(path)
-        kinds = _kinds(kind)
+        among = kinds(kind)
         until = anyio.current_time() + timeout
         steps = self._steps
         while True:
             record = await steps.ask(steps.registry.read(path), until, path)
             if record is None:
-                raise await steps.absence(path, until, kinds)
-            steps.require_kind(record, kinds)
+                raise await steps.absence(path, until, among)
+            steps.require_kind(record, among)
             if record.state != "deleting":
                 try:
                     record = await steps.deleting(record, until)
@@ -369,8 +379,13 @@ class Namespace:
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
         until, stamp = anyio.current_time() + timeout, new_token()
-        done = await self._changed(path, rule.name, lambda record: self._rules.create(record, rule, stamp), until)
-        await self._steps.told(done.topic, until)
+        record = await self._steps.existing(path, until)
+        if IDLE_PROPERTY in record.properties:  # a removal that has begun is taken back before the rule is stored
+            await note_use(self._steps, record, until)
+        done = await self._changed(
+            path, rule.name, lambda record: self._rules.create(record, rule, stamp), until, record
+        )
+        await self._steps.told(done.topic, until, use=True)
         return KeptRule(rule, done.created_at, stamp)
 
     async def update_rule(
@@ -458,10 +473,17 @@ class Namespace:
             raise missing(self.name, record.path)
         return settled
 
-    async def _changed(self, path: str, rule: str, change: Callable[[EntityRecord], Request[T]], until: float) -> T:
-        """Change a rule of a subscription; if the subscription has changed meanwhile, read it and try again."""
+    async def _changed(
+        self,
+        path: str,
+        rule: str,
+        change: Callable[[EntityRecord], Request[T]],
+        until: float,
+        seen: EntityRecord | None = None,
+    ) -> T:
+        """Change a rule of a subscription; if the record ``seen`` is out of date, read it and try again."""
         while True:
-            record = await self._steps.existing(path, until)
+            record, seen = seen or await self._steps.existing(path, until), None
             codes = rule_refusals(self.name, record.path, rule)
             with suppress(SubscriptionGoneError):  # the next round reads the subscription again
                 return await self._steps.ask(change(record), until, codes=codes)
@@ -476,22 +498,3 @@ class Namespace:
                 "partitions"
             )
         return beside.partitions[0]
-
-
-def _kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
-    kinds = (kind,) if isinstance(kind, str) else kind
-    if unknown := set(kinds) - set(get_args(Kind)):
-        raise ValueError(f"kind must be one or several of {', '.join(get_args(Kind))}, not {quoted(unknown)}")
-    return kinds
-
-
-def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
-    """Raise for settings that a queue or topic cannot have, and for a kind that is neither queue nor topic."""
-    if kind not in {"queue", "topic"}:
-        raise ValueError(f"{quoted(name)} must be a queue or a topic, not {quoted(kind)}")
-    if settings.shared:
-        raise ValueError(f"the {kind} {quoted(name)} stores its messages itself: its settings cannot be shared")
-    if settings.topic != (kind == "topic"):
-        raise ValueError(
-            f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
-        )

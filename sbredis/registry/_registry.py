@@ -133,11 +133,11 @@ class Registry:
             arguments += (place_of(description.path, rule.name), kind_of(rule), encode_rule(rule))
         return Request(load("register_subscription"), self.keys, tuple(arguments), decode)
 
-    def revise(self, record: EntityRecord, stamp: str) -> Request[EntityRecord]:
+    def revise(self, record: EntityRecord, stamp: str, *, kept: bool = False) -> Request[EntityRecord]:
         """Replace the record of a queue or topic: ``record`` is the new record, but with the stamp that was read.
 
         ``stamp`` is chosen at random for this change. The new record has the same version, or the next version if the
-        settings differ.
+        settings differ. With ``kept``, a removal is taken back: the version rises, but the settings do not differ.
         """
         arguments = (
             self.partitions,
@@ -146,12 +146,14 @@ class Registry:
             record.stamp,
             stamp,
             record.version,
-            int(record.state == "deleting"),
+            2 if kept else int(record.state == "deleting"),
             encode(record),
         )
         return Request(load("revise_entity"), self.keys, arguments, decode)
 
-    def revise_subscription(self, record: EntityRecord, stamp: str, *, judging: bool = False) -> Request[Revised]:
+    def revise_subscription(
+        self, record: EntityRecord, stamp: str, *, judging: bool = False, kept: bool = False
+    ) -> Request[Revised]:
         """Replace the record of a subscription as :meth:`revise` does.
 
         The script also raises the topic's version if the subscription is to be deleted, or if ``judging`` says that the
@@ -170,7 +172,7 @@ class Registry:
             stamp,
             record.version,
             int(judging),
-            int(record.state == "deleting"),
+            2 if kept else int(record.state == "deleting"),
             encode(record),
         )
         return Request(load("revise_subscription"), self.keys, arguments, read)

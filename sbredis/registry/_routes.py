@@ -86,7 +86,7 @@ class _Reading:
             self._require_untorn(page.topic)
             found += page.subscriptions
             after, more = (found[-1].record.name, page.more) if found else ("", False)
-        return [each for each in found if each.record.state == "active"]
+        return [each for each in found if each.record.state in ("active", "removing")]
 
     async def _read(self, stretch: Sequence[JudgedRecord]) -> None:
         """Read the rules of adjacent subscriptions."""

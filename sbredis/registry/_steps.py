@@ -10,7 +10,11 @@ A client first writes the wanted outcome to the registry. Then it changes the pa
                               │                                  │  └────┘ is told
                               └──────────► deleting ◄────────────┘
                                               │
-                                              └── every partition deleted, unregister ──► (none)
+                                              └── every partition shut, then every partition deleted,
+                                                  unregister ──► (none)
+
+A partition that is shut refuses every call, as if it did not exist. No partition is deleted before all are shut. So a
+message is never stored in an entity of which a part is gone already, even if a partition cannot be reached.
 
 A client that stops in the middle, for any reason, leaves a record that states the wanted outcome. The next client that
 reads the record continues the work. Several clients may take a step at the same time, and may repeat it: each call to a
@@ -41,6 +45,8 @@ between raising the topic and telling its partitions, the topic is *behind*. The
 one of its subscriptions, tells the topic's partitions the version. If this client only reads, it tells the partitions
 that it can reach. If it continues a deletion or makes a change itself, it tells all partitions.
 
+The removal of an entity that is not used has a state of its own, ``removing``: ``_removal.py`` explains it.
+
 A topic that is being deleted accepts no subscription, and its version does not rise any more. Its own partitions are
 deleted first, with their messages, then its subscriptions, then its record. A client that finds one of these
 subscriptions continues the deletion of the topic.
@@ -68,7 +74,16 @@ from sbredis.engine import (
     perform,
     salts,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServerUnsuitableError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 from sbredis.registry._entity import EntityRecord, Kind, split_path
 from sbredis.registry._refusals import (
     EntityChangedError,
@@ -80,7 +95,7 @@ from sbredis.registry._refusals import (
 )
 from sbredis.registry._registry import Registry, SeenEntity
 
-__all__ = ["TOPIC", "Steps"]
+__all__ = ["PATIENCE", "TOPIC", "UNREACHABLE", "Steps"]
 
 T = TypeVar("T")
 _Step = Callable[[Partition, float], Awaitable[object]]
@@ -95,6 +110,19 @@ _TOGETHER = 50
 
 _SHARE = 0.25
 """A call that only reads may spend this part of its time on telling partitions for another client."""
+
+_SHORTLY = 1.0
+"""The seconds for telling the partitions that a removal was taken back. They can also learn it later."""
+
+PATIENCE = 5.0
+"""A partition that does not answer within this number of seconds counts as unreachable. A failover takes less time."""
+
+UNREACHABLE = (
+    OperationTimeoutError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusServerBusyError,
+)
 
 
 class Steps:
@@ -167,11 +195,17 @@ class Steps:
     # -- creating and deleting ------------------------------------------------------------------------------------
 
     async def settled(self, record: EntityRecord, until: float) -> EntityRecord | None:
-        """Finish the creation or deletion of an entity. Return its record, or None if the entity is gone."""
+        """Finish the creation or deletion of an entity, or take its removal back.
+
+        Return its record, or None if the entity is gone.
+        """
         with _saying(f"The entity '{record.path}' may be half created or half deleted: the next call continues that."):
-            while record.state == "creating":
+            while record.state in ("creating", "removing"):
                 try:
-                    await self._everywhere(record, self._make, until)
+                    if record.state == "removing":
+                        record = await self.kept(record, until)
+                        continue
+                    await self.everywhere(record, self._make, until)
                     record = await self._active(record, until)
                 except (EntityChangedError, MessagingEntityNotFoundError, SettingsStaleError):
                     found = await self.ask(self.registry.read(record.path), until, record.path)
@@ -203,11 +237,37 @@ class Steps:
             return await self.ask(self.registry.revise(ending, stamp), until, record.path)
         return (await self.ask(self.registry.revise_subscription(ending, stamp), until, record.path)).record
 
+    async def removing(self, record: EntityRecord, until: float) -> EntityRecord:
+        """Begin to remove an entity that is not used; raise :class:`EntityChangedError` if its record has changed."""
+        leaving, stamp = replace(record, state="removing"), new_token()
+        if record.kind != "subscription":
+            return await self.ask(self.registry.revise(leaving, stamp), until, record.path)
+        return (await self.ask(self.registry.revise_subscription(leaving, stamp), until, record.path)).record
+
+    async def kept(self, record: EntityRecord, until: float) -> EntityRecord:
+        """Take the removal of an entity back; raise :class:`EntityChangedError` if its record has changed.
+
+        The entity gets the next version, which opens the partitions that are closed.
+        """
+        kept, stamp = replace(record, state="active", version=record.version + 1), new_token()
+        if record.kind == "subscription":
+            kept = (
+                await self.ask(self.registry.revise_subscription(kept, stamp, kept=True), until, record.path)
+            ).record
+        else:
+            kept = await self.ask(self.registry.revise(kept, stamp, kept=True), until, record.path)
+        if kept.state == "active":
+            with anyio.move_on_after(min(_SHORTLY, until - anyio.current_time())), suppress(ServiceBusError):
+                await self.everywhere(kept, self.tell, until)
+        return kept
+
     async def _ended(self, record: EntityRecord, until: float) -> None:
         """Finish the deletion of an entity."""
         if record.parent is not None:
             with suppress(MessagingEntityNotFoundError):  # if the topic is being deleted too, it accepts no messages
                 await self._catch_up(record.parent, until)
+        if len(record.partitions) > 1:
+            await self.everywhere(record, self._shut, until)
         await self._destroyed(record, until)
         if record.kind == "topic":
             with suppress(MessagingEntityNotFoundError):  # another client has finished the deletion
@@ -250,15 +310,15 @@ class Steps:
 
     # -- telling --------------------------------------------------------------------------------------------------
 
-    async def told(self, record: EntityRecord, until: float) -> None:
-        """Give all partitions the settings of a record."""
+    async def told(self, record: EntityRecord, until: float, *, use: bool = False) -> None:
+        """Give all partitions the settings of a record. ``use`` says that a user has changed the entity."""
         says = (
             f"The registry has version {record.version} of the settings of '{record.path}'; "
             "a partition may still have an older version."
         )
         try:
             with _saying(says):
-                await self._everywhere(record, self._tell, until)
+                await self.everywhere(record, partial(self.tell, use=use), until)
         except MessagingEntityNotFoundError:
             await self.restored(record, until)
         if record.kind == "topic":
@@ -282,7 +342,7 @@ class Steps:
             with _saying(
                 f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."
             ):
-                await self._everywhere(found, self._make_again, until)
+                await self.everywhere(found, self._make_again, until)
             now = await self.ask(self.registry.read(found.path), until, found.path)
             if now is not None and now.incarnation == found.incarnation:
                 settled = await self.settled(now, until)
@@ -308,23 +368,46 @@ class Steps:
             record.store,
         )
 
-    async def _everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
+    async def everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
         """Take a step in all partitions concurrently.
 
-        The step is tried in every partition; then the first error is raised.
+        The step is tried in every partition; then the first error is raised. It names the partitions that could not be
+        reached.
         """
-        await _all_of(partial(step, self.partition(record, number), until) for number in record.partitions)
+        unreachable: list[int] = []
+
+        async def one(number: int) -> None:
+            try:
+                await step(self.partition(record, number), until)
+            except UNREACHABLE as error:
+                if not isinstance(error, ServerUnsuitableError):
+                    unreachable.append(number)
+                raise
+
+        try:
+            await _all_of(partial(one, number) for number in record.partitions)
+        except ServiceBusError as error:
+            if unreachable:
+                error.unreachable_partitions = tuple(sorted(unreachable))
+                numbers = ", ".join(map(str, error.unreachable_partitions))
+                error.message = f"{error.message} Partitions of '{record.path}' that could not be reached: {numbers}."
+            raise
 
     async def _make(self, partition: Partition, until: float) -> None:
-        await self._ask_partition(partition.configure(create=True), until)
+        await self.ask_partition(partition.configure(create=True, now=self.now()), until)
 
     async def _make_again(self, partition: Partition, until: float) -> None:
         with suppress(SettingsStaleError):  # the partition exists, and has newer settings
             await self._make(partition, until)
 
-    async def _tell(self, partition: Partition, until: float) -> None:
+    async def tell(self, partition: Partition, until: float, *, use: bool = False) -> None:
+        """Give a partition the settings of its record."""
         with suppress(SettingsStaleError):  # another client has given the partition newer settings
-            await self._ask_partition(partition.configure(now=self._told()), until)
+            await self.ask_partition(partition.configure(use=use, now=self.now()), until)
+
+    async def _shut(self, partition: Partition, until: float) -> None:
+        with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
+            await self.ask_partition(partition.destroy(share=0), until)
 
     async def _destroyed(self, record: EntityRecord, until: float) -> None:
         """Delete all partitions of an entity. The entities to which it has moved messages then forget it."""
@@ -335,13 +418,13 @@ class Steps:
             with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
                 more = True
                 while more:
-                    destroyed = await self._ask_partition(destroy_source(partition), until)
+                    destroyed = await self.ask_partition(destroy_source(partition), until)
                     more, birth, told = destroyed
                     destinations.update(told)
                     if birth:
                         origins.append(Origin(record.id, birth))
 
-        await self._everywhere(record, destroy, until)
+        await self.everywhere(record, destroy, until)
         if destinations:
             await self._forgotten(record, list(dict.fromkeys(origins)), destinations, until)
 
@@ -356,15 +439,20 @@ class Steps:
         paths = {path for name in DESTINATIONS if isinstance(path := record.properties.get(name), str)}
 
         async def forget(partition: Partition, until: float) -> None:
-            await self._ask_partition(forget_source(partition, origins, now=self._told()), until)
+            await self.ask_partition(forget_source(partition, origins, now=self.now()), until)
 
         for path in paths:
             with suppress(ServiceBusError):
                 found = await self.ask(self.registry.read(path), until, path)
                 if found is not None and found.id in destinations:
-                    await self._everywhere(found, forget, until)
+                    await self.everywhere(found, forget, until)
 
-    async def _ask_partition(self, request: Request[T], until: float) -> T:
+    def now(self) -> int | None:
+        """Return the time for partitions with a test clock."""
+        return self._told()
+
+    async def ask_partition(self, request: Request[T], until: float) -> T:
+        """Send a request to a partition."""
         return await perform(self._transport, request, timeout=until - anyio.current_time())
 
 

@@ -14,7 +14,7 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malfo
 
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
-SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 3)}
+SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
@@ -28,11 +28,13 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "set_state": ("=s", TOKEN, "1", b"state"),
     "abandon": ("1", TOKEN, 1, "1", "", 0),
     "cancel": ("1",),
+    "close": (1000, 2),
     "complete": (TOKEN, 1, "1"),
     "configure": (
         "0",
         "sb:bench:{abc}:wake:due",
         TOKEN,
+        "0",
         *PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3).arguments(),
     ),
     "count": (),
@@ -53,6 +55,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "redrive": ("d1", "", ""),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
+    "touch": (),
     "transact": ("", 1, "send", 2, "", b"m"),
 }
 """Well-formed arguments of each script, which come after the six arguments of every call.
@@ -72,7 +75,8 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     },
     "accept_session": {1: (0, 1), 4: (0, 1)},
     "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
-    "destroy": {0: (1, MAXIMUM_CALL_MESSAGES)},
+    "close": {0: (1, NEVER), 1: (2, 3)},
+    "destroy": {0: (0, MAXIMUM_CALL_MESSAGES)},
     "outgoing": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
     "settle_batch": {1: (1, 999_999_999_999_999)},
     "take": {1: (1, 999_999_999_999_999)},

@@ -31,6 +31,7 @@ from sbredis.engine import (
     SessionLock,
     accept_session,
     bury_session,
+    close,
     forget_source,
     freeze,
     get_state,
@@ -45,6 +46,7 @@ from sbredis.engine import (
     set_state,
     settle_batch,
     take,
+    touch,
     transact,
 )
 from sbredis.engine._lifecycle import (
@@ -127,6 +129,8 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8, session="s"),
     "count": lambda of: of.count(TURN),
     "due": lambda of: of.due(TURN),
+    "touch": lambda of: touch(of, TURN),
+    "close": lambda of: close(of, 1000, 8, now=TURN.now),
     "configure": lambda of: of.configure(create=True),
     "destroy": lambda of: of.destroy(share=9),
     "outgoing": lambda of: outgoing(of, wanted=3, room=4, start=5),
@@ -185,6 +189,7 @@ def test_the_arguments_match_the_header_in_order(name: str, monkeypatch: pytest.
 def test_five_common_arguments_come_before_the_arguments_of_an_operation(name: str) -> None:
     request = REQUESTS[name](PARTITION)
     call_id = NO_CALL_ID if name in {"configure", "destroy"} | WITHOUT_LANE else TURN
+    call_id = CallId("", 0, TURN.now) if name == "close" else call_id
     now = "" if call_id.now is None else call_id.now
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, call_id.lane, call_id.number, now)
     assert len(COMMON) == 1 + 5  # the fifth argument, the run id, comes from the transport
@@ -209,7 +214,7 @@ def test_the_keys_match_the_header(name: str) -> None:
 def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
     """A call without a lane that changes something is sent once."""
     for name, build in REQUESTS.items():
-        in_lane = name not in {"configure", "destroy"} | WITHOUT_LANE
+        in_lane = name not in {"close", "configure", "destroy"} | WITHOUT_LANE
         also = {
             "configure",
             "count",
@@ -220,7 +225,7 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
             "peek",
             "ripe",
         }
-        harmless = name in WITHOUT_LANE | also
+        harmless = name in WITHOUT_LANE | also | {"close", "touch"}
         assert build(PARTITION).repeatable is (in_lane or harmless)
     assert not PARTITION.send(NO_CALL_ID, [Outgoing(b"m")]).repeatable
     assert not PARTITION.receive(NO_CALL_ID, TOKEN, 1).repeatable
@@ -442,7 +447,7 @@ def test_all_operations_but_configure_and_destroy_open_a_call_in_the_same_way() 
 FREEING = {
     *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
     *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
-    *("accept_session", "bury_session", "release_session", "renew_session"),
+    *("accept_session", "bury_session", "release_session", "renew_session", "close", "touch"),
     *("forget_source", "freeze", "outgoing", "settle_batch"),
 }
 """Scripts that free memory, move messages or change settings, and must work when no memory is left."""

@@ -42,6 +42,8 @@ from sbredis.engine import (
     take,
     transact,
 )
+from sbredis.engine import close as close_idle
+from sbredis.engine import touch as note_use
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 
@@ -311,6 +313,16 @@ async def peek(bench: Bench) -> Request[Any]:
     return bench.partition.peek(0, 2, call_id=CallId("", 0, bench.now))
 
 
+async def close(bench: Bench) -> Request[Any]:
+    bench.later(100_000)
+    return close_idle(bench.partition, 1000, bench.partition.version, now=bench.now)
+
+
+async def touch(bench: Bench) -> Request[Any]:
+    await bench.tell(note_use(bench.partition, CallId("", 0, bench.now)))
+    return note_use(bench.partition, CallId("", 0, bench.now))
+
+
 async def count(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
     return bench.partition.count(CallId("", 0, bench.now))
@@ -396,6 +408,7 @@ ARRANGED: list[Arrange] = [
     set_state_to_nothing,
     transact_,
     *(forget_source_, freeze_, outgoing_, settle_batch_, take_),
+    *(close, touch),
 ]
 
 
@@ -437,7 +450,7 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
 
 @each(
     but=(
-        *(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing),
+        *(accept_session_where_none_is_free, close, configure, count, destroy, due, peek, receive_nothing),
         *(forget_source_, outgoing_, settle_batch_),
     )
 )

@@ -45,6 +45,14 @@ EXAMPLES = {
         step 2 handled
         step 3 handled after it was deferred
     """,
+    "deadline.py": r"""
+        resize the logo: done
+        count the visitors: done
+        print the invoice: takes longer than usual \(TTLExpiredException\)
+        sum up the year: takes longer than usual \(TTLExpiredException\)
+        print the invoice: the result was sent by mail
+        sum up the year: the result was sent by mail
+    """,
     "dead_letters.py": r"""
         fails: delivery 1 failed
         fails: delivery 2 failed

@@ -58,7 +58,7 @@ PURE = {
         "engine": (
             *("_codec", "_keys", "_lifecycle", "_lua_constants", "_named_values", "_names", "_packing", "_partition"),
             *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),
-            *("_upcoming", "_values"),
+            *("_quiet", "_upcoming", "_values"),
         ),
     }.items()
     for name in names

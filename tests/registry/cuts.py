@@ -34,9 +34,11 @@ def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
             kept[key] = {name: _tally(name, text) for name, text in value.items()}
         elif key.endswith(":rules"):
             kept[key] = {place: (rule.split()[1], rule.split(b" ", 4)[4]) for place, rule in value.items()}
+        elif key.endswith(":store"):
+            kept[key] = {name: part for name, part in value.items() if name != b"used"}
         elif key.endswith(":state"):
-            drawn_again = (b"incarnation", b"birth", b"run_id", b"channel")
-            kept[key] = {name: part for name, part in value.items() if name not in drawn_again}
+            drawn_or_timed = (b"incarnation", b"run_id", b"channel", b"birth", b"used")
+            kept[key] = {name: part for name, part in value.items() if name not in drawn_or_timed}
     return kept
 
 

@@ -147,7 +147,7 @@ async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to
     with pytest.raises(ServiceBusCommunicationError) as raised:
         await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))
     assert raised.value.message == (
-        "The connection was cut by the test. "
+        "The connection was cut by the test. Partitions of 'Orders' that could not be reached: 1, 2. "
         "The entity 'Orders' may be half created or half deleted: the next call continues that."
     )
     assert [record.state for record in await namespace.list_entities()] == ["creating"]
@@ -156,7 +156,7 @@ async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to
     with pytest.raises(ServiceBusCommunicationError) as raised:
         await Namespace(Cut(transport, 2, before=True), "ns", 3, 0).update_entity(record, CHANGED)
     assert raised.value.message == (
-        "The connection was cut by the test. "
+        "The connection was cut by the test. Partitions of 'Orders' that could not be reached: 0, 1, 2. "
         "The registry has version 2 of the settings of 'Orders'; a partition may still have an older version."
     )
 

@@ -445,7 +445,7 @@ async def orders(transport: Transport) -> None:
         ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "0", "{}")),
         ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "{}")),
         ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "2", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "3", "{}")),
         ("unregister_entity", ("4", "q", LONG, FIRST, "1")),
         ("unregister_entity", ("4", "q", FIRST, "", "1")),
         ("unregister_entity", ("4", "q", FIRST, FIRST, "0")),

@@ -10,6 +10,7 @@ local function apply_publish(p, argv, plan)
   local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
   local now = string.format('%013.0f', p.now)
   local columns = incoming.columns
+  p.upkeep = columns.o ~= nil
   for i = 1, incoming.count do
     local at = incoming.at + (i - 1) * incoming.stride
     local level, ttl, payload = '', NEVER, argv[at + incoming.stride - 1]
@@ -25,6 +26,7 @@ local function apply_publish(p, argv, plan)
         p.unawaited[#p.unawaited + 1] = due_name('a', origin)
         p.bytes = p.bytes - #record
         redis.call('HDEL', key, origin)
+        p.used, p.changed.used = p.now, p.now -- a topic with a scheduled message is in use until it is published
       else
         keep = false
       end

@@ -12,6 +12,11 @@ local function apply_due(p, share)
   end
   local o = plan_due(p, share, p.index)
   local stored, old, sooner = {}, {}, p.sooner
+  local last = o.activated[#o.activated]
+  local sent = last and tonumber(string.sub(last.head, 3, 15))
+  if sent and sent > p.used then -- an entity with a scheduled message is in use until the message is enqueued
+    p.used, p.changed.used = sent, sent
+  end
 
   for i = 1, #o.moved do
     local m = o.moved[i]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._catching_up import do_due
 from sbredis.aio.core._pauses import Pauses
-from sbredis.engine import CallId, SettingsStaleError, perform, salts, waiting_channel
+from sbredis.engine import CallId, SettingsStaleError, perform, salts, touch, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import MessageLease
 
@@ -24,6 +25,7 @@ _CATCHING_UP = 60.0
 """The seconds that one call may take to do due work."""
 _MARGIN = 0.002
 """The seconds by which the client ends a lock earlier than its server, because servers count whole milliseconds."""
+_NOTING = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
 
 
@@ -39,6 +41,7 @@ class PartitionLink:
         self._pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.down_until = 0.0
         """The time until which movable messages go to other partitions; 0 while the partition can be reached."""
+        self._noted_at = -math.inf
 
     def __str__(self) -> str:
         return f"{self.entity.name}, partition {self.number}"
@@ -105,6 +108,25 @@ class PartitionLink:
     async def do_due(self, deadline: float) -> bool:
         """Do a large share of the work that is due in the partition. Return whether more is left."""
         return await do_due(self.runtime.transport, self.partition, self.runtime.clock.told(), deadline)
+
+    # -- its use -------------------------------------------------------------------------------------------------------
+
+    def note_use(self) -> None:
+        """Note in the background that a user has read the partition. One call a minute is enough.
+
+        All other calls of users are noted by their own scripts. A user who may only read cannot note anything.
+        """
+        now = self.runtime.clock.now()
+        if now - self._noted_at >= _NOTING:
+            self._noted_at = now
+            self.runtime.start(self._note_use())
+
+    async def _note_use(self) -> None:
+        try:
+            request = touch(self.partition, CallId("", 0, self.runtime.clock.told()))
+            await perform(self.runtime.transport, request, timeout=_PROBING)
+        except ServiceBusError as error:
+            _log.debug("%s: it could not be noted that the partition was read: %s", self, error)
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
 

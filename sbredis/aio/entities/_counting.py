@@ -89,7 +89,7 @@ class Tally(NamedTuple):
             "name": self.record.name,
             "created_at_utc": moment(self.record.created_at),
             "updated_at_utc": updated,
-            "accessed_at_utc": updated,
+            "accessed_at_utc": moment(max((each.used for each in self.counts), default=0) or self.record.updated_at),
             "availability_status": _LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE,
             "unreachable_partitions": self.unreachable,
             "is_approximate": self.approximate,

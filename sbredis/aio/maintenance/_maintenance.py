@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sbredis._tasks import TaskScope
 from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
+from sbredis.aio.maintenance._idle import IdleDuty
 from sbredis.aio.maintenance._keeping import RoleKeeper
 from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._routing import RoutingDuty
@@ -32,7 +33,7 @@ __all__ = ["Maintenance"]
 
 _log = logging.getLogger("sbredis.maintenance")
 _PAUSE = 1.0
-DUTIES: Sequence[type[Duty]] = (RoutingDuty, MovingDuty)
+DUTIES: Sequence[type[Duty]] = (RoutingDuty, MovingDuty, IdleDuty)
 """The duties of a client that maintains its namespace, one for each role."""
 
 

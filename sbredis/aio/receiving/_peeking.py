@@ -83,7 +83,10 @@ class Peeking:
                 onwards, wanted, side=side, room=_PAGE_BYTES, session=session, call_id=CallId("", 0, call_id.now)
             )
 
-        return await self._entity.partition_client(number).read("p", make, deadline)
+        partition_client = self._entity.partition_client(number)
+        peeked = await partition_client.read("p", make, deadline)
+        partition_client.note_use()
+        return peeked
 
 
 class Peekings:

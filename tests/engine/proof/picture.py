@@ -33,7 +33,7 @@ _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHED
 _ROOMS = ("", "d", "h", "s", "t")
 _DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
 _RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
-_STORE = {"layout", "seq", "bytes", "quota", "largest"}
+_STORE = {"layout", "seq", "bytes", "quota", "largest", "used"}
 _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),

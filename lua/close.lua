@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- Closes an idle partition, because its entity is about to be removed: the partition gets the version of settings that
+-- follows the version that all clients know, so it answers STALE to them. A client that reads the registry after this
+-- takes the removal back. It then knows the new version, and the partition is open again for it. If the partition is
+-- closed already, the script checks again that it is idle.
+--
+-- A partition is idle if no user has called it for the given time and nothing in it waits for something: it has no
+-- scheduled messages, none that wait for a mover, and it forwards no messages. The time of the last use may be up to a
+-- minute behind, so a partition is closed one minute later than the given time says.
+--
+-- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    idle        the time in ms without use after which the entity is removed
+-- ARGV[8]    closed      the version that a closed partition has
+--
+-- Result: { 1 if the partition is closed; the time in ms since its last use, or 0 if it is in use now }
+-- Refusals: call
+-- @use band begin finish never refuse sides whole_number
+local p, refusal = begin(KEYS, ARGV, 'close', 8, false)
+if not p then
+  return refusal
+end
+local idle, version = whole_number(ARGV[7], 1, NEVER), tonumber(ARGV[3])
+local closed = whole_number(ARGV[8], version, version + 1)
+if not idle or not closed or p.lane ~= '' then
+  return refuse('BADCALL', 'close')
+end
+
+local used, waits = p.used, p.forwards
+if p.topic then
+  used = math.max(used, tonumber(redis.call('HGET', p.store, 'used') or 0))
+end
+local function holds(from)
+  waits = waits or from and redis.call('ZCOUNT', p.order, from, from + BAND - 1) > 0
+end
+holds(SIDES[''].scheduled)
+holds(SIDES[''].transfer)
+for _, prefix in ipairs({ '', 'd', 't' }) do
+  holds(SIDES[prefix].frozen)
+end
+if used == 0 then -- the partition was made without a time: its idle time begins now
+  used, p.changed.used = p.now, p.now
+end
+local quiet = waits and 0 or math.max(0, p.now - used)
+local now_closed = quiet >= idle + 60000
+if now_closed then
+  p.changed.version = closed
+end
+finish(p, '')
+return { now_closed and 1 or 0, quiet }

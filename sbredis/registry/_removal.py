@@ -1,0 +1,164 @@
+"""Remove an entity that nobody uses, in two phases. Any client can take the removal back, or finish it.
+
+Theory
+------
+
+A message that was accepted must not be lost, so an entity is deleted only if no partition accepts a call any more. The
+partitions are in different slots, so no script sees them all. The removal has these steps::
+
+    active, version v ──► removing, version v ──► every partition closed at version v + 1 ──► deleting
+        ▲                      │
+        └── active, v + 1 ◄────┘  a user has called, a partition is in use or could not be reached
+
+0. The partitions are asked whether they are idle. If not, nothing has changed.
+1. The registry says ``removing``. Nothing else changes, and all calls go on.
+2. Each partition is *closed* if it is idle (``close.lua``): it gets the version ``v + 1``, which no client knows. To a
+   client with version ``v`` it answers STALE, and changes nothing. A partition that is in use stays open.
+3. If all are closed, the registry says ``deleting``, but only if its record is still the one of step 1. The deletion
+   then continues as each deletion does.
+
+A client that gets the answer STALE reads the registry again. If it finds ``removing``, it **takes the removal back**:
+the entity becomes active with the version ``v + 1``. The closed partitions have that version already, so they are open
+again for each client that has read the registry. Then the client makes its call again. If it finds ``deleting``, the
+entity is gone, and its call has changed nothing.
+
+So for each call there are two cases. It came before the partition was closed: then the partition was in use, is not
+closed, and the removal ends. Or it came later: then it succeeds only if the removal was taken back, because only this
+makes the version ``v + 1`` known. In that case the record in the registry has changed, and step 3 is refused.
+
+A client may stop after each step. The registry then says ``removing``, and the next client that reads the entity takes
+the removal back. A reader that does not use the entity does this too, because a reader cannot know whether the client
+that removes is still there. The time of the last use does not change by this, so the removal is soon tried again. The
+client that has the role ``idle`` continues a removal instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import anyio
+
+from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.registry._entity import EntityRecord
+from sbredis.registry._steps import PATIENCE, UNREACHABLE, Steps
+
+__all__ = ["Removal", "note_use", "remove_if_idle"]
+
+_TRIES = 5
+_IN_USE = Closing(closed=False, quiet=0)
+
+
+class Removal(NamedTuple):
+    """The result of an attempt to remove an entity."""
+
+    removed: bool
+    quiet: int
+    """The ms since the last use of the entity, if it was not removed; 0 if it is in use now."""
+
+
+async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: float) -> Removal:
+    """Delete an entity if no user has called it for ``idle`` ms; ``record`` was read before, and may be out of date.
+
+    Raises an error if a partition could not be reached, or if another client has changed the entity meanwhile, for
+    instance because it has taken the removal back: then the entity is not removed. Also raises an error if the deletion
+    has begun, but is not finished.
+    """
+    found = await steps.ask(steps.registry.read(record.path), until, record.path)
+    if found is None or found.incarnation != record.incarnation:
+        return Removal(removed=True, quiet=idle)
+    record = found
+    if record.state == "active":
+        quiet = await _ask(steps, record, idle, record.version, until)
+        if quiet is not None:
+            return Removal(removed=False, quiet=quiet)
+        if record.kind == "topic" and await _forwards(steps, record, until):
+            return Removal(removed=False, quiet=0)
+        record = await steps.removing(record, until)
+    if record.state != "removing":
+        return Removal(removed=False, quiet=0)
+    quiet = await _close(steps, record, idle, until)
+    if quiet is None and record.kind == "topic":
+        # A user may have called a subscription after the topic was closed.
+        quiet = await _close(steps, record, idle, until)
+    if quiet is not None:
+        return Removal(removed=False, quiet=quiet)
+    record = await steps.deleting(record, until)
+    await steps.settled(record, until)
+    return Removal(removed=True, quiet=idle)
+
+
+async def _close(steps: Steps, record: EntityRecord, idle: int, until: float) -> int | None:
+    """Close all partitions, or take the removal back. If one is in use, return the ms since the last use."""
+    try:
+        quiet = await _ask(steps, record, idle, record.version + 1, until)
+    except ServiceBusError:
+        await steps.kept(record, until)
+        raise
+    if quiet is not None:
+        await steps.kept(record, until)
+    return quiet
+
+
+async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until: float) -> int | None:
+    """Ask all partitions whether they are idle, and give those that are the version ``closed``.
+
+    Return the ms since the last use if a partition is in use. With the present version as ``closed``, nothing changes.
+    """
+    found: list[Closing] = []
+
+    async def ask(partition: Partition, until: float) -> None:
+        try:
+            try:
+                found.append(await steps.ask_partition(close(partition, idle, closed, now=steps.now()), until))
+            except SettingsStaleError:
+                if closed == partition.version:
+                    raise
+                # it is closed already, by a client that has stopped
+                again = close(partition, idle, closed, again=True, now=steps.now())
+                found.append(await steps.ask_partition(again, until))
+        except SettingsBehindError:  # a user has changed the entity, and this partition does not know it yet
+            await steps.ask_partition(partition.configure(use=True, now=steps.now()), until)
+            found.append(_IN_USE)
+        except MessagingEntityNotFoundError:  # a failover has lost the partition: it begins anew
+            await steps.ask_partition(partition.configure(create=True, now=steps.now()), until)
+            found.append(_IN_USE)
+
+    await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
+    return None if all(each.closed for each in found) else min(each.quiet for each in found)
+
+
+async def _forwards(steps: Steps, topic: EntityRecord, until: float) -> bool:
+    """Return whether a subscription of a topic forwards its messages. It is always in use then, and so is its topic."""
+    after, more = "", True
+    while more:
+        page = await steps.ask(steps.registry.subscriptions(topic.path, after), until, topic.path)
+        if any(each.record.settings.forwards for each in page.subscriptions):
+            return True
+        after, more = (page.subscriptions[-1].record.name, page.more) if page.subscriptions else ("", False)
+    return False
+
+
+async def note_use(steps: Steps, record: EntityRecord, until: float) -> None:
+    """Note that an entity is used, in the first of its partitions that answers."""
+    path, failed = record.path, None
+    for number in record.partitions:
+        try:
+            for _ in range(_TRIES):
+                partition = steps.partition(record, number if number in record.partitions else record.partitions[0])
+                try:
+                    await steps.ask_partition(
+                        touch(partition, CallId("", 0, steps.now())), min(until, anyio.current_time() + PATIENCE)
+                    )
+                except SettingsBehindError:
+                    await steps.tell(partition, until)
+                except SettingsStaleError:
+                    record = await steps.existing(path, until)
+                except MessagingEntityNotFoundError:
+                    record = await steps.restored(record, until)
+                else:
+                    return
+        except UNREACHABLE as error:
+            failed = error
+    if failed is not None:
+        raise failed

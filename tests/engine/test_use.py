@@ -1,0 +1,108 @@
+"""A partition notes its last use, at most once a minute, and is closed only if it is idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sbredis.engine import CallId, Outgoing, Request, SettingsStaleError, close, new_token, quiet, touch
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = 60_000
+IDLE = 5 * MINUTE
+
+
+async def used(bench: Bench) -> int:
+    return (await bench.count()).used
+
+
+async def begun(bench: Bench) -> None:
+    """Use the partition now."""
+    assert await bench.tell(touch(bench.partition, CallId("", 0, bench.now)))
+    assert await used(bench) == bench.now
+
+
+async def test_a_use_is_noted_at_most_once_a_minute(bench: Bench) -> None:
+    await begun(bench)
+    bench.later(MINUTE - 1)
+    await bench.send(b"m")
+    assert await used(bench) == START
+    bench.later(1)
+    await bench.send(b"m")
+    assert await used(bench) == START + MINUTE
+
+
+@pytest.mark.parametrize("name", ["send", "schedule", "receive", "look", "complete", "purge", "touch"])
+async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
+    await begun(bench)
+    await bench.send(b"m")
+    (held,) = await bench.receive()
+    bench.later(MINUTE)
+    of, call_id = bench.partition, bench.call_id()
+    requests: dict[str, Request[Any]] = {
+        "send": of.send(call_id, [Outgoing(b"m")]),
+        "schedule": of.send(call_id, [Outgoing(b"m", due=bench.now + 5)]),
+        "receive": of.receive(call_id, new_token(), 1),
+        "look": of.look(call_id=CallId("", 0, bench.now)),
+        "complete": of.complete(call_id, [held.lock()]),
+        "purge": of.purge(call_id, bench.now),
+        "touch": touch(of, CallId("", 0, bench.now)),
+    }
+    await bench.tell(requests[name])
+    assert await used(bench) == bench.now
+
+
+async def test_calls_of_maintenance_and_readers_are_no_uses(bench: Bench) -> None:
+    await begun(bench)
+    bench.later(2 * MINUTE)
+    of, call_id = bench.partition, CallId("", 0, bench.now)
+    for request in (of.due(call_id), of.count(call_id), of.peek(0, 5, call_id=call_id), of.configure(now=bench.now)):
+        await bench.tell(request)
+    await bench.tell(close(of, 3 * MINUTE, of.version, now=bench.now))
+    assert await used(bench) == START
+    await bench.tell(of.configure(use=True, now=bench.now))
+    assert await used(bench) == bench.now
+
+
+async def test_the_idle_time_begins_when_a_scheduled_message_is_enqueued(bench: Bench) -> None:
+    await begun(bench)
+    await bench.send(b"m", due=START + 2 * IDLE)
+    bench.later(2 * IDLE - 1)
+    assert await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now)) == (False, 0)
+    bench.later(MINUTE)
+    await bench.tell(bench.partition.due(CallId("", 0, bench.now)))
+    assert await used(bench) == START + 2 * IDLE
+
+
+async def test_an_idle_partition_is_closed_for_all_who_do_not_know_the_next_version(bench: Bench) -> None:
+    await begun(bench)
+    of = bench.partition
+    bench.later(IDLE + MINUTE - 1)
+    before = await bench.whole()
+    assert await bench.tell(close(of, IDLE, of.version + 1, now=bench.now)) == (False, IDLE + MINUTE - 1)
+    bench.later(1)
+    assert await bench.tell(close(of, IDLE, of.version + 1, now=bench.now)) == (True, IDLE + MINUTE)
+    assert set(await bench.whole()) == set(before)
+    with pytest.raises(SettingsStaleError):
+        await bench.send(b"m")
+    assert await bench.tell(close(of, IDLE, of.version + 1, again=True, now=bench.now)) == (True, IDLE + MINUTE)
+
+
+@set_to(forwards=True)
+async def test_a_partition_that_forwards_its_messages_is_never_idle(bench: Bench) -> None:
+    await begun(bench)
+    bench.later(100 * IDLE)
+    assert await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now)) == (False, 0)
+
+
+async def test_many_partitions_are_asked_for_their_last_use_in_one_call(bench: Bench) -> None:
+    await begun(bench)
+    bench.later(1234)
+    asked = [(ENTITY, None)]
+    assert await bench.tell(quiet(NAMESPACE, SALT, asked, bench.now)) == (1234,)
+    assert await bench.tell(quiet(NAMESPACE, SALT, asked)) == (None,)
+    with pytest.raises(ValueError, match="number of partitions"):
+        quiet(NAMESPACE, SALT, [])

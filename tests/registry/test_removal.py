@@ -1,0 +1,344 @@
+"""Tests of the removal of an unused entity: by clients that stop after any step, and with users at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, perform
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusCommunicationError,
+    ServiceBusError,
+)
+from sbredis.registry import EntityChangedError, EntityRecord, Namespace
+from sbredis.transport import Argument, Script, Transport, open_transport
+from tests.registry.keys import keys_of, snapshot
+from tests.registry.turns import Cut, Turns
+
+pytestmark = pytest.mark.anyio
+
+START = 1_700_000_000_000
+MINUTE = 60_000
+IDLE = 5 * MINUTE
+SETTINGS = PartitionSettings(clock="test")
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+
+
+class Clock:
+    """The time for the partitions."""
+
+    now = START
+
+    def told(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+def client(transport: ScriptCaller, clock: Clock, partitions: int = 3) -> Namespace:
+    return Namespace(transport, "ns", partitions, 0, clock.told)
+
+
+async def made(
+    transport: Transport, clock: Clock, partitions: int = 3, **changes: Any
+) -> tuple[Namespace, EntityRecord]:
+    namespace = await Namespace.open(transport, "ns", partitions, told=clock.told)
+    record = await namespace.create_entity(
+        "Q", SETTINGS, partitioned=True, properties={"auto_delete_on_idle": IDLE}, **changes
+    )
+    return namespace, record
+
+
+async def send(  # noqa: PLR0917 -- the world, the place and the message
+    transport: ScriptCaller,
+    namespace: Namespace,
+    record: EntityRecord,
+    number: int,
+    clock: Clock,
+    due: int | None = None,
+) -> EntityRecord:
+    """Send a message to a partition as a client does that knows this record. Return the record that it knows then.
+
+    Raises :class:`MessagingEntityNotFoundError` if the entity is gone.
+    """
+    while True:
+        partition = namespace.partition(record, number)
+        try:
+            await perform(transport, partition.send(CallId("", 0, clock.now), [Outgoing(b"m", due=due)]), timeout=10)
+        except SettingsStaleError:
+            record = await namespace.get_entity(record.path)
+        except ServiceBusError as error:
+            if type(error).__name__ != "SettingsBehindError":
+                raise
+            await perform(transport, partition.configure(now=clock.now), timeout=10)
+        else:
+            return record
+
+
+async def states(transport: Transport) -> list[dict[bytes, bytes]]:
+    kept = keys_of(await snapshot(transport), "ns")
+    return [value for key, value in kept.items() if key.endswith(":state")]
+
+
+async def only_the_registry_is_left(transport: Transport) -> bool:
+    return list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+async def test_an_entity_is_removed_after_its_idle_time_and_a_minute(transport: Transport, clock: Clock) -> None:
+    namespace, record = await made(transport, clock)
+    clock.now += IDLE + MINUTE - 1
+    before = await snapshot(transport)
+    assert await namespace.remove_if_idle(record, IDLE) == (False, IDLE + MINUTE - 1)
+    assert await namespace.get_entity("Q") == record
+    assert set(await snapshot(transport)) == set(before)
+    clock.now += 1
+    assert (await namespace.remove_if_idle(record, IDLE)).removed
+    assert await only_the_registry_is_left(transport)
+    with pytest.raises(MessagingEntityNotFoundError):
+        await namespace.get_entity("Q")
+
+
+async def test_a_use_of_one_partition_keeps_the_entity(transport: Transport, clock: Clock) -> None:
+    namespace, record = await made(transport, clock)
+    clock.now += IDLE + MINUTE
+    await send(transport, namespace, record, 1, clock)
+    clock.now += 1000
+    assert await namespace.remove_if_idle(record, IDLE) == (False, 1000)
+    assert await namespace.get_entity("Q") == record, "nothing has changed"
+
+
+async def test_a_scheduled_message_keeps_the_entity_until_its_time_and_then_for_the_idle_time(
+    transport: Transport, clock: Clock
+) -> None:
+    namespace, record = await made(transport, clock)
+    due = clock.now + 10 * IDLE
+    await send(transport, namespace, record, 2, clock, due)
+    clock.now = due - 1
+    assert await namespace.remove_if_idle(record, IDLE) == (False, 0)
+    clock.now = due + 5
+    await perform(transport, namespace.partition(record, 2).due(CallId("", 0, clock.now)), timeout=10)
+    clock.now = due + IDLE + MINUTE - 1
+    assert await namespace.remove_if_idle(record, IDLE) == (False, IDLE + MINUTE - 1)
+    clock.now += 1
+    assert (await namespace.remove_if_idle(record, IDLE)).removed
+
+
+async def test_an_update_counts_as_use_and_taking_back_does_not(transport: Transport, clock: Clock) -> None:
+    namespace, record = await made(transport, clock)
+    clock.now += IDLE + MINUTE
+    updated = await namespace.update_entity(record, record.settings, properties={"auto_delete_on_idle": IDLE, "a": 1})
+    assert await namespace.remove_if_idle(updated, IDLE) == (False, 0)
+    clock.now += IDLE + MINUTE
+    with pytest.raises(ServiceBusCommunicationError):
+        await client(Cut(transport, 6, before=True), clock).remove_if_idle(updated, IDLE)
+    assert [each.state for each in await namespace.list_entities()] == ["removing"]
+    taken_back = await namespace.get_entity("Q")
+    assert (taken_back.state, taken_back.version) == ("active", updated.version + 1)
+    assert taken_back.updated_at == updated.updated_at
+    assert (await namespace.remove_if_idle(taken_back, IDLE)).removed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["read", "send", "continue"])
+async def test_a_removal_that_stops_after_any_step_is_taken_back_or_finished(
+    transport: Transport, clock: Clock, then: str
+) -> None:
+    at, ended = 1, False
+    while not ended:
+        for before in (True, False):
+            namespace, record = await made(transport, clock)
+            clock.now += IDLE + MINUTE
+            try:
+                await client(Cut(transport, at, before=before), clock).remove_if_idle(record, IDLE)
+                ended = True
+            except ServiceBusCommunicationError as error:
+                assert error.outcome is Outcome.UNKNOWN  # noqa: PT017 -- the last round has no error
+            listed = await namespace.list_entities()
+            left = listed[0].state if listed else "gone"
+            if then == "continue":
+                if listed and listed[0].state != "deleting":
+                    assert (await namespace.remove_if_idle(listed[0], IDLE)).removed
+                elif listed:
+                    await namespace.finish_deletion(listed[0])
+                assert await only_the_registry_is_left(transport)
+            elif left in ("active", "removing"):
+                if then == "send":
+                    for number in range(3):
+                        record = await send(transport, namespace, record, number, clock)
+                found = await namespace.get_entity("Q")
+                assert (found.state, found.version) == ("active", 1 if left == "active" else 2)
+                for number in range(3):
+                    record = await send(transport, namespace, record, number, clock)
+                assert len(await states(transport)) == 3
+                await namespace.delete_entity("Q")
+            else:
+                with pytest.raises(MessagingEntityNotFoundError):
+                    await send(transport, namespace, record, 1, clock)
+                with pytest.raises(MessagingEntityNotFoundError):
+                    await namespace.get_entity("Q")
+                assert await only_the_registry_is_left(transport)
+        at += 1
+    assert at > 12
+
+
+class Without:
+    """Passes calls to another transport, but none to the partitions in one slot."""
+
+    def __init__(self, transport: ScriptCaller, salt: str) -> None:
+        self._transport = transport
+        self._tag = f"{{{salt}}}".encode()
+        self.sealed = True
+
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **rest: Any) -> Any:
+        if self.sealed and self._tag in keys[0]:
+            raise ServiceBusCommunicationError("There was no answer.", outcome=Outcome.UNKNOWN)
+        return await self._transport.call(script, keys, arguments, **rest)
+
+
+@pytest.mark.slow
+async def test_an_entity_of_16_partitions_is_not_removed_while_one_cannot_be_reached(
+    transport: Transport, clock: Clock
+) -> None:
+    """The message that a client sends to the unreachable partition meanwhile is not lost."""
+    namespace, record = await made(transport, clock, 16)
+    clock.now += IDLE + MINUTE
+    tag = namespace.partition(record, 11).keys[0].decode().partition("{")[2].partition("}")[0]
+    cut = Without(transport, tag)
+    with pytest.raises(ServiceBusCommunicationError) as raised:
+        await client(cut, clock, 16).remove_if_idle(record, IDLE)
+    assert raised.value.unreachable_partitions == (11,)
+    assert await namespace.get_entity("Q") == record
+    await send(transport, namespace, record, 11, clock)
+    assert not (await namespace.remove_if_idle(record, IDLE)).removed
+    assert (
+        await perform(transport, namespace.partition(record, 11).count(CallId("", 0, clock.now)), timeout=5)
+    ).active == 1
+
+
+async def test_a_deletion_deletes_no_partition_before_all_are_shut(transport: Transport, clock: Clock) -> None:
+    namespace, record = await made(transport, clock)
+    await send(transport, namespace, record, 0, clock)
+    tag = namespace.partition(record, 2).keys[0].decode().partition("{")[2].partition("}")[0]
+    with pytest.raises(ServiceBusCommunicationError, match="could not be reached: 2") as raised:
+        await client(Without(transport, tag), clock).delete_entity("Q")
+    assert raised.value.unreachable_partitions == (2,)
+    assert len(await states(transport)) == 3
+    for number in (0, 1):
+        with pytest.raises(MessagingEntityNotFoundError):
+            await perform(
+                transport,
+                namespace.partition(record, number).send(CallId("", 0, clock.now), [Outgoing(b"m")]),
+                timeout=5,
+            )
+    with pytest.raises(MessagingEntityNotFoundError):
+        await namespace.get_entity("Q")
+    assert await only_the_registry_is_left(transport)
+
+
+# -- users and removers at the same time -------------------------------------------------------------------------------
+
+
+class Play:
+    """Users that send, removers that may die, and readers, with their calls in random order."""
+
+    def __init__(self, transport: Transport, chance: random.Random, clock: Clock) -> None:
+        self.turns = Turns(transport)
+        self.chance = chance
+        self.clock = clock
+        self.accepted: list[int] = []
+        self.refused = 0
+        self.removed = 0
+
+    async def act(self, record: EntityRecord, what: list[str], dying: int) -> None:
+        tasks = [asyncio.create_task(self._do(each, at, record)) for at, each in enumerate(what)]
+        await self.turns.quiet()
+        while self.turns.waiting:
+            call = self.chance.choice(self.turns.waiting)
+            if dying and what[call.client] == "remove" and self.chance.random() < 0.15:
+                dying -= 1
+                for sent in [each for each in self.turns.waiting if each.client == call.client]:
+                    if self.chance.random() < 0.5:
+                        self.turns.waiting.remove(sent)
+                tasks[call.client].cancel()
+                await self.turns.quiet()
+            else:
+                await self.turns.let_through(call)
+        for task in tasks:
+            if not task.cancelled():
+                await task
+
+    async def _do(self, what: str, at: int, record: EntityRecord) -> None:
+        transport = self.turns.client(at)
+        namespace = client(transport, self.clock)
+        try:
+            if what == "remove":
+                self.removed += (await namespace.remove_if_idle(record, IDLE)).removed
+            elif what == "read":
+                await namespace.get_entity("Q")
+            elif what == "delete":
+                await namespace.delete_entity("Q")
+            else:
+                number = self.chance.randrange(3)
+                await send(transport, namespace, record, number, self.clock)
+                self.accepted.append(number)
+        except MessagingEntityNotFoundError:
+            self.refused += what == "send"
+        except (EntityChangedError, SettingsStaleError):
+            assert what == "remove"
+
+
+actors = st.lists(st.sampled_from(["send", "send", "remove", "remove", "read"]), min_size=2, max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(actors, st.randoms(use_true_random=False), st.integers(0, 2))
+def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
+    what: list[str], chance: random.Random, dying: int
+) -> None:
+    async def act() -> None:
+        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+            clock = Clock()
+            namespace, record = await made(transport, clock)
+            clock.now += IDLE + MINUTE
+            play = Play(transport, chance, clock)
+            await play.act(record, what, dying)
+            listed = await namespace.list_entities()
+            if play.accepted:
+                assert listed, "the entity was removed although a message was accepted"
+                found = await namespace.get_entity("Q")
+                assert found.incarnation == record.incarnation
+                for number in range(3):  # the partition opens for the record that the client has read
+                    await send(transport, namespace, found, number, clock)
+                held = [
+                    (
+                        await perform(
+                            transport, namespace.partition(found, each).count(CallId("", 0, clock.now)), timeout=5
+                        )
+                    ).active
+                    for each in range(3)
+                ]
+                assert held == [play.accepted.count(each) + 1 for each in range(3)]
+                assert not play.refused
+                assert not play.removed
+            elif "remove" in what and not dying and "read" not in what and "send" not in what:
+                assert not listed
+
+    asyncio.run(act())

@@ -135,6 +135,21 @@ async def test_the_guide_maintains_queues(url: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_the_guide_redrives_dead_letters(url: str) -> None:
+    """The function of the guide puts the dead letters of one customer back."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("orders")
+        async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+            for customer in ("Ada", "Bob"):
+                message = ServiceBusMessage(customer, application_properties={"customer": customer})
+                await sender.send_messages(message)
+                (dead,) = await receiver.receive_messages(max_wait_time=60)
+                await receiver.dead_letter_message(dead, reason="Timeout")
+            await fragment("docs/queues.md", "redrive")(client)
+            assert [str(each) for each in await receiver.peek_messages(5)] == ["Ada"]
+
+
+@pytest.mark.anyio
 async def test_the_guide_leads_and_reports(url: str) -> None:
     """The functions of the guide do their work under a role, and once a tick."""
     ended, fences, times = asyncio.Event(), list[int](), list[datetime]()

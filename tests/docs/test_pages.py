@@ -58,7 +58,16 @@ NOT_RUN: dict[str, list[str]] = {}
 """The programs that are not run, each with the reason that its page gives."""
 
 CALLED_ELSEWHERE = {
-    "docs/queues.md": ["pipeline", "work", "receive_here", "settle_there", "maintain", "lead", "report_every_hour"],
+    "docs/queues.md": [
+        "pipeline",
+        "work",
+        "redrive",
+        "receive_here",
+        "settle_there",
+        "maintain",
+        "lead",
+        "report_every_hour",
+    ],
     "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear"],
     "docs/topics.md": ["look_after"],
     "docs/transactions.md": ["handle"],

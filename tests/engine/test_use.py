@@ -59,7 +59,13 @@ async def test_calls_of_maintenance_and_readers_are_no_uses(bench: Bench) -> Non
     await begun(bench)
     bench.later(2 * MINUTE)
     of, call_id = bench.partition, CallId("", 0, bench.now)
-    for request in (of.due(call_id), of.count(call_id), of.peek(0, 5, call_id=call_id), of.configure(now=bench.now)):
+    requests: list[Request[Any]] = [
+        of.due(call_id),
+        of.count(call_id),
+        of.peek(0, 5, call_id=call_id),
+        of.configure(now=bench.now),
+    ]
+    for request in requests:
         await bench.tell(request)
     await bench.tell(close(of, 3 * MINUTE, of.version, now=bench.now))
     assert await used(bench) == START

@@ -199,7 +199,7 @@ async def test_a_page_has_fewer_subscriptions_if_they_are_large(namespace: Names
     await make_topic(namespace, partitioned=False)
     for number in range(20):
         await namespace.create_subscription(
-            "Topic", f"s{number:02}", OF_SUBSCRIPTION, properties={"a": "x" * 65_000}, rules=[]
+            "Topic", f"s{number:02}", OF_SUBSCRIPTION, properties={"a": "x" * 64_000}, rules=[]
         )
     first = await namespace.list_subscriptions("Topic")
     assert len(first) == 16

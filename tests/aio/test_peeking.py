@@ -180,4 +180,5 @@ async def test_peeking_many_empty_partitions_takes_one_call_each(url: str) -> No
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         with Calls(queue.transport) as calls:
             assert await queue.receiver().peek_messages(10) == []
+        del calls.by_script["touch"]  # tells each partition that it is in use, at most once a minute
         assert calls.by_script == {"peek": 16}

@@ -109,7 +109,7 @@ async def test_count_does_no_due_work(assorted: Bench) -> None:
     counts = await assorted.count()
     assert await assorted.whole() == before
     await assorted.due()
-    assert await assorted.count() == counts
+    assert (await assorted.count())._replace(used=counts.used) == counts
     assert (counts.active, counts.deferred, counts.dead_active, counts.dead_deferred) == (4, 1, 3, 1)
 
 
@@ -137,7 +137,7 @@ async def test_a_purge_frees_the_bytes_of_its_messages(assorted: Bench) -> None:
     await assorted.purge()
     await assorted.purge(side="d")
     counts = await assorted.count()
-    assert (counts.bytes, counts.due, sum(counts[4:])) == (0, 0, 0)
+    assert (counts.bytes, counts.due, sum(counts[4:-1])) == (0, 0, 0)
     left = {key.rpartition(":")[2]: held for key, (_, held) in (await assorted.whole()).items()}
     assert left.keys() == {"state", "store", "ops", "order", "entries"}
     assert (left["order"], left["entries"]) == ({SENTINEL: SENTINEL_SCORE}, {SENTINEL: b""})

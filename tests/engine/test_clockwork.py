@@ -61,7 +61,7 @@ async def test_a_scheduled_message_that_expired_before_the_next_call_is_not_give
     """The message is enqueued at its due time. Its time to live begins then, and the message expires at its end."""
     await bench.send(b"m", due=START + 1000, time_to_live=1000)
     bench.later(6000)
-    assert (await bench.count())[4:] == (*[0] * 8, 1, *[0] * 11)
+    assert (await bench.count())[4:-1] == (*[0] * 8, 1, *[0] * 11)
     assert await bench.receive() == []
     (dead,) = await bench.receive(side="d")
     assert (dead.reason, dead.record.enqueued, dead.record.expires) == ("T", START + 1000, START + 2000)

@@ -357,7 +357,7 @@ BAD: dict[str, dict[int, tuple[str, ...]]] = {
         9: ("r", "t/subscriptions/s", "t/subscriptions/s ", "t/subscriptions/ss r"), 10: ("", "x"), 11: ("",),
     },
     "revise_subscription": {
-        3: (LONG,), 4: ("a b c d e f ",), 5: ("with,a,comma",), 6: ("0", ""), 7: ("2", ""), 8: ("2", ""), 9: ("",),
+        3: (LONG,), 4: ("a b c d e f ",), 5: ("with,a,comma",), 6: ("0", ""), 7: ("2", ""), 8: ("3", ""), 9: ("",),
     },
     "mark_told": {2: (LONG,), 3: ("0", "", "x")},
     "create_rule": {

@@ -83,7 +83,8 @@ async def test_a_receiver_keeps_waiting_if_the_clock_overtakes_its_call(
     await bus.create_queue("orders")
     await send(bus, "one")
     receiver = bus.client.get_queue_receiver("orders")
-    await receiver.peek_messages()  # opens everything that the receiver needs
+    for _ in range(2):  # the first opens everything that the receiver needs, and also notes that the queue is used
+        await receiver.peek_messages()
     clock = bus.clock._clock
     with monkeypatch.context() as patched:
 

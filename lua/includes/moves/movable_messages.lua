@@ -3,7 +3,7 @@
 -- the changed properties that the mover has read. A message can be moved if no caller holds it, and if these are still
 -- its changed properties: its record never changes, so the mover then knows the whole message. Returns nil if the
 -- arguments are malformed.
--- @use band levels read_many side_of sides inside
+-- @use band levels read_many side_of inside
 local function movable_messages(p, argv, at)
   local names, seen, count = {}, {}, (#argv - at + 1) / 2
   if count < 1 or count > 1000 or count % 1 ~= 0 then

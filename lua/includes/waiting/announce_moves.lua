@@ -12,6 +12,7 @@ local function announce_moves(p)
   end
   if waits then
     p.changed.calling, p.calling = '1', true
-    redis.call('SPUBLISH', redis.call('HGET', p.state, 'channel'), p.state .. ' move')
+    local channel, text = redis.call('HGET', p.state, 'channel'), p.state .. ' move'
+    redis.call('SPUBLISH', channel, text)
   end
 end

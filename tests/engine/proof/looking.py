@@ -163,7 +163,7 @@ class Pair:
             self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]
             for side in ("", "d")
         ]
-        shown: list[tuple[bool, Any]] = [(bool(counts.more), counts._replace(due=0))]
+        shown: list[tuple[bool, Any]] = [(bool(counts.more), counts._replace(due=0, used=0))]
         return shown + [(page.more, page) for page in pages]
 
     def compare(self) -> None:

@@ -18,8 +18,8 @@ IN_TRANSACTIONS: tuple[tuple[str, str, str, str], ...] = (
     (
         "only the first participant does its due work",
         "transact",
-        "for place = 1, count do\n  participants[place].room",
-        "for place = 1, 1 do\n  participants[place].room",
+        "for place = 1, count do\n  participants[place].upkeep",
+        "for place = 1, 1 do\n  participants[place].upkeep",
     ),
     ("each participant does a whole share", "transact", "math.ceil(100 / count)", "100"),
     ("each participant reads as much as all may", "transact", "math.floor(2097152 / count)", "2097152"),

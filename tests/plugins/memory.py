@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from hypothesis import strategies
 
-EVERY = 50
+EVERY = 30
 """The number of tests after which garbage is collected. An in-memory server that is no longer used is part of a
 reference cycle. Lua holds most of its memory. Python only counts objects, so it does not see this memory.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +21,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
-from sbredis.transport import Argument, Script, Transport, open_transport
+from sbredis.transport import Argument, Script, Transport, forget_memory, open_transport
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
@@ -313,8 +314,10 @@ actors = st.lists(st.sampled_from(["send", "send", "remove", "remove", "read"]),
 def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
     what: list[str], chance: random.Random, dying: int
 ) -> None:
+    server = uuid.uuid4().hex
+
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_transport(f"memory://{server}") as transport:
             clock = Clock()
             namespace, record = await made(transport, clock)
             clock.now += IDLE + MINUTE
@@ -342,3 +345,5 @@ def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
                 assert not listed
 
     asyncio.run(act())
+    forget_memory(server)
+    gc.collect()  # an in-memory server ends as a reference cycle

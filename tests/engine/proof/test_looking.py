@@ -19,7 +19,7 @@ def test_looks_between_other_calls_change_no_result(
     """Looks make no difference even if one call cannot do all of the work that is due."""
     extent = Extent()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
-        drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)
+        drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=24)
     assert extent.looks > 0
     assert extent.shares > 0
 

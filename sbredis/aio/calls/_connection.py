@@ -247,6 +247,10 @@ class Connection(Runtime):
         known.create = create or known.create
         return known
 
+    def forget_entities(self) -> None:
+        for entity in self._entities.values():
+            entity.gone = True
+
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """Return the registry's record of an entity. If it is missing, ``create`` it."""
         await self.open(until)

@@ -133,6 +133,7 @@ class EntityState:
                 self.name,
             )
             await self.create(self.runtime.namespace, self.name, until - self._loop.time())
+            self.runtime.forget_entities()  # the other entities were lost too
             self.gone = False
             return await self._read(until)
 

@@ -53,6 +53,10 @@ class Runtime:
         if self.closed:
             raise ValueError("The client is closed, and so are all its senders and receivers. Make another client.")
 
+    def forget_entities(self) -> None:
+        """Let the next call of each entity look the entity up, because the servers have lost the registry."""
+        raise NotImplementedError
+
     def start(self, work: Coroutine[Any, Any, None]) -> bool:
         """Run a coroutine in the background, until it ends or the client is closed.
 

@@ -235,8 +235,7 @@ class Comparison:
         self.tally.repetitions[step.operation] += self.model.repeated - known
         if tampered:
             self._lay_out("1")
-        before = [one.before for one in self.family]
-        after = [self.host.picture(one.keys) for one in self.family]
+        after = self.host.pictures([one.keys for one in self.family])
         changed = [one for one, picture in zip(self.family, after, strict=True) if picture != one.before]
         for one, picture in zip(self.family, after, strict=True):
             if one in changed:
@@ -244,28 +243,31 @@ class Comparison:
         self.world.steps += 1
         self.tally.steps += 1
         self.tally.operations[step.operation] += 1
-        text = f"{step.operation} {call} answered {real}, expected {expected}"
+
+        def text() -> str:
+            return f"{step.operation} {call} answered {real}, expected {expected}"
+
         if isinstance(real, m.Refused):
             self.tally.refusals[step.operation, real.code] += 1
             if step.parts:
                 self.tally.refusals[_part_of(step, real), real.code] += 1
-            assert isinstance(expected, m.Refused), text
+            assert isinstance(expected, m.Refused), text()
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
-            assert agreed, text
+            assert agreed, text()
             put_off = real.code in ("DUE", "QUOTA")  # the call did due work, and nothing else
-            assert put_off or after == before, f"the call was refused, but changed something: {text}"
+            assert put_off or not changed, f"the call was refused, but changed something: {text()}"
         else:
-            assert not isinstance(expected, m.Refused), text
+            assert not isinstance(expected, m.Refused), text()
             agree(step.operation, real, expected)
             self.tally.left_more += getattr(real, "more", False) is True
             self.tally.operations.update(in_transactions(part) for part in {*step.parts})
         if step.operation in READ_ONLY:
-            assert after == before, f"something changed: {text}"
+            assert not changed, f"something changed: {text()}"
         for one in self.family:
             one.found = one.found or told(one.before)
             found, wanted = one.found, one.model.snapshot()
             whose = "" if one is self else f" in {one.entity}"
-            assert found == wanted, f"{text}{whose}; {_differences(found, wanted)}"
+            assert found == wanted, f"{text()}{whose}; {_differences(found, wanted)}"
         for store in dict.fromkeys(one.store or one.entity for one in changed):
             check_store([one.before for one in self.family if store in (one.store, one.entity)])
         return real

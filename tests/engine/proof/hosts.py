@@ -79,12 +79,20 @@ class Host:
 
     def picture(self, keys: Sequence[bytes]) -> Picture:
         """Return the content of all keys of a partition."""
+        return self.pictures([keys])[0]
+
+    def pictures(self, partitions: Sequence[Sequence[bytes]]) -> list[Picture]:
+        """Return the content of all keys of each partition. A key that several of them have is read once."""
+        hashed = {key: one for keys in partitions for key, one in zip(keys, HASHES, strict=True)}
         if self._memory is None:
-            replies = self._evaluate(_READ_ALL, keys, ("".join("h" if hashed else "z" for hashed in HASHES),))
-            return Picture.of([dict(zip(reply[::2], reply[1::2], strict=True)) for reply in replies])
-        # Read the data directly: thirty commands would take longer than all other work of the step.
-        there = self._memory.dbs[0]
-        return Picture.of([_held_in_memory(there.get(key)) for key in keys])
+            kinds = "".join("h" if one else "z" for one in hashed.values())
+            replies = self._evaluate(_READ_ALL, [*hashed], (kinds,))
+            held = {key: dict(zip(one[::2], one[1::2], strict=True)) for key, one in zip(hashed, replies, strict=True)}
+        else:
+            # Read the data directly: a command for each key would take longer than all other work of the step.
+            there = self._memory.dbs[0]
+            held = {key: _held_in_memory(there.get(key)) for key in hashed}
+        return [Picture(tuple(held[key] for key in keys)) for keys in partitions]
 
     def _source(self, name: str) -> str:
         source = self._sources.get(name)

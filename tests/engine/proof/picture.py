@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import cached_property
 from typing import NamedTuple
 
 from sbredis.engine._keys import KINDS, STORE_KINDS
@@ -66,38 +66,43 @@ class MessageLease(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """The content of the keys, by kind."""
+    """The content of the keys, by kind. Two pictures are compared by the replies, and only what is used is read."""
 
-    hashes: dict[str, dict[bytes, bytes]]
-    sets: dict[str, dict[bytes, int]]
-
-    @staticmethod
-    def of(replies: Sequence[dict[bytes, bytes]]) -> Picture:
-        """Make a picture from the replies for the keys, in their order."""
-        by_kind = dict(zip(KINDS, replies, strict=True))
-        return Picture(
-            {kind: by_kind[kind] for kind in KINDS if kind not in SORTED},
-            {kind: {member: whole(score) for member, score in by_kind[kind].items()} for kind in SORTED},
-        )
+    replies: tuple[dict[bytes, bytes], ...]
+    """The replies for the keys, in their order."""
 
     @property
     def keys(self) -> int:
         """The number of keys that exist."""
-        return sum(1 for held in chain(self.hashes.values(), self.sets.values()) if held)
+        return sum(map(bool, self.replies))
 
-    @property
+    @cached_property
+    def hashes(self) -> dict[str, dict[bytes, bytes]]:
+        return {kind: reply for kind, reply in zip(KINDS, self.replies, strict=True) if kind not in SORTED}
+
+    @cached_property
+    def sets(self) -> dict[str, dict[bytes, int]]:
+        by_kind = dict(zip(KINDS, self.replies, strict=True))
+        return {kind: {member: whole(score) for member, score in by_kind[kind].items()} for kind in SORTED}
+
+    @cached_property
     def state(self) -> dict[str, bytes]:
         return {name.decode(): value for name, value in self.hashes["state"].items()}
 
-    @property
+    @cached_property
     def store(self) -> dict[str, bytes]:
         return {name.decode(): value for name, value in self.hashes["store"].items()}
 
-    @property
+    @cached_property
     def leases(self) -> dict[str, MessageLease]:
         return {token.decode(): _lease(text) for token, text in self.hashes["leases"].items()}
 
-    @property
+    @cached_property
+    def messages(self) -> list[Standing]:
+        """Every message, after a check of each one."""
+        return standing(self)
+
+    @cached_property
     def records(self) -> dict[int, bytes]:
         """All records by number; no number is in two hashes, because each number belongs to one hash."""
         found: dict[int, bytes] = {}
@@ -225,7 +230,7 @@ def check_store(pictures: Sequence[Picture]) -> None:
     there = [picture for picture in pictures if picture.state]
     if not there or not there[0].store:
         return
-    messages = [one for picture in there for one in standing(picture)]
+    messages = [one for picture in there for one in picture.messages]
     carried = Counter(one.store_number for one in messages)
     records, store = there[0].records, there[0].store
     assert set(carried) == set(records), f"stored is {sorted(records)}, referred to {sorted(carried)}"
@@ -269,7 +274,7 @@ def check(picture: Picture) -> list[Standing]:
         return []
     assert set(state) == _STATE, f"state: {set(state) ^ _STATE}"
     assert set(store) == _STORE, f"store: {set(store) ^ _STORE}"
-    messages = standing(picture)
+    messages = picture.messages
     _check_leases(picture, messages)
     _check_due(picture, messages)
     _check_sessions(picture, messages)

@@ -7,6 +7,10 @@ Every change of a message goes through ``Model._move``, and so through the table
 which decides the next state.
 ``Model.taken`` counts how often each transition was taken; a transition that is not in the table raises.
 
+Each module adds a class to the one before it: ``contents`` (what a partition holds), ``lives`` (the moves of a
+message), ``waiting`` (waiters and sessions), ``due_work``, ``mechanics`` (the course of a call), ``sending``,
+``receiving``, ``operations``, ``sessions``, ``topics`` and ``transactions``.
+
 An operation that can be part of a transaction is planned before it is carried out (``plan_send`` and the like).
 A call takes the arguments of its request in ``sbredis.engine._partition``.
 It returns the same content, or raises :class:`Refused`.
@@ -15,7 +19,7 @@ The model leaves out two things: more idle lanes than one call removes, and dest
 
 from __future__ import annotations
 
-from tests.engine.model.mechanics import Store
+from tests.engine.model.contents import Store
 from tests.engine.model.operations import grouped
 from tests.engine.model.transactions import Part
 from tests.engine.model.transactions import TransactionModel as Model

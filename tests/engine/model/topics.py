@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sbredis.engine._lifecycle import EPOCH_LEAP, NEVER, Event, Side, State
-from tests.engine.model.operations import session_of
+from tests.engine.model.sending import session_of
 from tests.engine.model.sessions import SessionModel
 from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Plan, Sent, Stored, Together
 

@@ -1,13 +1,15 @@
-"""Ending tasks: a group that can be cancelled, and work that a cancellation cannot interrupt."""
+"""Ending tasks and waits: a group of tasks that can be cancelled, work that cannot, and a wait with an end."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["TaskScope", "ended", "to_the_end"]
+__all__ = ["TaskScope", "ended", "to_the_end", "wait_until"]
 
 
 class TaskScope:
@@ -76,3 +78,10 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     task = loop.create_task(work)
     await ended(task)
     task.result()
+
+
+async def wait_until(event: asyncio.Event, at: float) -> None:
+    """Wait until an event is set, or until a time of the event loop. The time may be infinite."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(None if at == math.inf else at):
+            await event.wait()

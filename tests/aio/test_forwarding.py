@@ -43,7 +43,7 @@ class Flow:
         """Open a client that moves messages, and wait until it does."""
         async with self.other_client(maintenance=True) as client:
             duty = moving_of(client)
-            await eventually(lambda: duty.at_rest)
+            await eventually(lambda: duty.visitor.at_rest)
             yield client
 
     def other_client(self, **options: Any) -> ServiceBusClient:
@@ -331,7 +331,7 @@ async def test_movers_that_are_killed_lose_and_duplicate_nothing(
                 client = flow.other_client(maintenance=True)
                 await client.__aenter__()
                 duty, mortal = moving_of(client), Mortal(client, fatal)
-                await eventually(lambda: mortal.dead or duty.at_rest)  # noqa: B023 -- used in this round only
+                await eventually(lambda: mortal.dead or duty.visitor.at_rest)  # noqa: B023 -- used in this round only
                 await client.close()
         async with flow.mover():
             found = Counter(bodies(await flow.take(220, "c")))

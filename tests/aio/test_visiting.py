@@ -15,8 +15,8 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.maintenance import _census as census
+from sbredis.aio.maintenance import _due_work as due_work
 from sbredis.aio.maintenance import _keeping as keeping
-from sbredis.aio.maintenance import _visiting as visiting
 from sbredis.aio.maintenance._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
@@ -48,7 +48,7 @@ def visitor_of(client: ServiceBusClient) -> Any:
 
 def mover_of(client: ServiceBusClient) -> Any:
     offer: Any = client._offer.maintenance
-    return offer.duties[MOVE]
+    return offer.duties[MOVE].visitor
 
 
 @asynccontextmanager
@@ -178,7 +178,7 @@ async def test_announcements_that_were_missed_without_a_connection_are_caught_up
 
     heard: list[bytes] = []
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
-        monkeypatch.setattr(visiting, "read_announcement", unheard)
+        monkeypatch.setattr(due_work, "read_announcement", unheard)
         await queue.send("a", "b", "c")
         await eventually(lambda: len(heard) == len(queue.partitions))
         transport: Any = holder._connection.transport

@@ -8,6 +8,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sbredis._tasks import wait_until
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
@@ -96,9 +97,12 @@ class Census:
                     for changed in list(self._users):
                         changed()
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._read_at if self._users else None):
-                    await self._news.wait()
+            await wait_until(self._news, self._read_at if self._users else math.inf)
+
+    def changed(self, record: EntityRecord) -> None:
+        """Replace the record of an entity by a newer one."""
+        if record.id in self.by_id:
+            self.by_id[record.id] = record
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

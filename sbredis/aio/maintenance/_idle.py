@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sbredis._tasks import wait_until
 from sbredis.aio.core._idling import IdleAgenda, IdlePace, ReadQuiet, RemoveIdle, Temporary, Wait
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
+from sbredis.aio.maintenance._jobs import Jobs
 from sbredis.aio.maintenance._role import IDLE
 from sbredis.engine import perform, quiet, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -47,7 +46,7 @@ class IdleDuty(Duty):
         self._records: dict[str, EntityRecord] = {}
         self._unfinished: set[str] = set()
         """The ids of entities that were being deleted when the census was read last."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs = Jobs("removing unused entities", self._news.set)
         self._salts = salts(self.runtime.namespace.partitions)
 
     def called(self) -> None:
@@ -67,17 +66,14 @@ class IdleDuty(Duty):
                     self._listed = False
                     self._set_entities(clock.now())
                 while not isinstance(todo := self.agenda.next(loop.time(), clock.now()), Wait):
-                    self._start(self._read(todo) if isinstance(todo, ReadQuiet) else self._remove(todo))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(None if todo.seconds == math.inf else todo.seconds):
-                        await self._news.wait()
+                    self._jobs.start(self._read(todo) if isinstance(todo, ReadQuiet) else self._remove(todo))
+                await wait_until(self._news, loop.time() + todo.seconds)
         finally:
             ended_moving()
             ended_reading()
-            for task in self._tasks:
-                task.cancel()
             self._records.clear()
             self._unfinished.clear()
+            await self._jobs.cancel()
 
     def _census_read(self) -> None:
         self._listed = True
@@ -96,19 +92,8 @@ class IdleDuty(Duty):
         )
         deleting = {id_ for id_, each in records.items() if each.state == "deleting"}
         for id_ in deleting & self._unfinished:  # the client that deletes it has probably stopped
-            self._start(self._finish(records[id_]))
+            self._jobs.start(self._finish(records[id_]))
         self._unfinished = deleting
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("removing unused entities failed because of a defect", exc_info=error)
-        self._news.set()
 
     # -- asking and removing -------------------------------------------------------------------------------------------
 

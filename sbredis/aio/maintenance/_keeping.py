@@ -8,7 +8,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sbredis._tasks import to_the_end
+from sbredis._tasks import to_the_end, wait_until
 from sbredis.aio.calls._waking import listen
 from sbredis.aio.maintenance._role import Role, Standing, call_role, role_channel
 from sbredis.exceptions import ServiceBusError
@@ -77,9 +77,7 @@ class RoleKeeper:
                 wait = min(self.standing.seconds, self._claim)
             except ServiceBusError as error:
                 _log.info("%s: the role %r could not be claimed: %s", self._runtime.target, self.role, error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait * random.uniform(0.5, 1.0) + 0.05):
-                    await self._news.wait()
+            await wait_until(self._news, self._loop.time() + wait * random.uniform(0.5, 1.0) + 0.05)
 
     async def keep(self) -> None:
         """Renew the claim until another client has the role, or until the claim has ended because no renewal succeeded.
@@ -88,9 +86,7 @@ class RoleKeeper:
         """
         while self.held:
             self._news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(min(self._claim_at, self.until)):
-                    await self._news.wait()
+            await wait_until(self._news, min(self._claim_at, self.until))
             if self._loop.time() < self._claim_at:
                 continue
             try:

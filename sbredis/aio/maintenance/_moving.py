@@ -3,32 +3,34 @@
 A partition says on the channel of its slot when messages begin to wait. It then says nothing more until all of them
 were moved. Announcements may be lost, so the client also reads which partitions are calling: all partitions when it
 takes the role, those of a slot after a gap, and each partition once in two hours.
-:mod:`sbredis.aio.core._agenda` decides which partition comes next, and :mod:`sbredis.aio.core._moving` how messages are
-moved.
+:mod:`sbredis.aio.maintenance._visiting` visits the partitions, and :mod:`sbredis.aio.core._moving` decides how messages
+are moved.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis._tasks import wait_until
+from sbredis.aio.core._agenda import Pace
 from sbredis.aio.maintenance._carrying import Carrier, ask
 from sbredis.aio.maintenance._destinations import Destinations
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
 from sbredis.aio.maintenance._role import MOVE
-from sbredis.aio.maintenance._slot_channels import SlotChannels, is_move_announcement
+from sbredis.aio.maintenance._slot_channels import is_move_announcement
+from sbredis.aio.maintenance._visiting import Visitor
 from sbredis.engine import MOST_ASKED, calling, forget_source, outgoing, perform, read_call, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.core._agenda import Place, Read
     from sbredis.engine import Destination, Origin, Waiting
+    from sbredis.registry import EntityRecord
 
 __all__ = ["PACE", "MovingDuty"]
 
@@ -48,22 +50,14 @@ class MovingDuty(Duty):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._pace = PACE if self.runtime.test_hooks is None else Pace(visits_at_once=16, between_reads=0.0)
-        self.agenda = Agenda(self._pace)
+        pace = PACE if self.runtime.test_hooks is None else Pace(visits_at_once=16, between_reads=0.0)
         self._news = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = SlotChannels(self.runtime, self._heard, self._missed)
+        self.visitor = Visitor(shared, self, pace, self._news.set)
         self._salts = salts(self.runtime.namespace.partitions)
         self._doors: dict[Destination, str] = {}
         """The last known doors of destinations."""
         self._strangers: dict[Origin, tuple[Entity, int]] = {}
         """Sources that may be gone, each with the partition that remembers it."""
-        self._counted = False
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether all partitions were read, and no messages are being moved."""
-        return self._slots.all_open and self._counted and self.agenda.all_read and not self._tasks
 
     def called(self) -> None:
         """Do nothing: the partitions themselves call, on the channels of their slots."""
@@ -74,119 +68,47 @@ class MovingDuty(Duty):
         loop = asyncio.get_running_loop()
         ended_reading = self.shared.census.use(self._census_read)
         try:
-            await self._slots.open()
+            await self.visitor.begin()
             while True:
                 self._news.clear()
-                wait = self._act()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if wait == math.inf else loop.time() + wait):
-                        await self._news.wait()
+                await wait_until(self._news, loop.time() + self.visitor.act())
         finally:
             ended_reading()
-            self._slots.close()
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            self.agenda = Agenda(self._pace)
-            self._counted = False
-            if tasks:
-                await asyncio.wait(tasks)
-
-    def _act(self) -> float:
-        """Start all work that is due now. Return the seconds to wait for an event before the next call."""
-        loop = asyncio.get_running_loop()
-        while True:
-            now = loop.time()
-            todo = self.agenda.next(now, now)
-            match todo:
-                case Sleep():
-                    return todo.seconds
-                case Visit():
-                    self._start(self._visit(todo.place))
-                case Read():
-                    self._start(self._read(todo))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("moving messages failed because of a defect", exc_info=error)
-        self._news.set()
-
-    # -- events --------------------------------------------------------------------------------------------------------
+            await self.visitor.close()
 
     def _census_read(self) -> None:
-        self._counted = True
-        census, now = self.shared.census, asyncio.get_running_loop().time()
-        records = [*census.topics, *census.others]
-        self.agenda.set_entities({record.id: record.partitions for record in records}, now)
+        census = self.shared.census
+        self.visitor.set_entities([*census.topics, *census.others])
         if gone := [origin for origin in self._strangers if census.is_gone(origin.entity)]:
-            self._start(self._forget(gone))
-        self._news.set()
+            self.visitor.start(self._forget(gone))
 
-    def _heard(self, number: int, payload: bytes) -> None:
-        if not is_move_announcement(payload):
-            return  # another duty handles it
-        try:
-            entity = read_call(payload)
-        except ValueError:
-            _log.warning("an announcement cannot be read: %r", payload[:100])
-            return
-        if self.agenda.announced(Place(number, entity), asyncio.get_running_loop().time()):
-            self._news.set()
-        else:
-            self.shared.census.read_soon()  # the entity is new; its partitions are read after the census
+    # -- the errand of the visits --------------------------------------------------------------------------------------
 
-    def _missed(self, number: int) -> None:
-        self.agenda.missed(number)
-        self._news.set()
+    def clock(self) -> float:
+        """Return the time of the event loop."""
+        return asyncio.get_running_loop().time()
 
-    async def _read(self, read: Read) -> None:
-        """Read which partitions are calling. If this fails, the agenda plans another read."""
-        runtime, loop, agenda = self.runtime, asyncio.get_running_loop(), self.agenda
-        request = calling(runtime.namespace.name, self._salts[read.number], read.entities)
-        try:
-            answers = await perform(runtime.transport, request, timeout=_READING)
-        except ServiceBusError as error:
-            _log.info("it is not known in which partitions of slot %d messages wait: %s", read.number, error)
-            agenda.read_failed(read, loop.time())
-        except BaseException:
-            agenda.read_failed(read, loop.time())
-            raise
-        else:
-            agenda.read_done(read, [loop.time() if each else None for each in answers])
+    def announced(self, payload: bytes) -> tuple[str, float] | None:
+        """Return the entity whose partition says that messages wait, and the present time."""
+        return (read_call(payload), self.clock()) if is_move_announcement(payload) else None
+
+    async def read(self, read: Read) -> list[float | None]:
+        """Read which partitions are calling."""
+        request = calling(self.runtime.namespace.name, self._salts[read.number], read.entities)
+        answers = await perform(self.runtime.transport, request, timeout=_READING)
+        return [self.clock() if each else None for each in answers]
+
+    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+        """Move the messages that wait at a place. Return the present time if more messages wait."""
+        until = self.clock() + _CALLING
+        source = await self.shared.find(record.path, until)
+        if source.record.id != record.id:
+            await source.recover(source.record, until)
+        if source.record.id != record.id:
+            raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
+        return None if await self._move_all(source, place.number) else self.clock()
 
     # -- moving --------------------------------------------------------------------------------------------------------
-
-    async def _visit(self, place: Place) -> None:
-        """Move the messages that wait at a place. If this fails, the agenda plans another visit."""
-        loop, agenda = asyncio.get_running_loop(), self.agenda
-        record = self.shared.census.by_id.get(place.entity)
-        if record is None:
-            agenda.remove_entity(place.entity)
-            return
-        try:
-            source = await self.shared.find(record.path, loop.time() + _CALLING)
-            if source.record.id != place.entity:
-                await source.recover(source.record, loop.time() + _CALLING)
-            if source.record.id == place.entity:
-                finished = await self._move_all(source, place.number)
-                agenda.visit_done(place, None if finished else loop.time())
-            else:
-                agenda.remove_entity(place.entity)
-        except MessagingEntityNotFoundError:
-            agenda.remove_entity(place.entity)
-            self.shared.census.read_soon()
-        except ServiceBusError as error:
-            _log.info("%s, partition %d: messages wait to be moved: %s", record.path, place.number, error)
-            agenda.visit_failed(place, loop.time())
-        except BaseException:
-            agenda.visit_failed(place, loop.time())
-            raise
 
     async def move_now(self) -> None:
         """Move all messages that wait now. A test bus does this before it shows messages."""

@@ -2,7 +2,7 @@
 
 A message that is scheduled on a topic must be judged by the rules at its scheduled time. No script can do this, so the
 client that has the role does it. In queues and subscriptions, every call does due work. If no call comes, the client
-with the role visits their partitions when something is due (:mod:`sbredis.aio.maintenance._visiting`).
+with the role visits their partitions when something is due (:mod:`sbredis.aio.maintenance._due_work`).
 
 A topic's partition refuses a call with a fence that is older than one that it has seen. But even if two clients
 believed that they had the role, they would do no work twice. A script publishes a message and removes it from the
@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sbredis._tasks import wait_until
+from sbredis.aio.core._agenda import Pace
 from sbredis.aio.core._watching import to_ask
+from sbredis.aio.maintenance._due_work import DueWork
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
 from sbredis.aio.maintenance._role import ROUTE
 from sbredis.aio.maintenance._topic_watcher import TopicWatcher
@@ -47,7 +49,8 @@ class RoutingDuty(Duty):
         self._news = asyncio.Event()
         self.watchers: dict[tuple[str, int], TopicWatcher] = {}
         """The watched partitions of topics, by the topic's incarnation and the number of the partition."""
-        self.visitor = Visitor(self.runtime, self._news, shared.census.read_soon)
+        pace = Pace() if self.runtime.test_hooks is None else Pace(between_reads=0.0)
+        self.visitor = Visitor(shared, DueWork(shared), pace, self._news.set)
         """Visits the partitions of queues and subscriptions."""
         self._tenure: Tenure | None = None
         self._listed = False
@@ -76,16 +79,14 @@ class RoutingDuty(Duty):
                 publishing_at = self._publish(tenure.fence())
                 visits_at = asyncio.get_running_loop().time() + self.visitor.act()
                 until = min(self._retry_at, visits_at, publishing_at)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if until == math.inf else until):
-                        await self._news.wait()
+                await wait_until(self._news, until)
         finally:
             self._tenure = None
             self._listed = False
             ended_moving()
             ended_reading()
             self._drop(list(self.watchers))
-            self.visitor.close()
+            await self.visitor.close()
 
     def look_again(self) -> None:
         """Look at all topics again, because the clock was moved."""

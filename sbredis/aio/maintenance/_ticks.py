@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis._tasks import wait_until
 from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, tick_keys, tick_name
 from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
@@ -66,9 +66,7 @@ async def next_tick(runtime: Runtime, name: str, period: int, wait: float, calli
                 return tick
             if runtime.clock.told() is not None:
                 seconds = left  # a test clock moves only by hand
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(seconds, left)):
-                    await moved.wait()
+            await wait_until(moved, loop.time() + min(seconds, left))
     finally:
         ended()
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
+from sbredis._tasks import wait_until
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
 from sbredis.engine import (
     CallId,
@@ -214,19 +216,16 @@ class HeldSession:
     async def wait_lost(self, seconds: float | None) -> bool:
         """Wait until the lock is lost. Return ``False`` if the session is released or the time is over before that."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
-        ends = None if seconds is None else loop.time() + seconds
+        ends = math.inf if seconds is None else loop.time() + seconds
         changed = asyncio.Event()
         self._waiting.add(changed)
         unwatch = clock.when_moved(changed.set)
         try:
             while self.locked:
-                if ends is not None and loop.time() >= ends:
+                if loop.time() >= ends:
                     return False
                 changed.clear()
-                wake = loop.time() + self.lease.until - clock.now()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(wake if ends is None else min(wake, ends)):
-                        await changed.wait()
+                await wait_until(changed, min(loop.time() + self.lease.until - clock.now(), ends))
             return not self._given_back
         finally:
             unwatch()

@@ -1,0 +1,199 @@
+"""A visitor reads and visits partitions for any errand. What a visit does is tested with each errand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from sbredis._tasks import wait_until
+from sbredis.aio.core._agenda import Pace, Place, Read
+from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._duty import Shared
+from sbredis.aio.maintenance._visiting import Visitor
+from sbredis.engine import due_channel, salts
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
+from sbredis.registry import EntityRecord
+from tests.aio.queues import in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("partitions of all slots are read")]
+PACE = Pace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
+
+
+class Hand:
+    """An errand whose answers the test decides, and a visitor on that errand."""
+
+    def __init__(self, shared: Shared, records: list[EntityRecord]) -> None:
+        self.reads: Counter[int] = Counter()
+        self.visits: list[Place] = []
+        self.due: set[Place] = set()
+        """The places at which something is to be done."""
+        self.fail_read: Callable[[Read], None] = lambda _: None
+        self.fail_visit: Callable[[Place], None] = lambda _: None
+        self.news = asyncio.Event()
+        self.visitor = Visitor(shared, self, PACE, self.news.set)
+        self.census = shared.census
+        self.census.by_id = {record.id: record for record in records}
+        self.visitor.set_entities(records)
+
+    def clock(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def announced(self, payload: bytes) -> tuple[str, float] | None:
+        if payload == b"other":
+            return None
+        return payload.decode("ascii"), self.clock()
+
+    async def read(self, read: Read) -> list[float | None]:
+        self.reads[read.number] += 1
+        self.fail_read(read)
+        return [self.clock() if Place(read.number, each) in self.due else None for each in read.entities]
+
+    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+        assert record.id == place.entity
+        self.visits.append(place)
+        self.fail_visit(place)
+        self.due.discard(place)
+        return None
+
+    async def run(self) -> None:
+        """Visit whenever there is something to do."""
+        while True:
+            self.news.clear()
+            await wait_until(self.news, self.clock() + self.visitor.act())
+
+
+@asynccontextmanager
+async def visiting(url: str) -> AsyncIterator[tuple[Hand, EntityRecord, Any]]:
+    """Make a visitor for one queue with four partitions."""
+    async with queue_at(url, partitions=4, partitioned=True) as queue:
+        connection = queue.client._connection
+        record = queue.entity.record
+        hand = Hand(Shared(connection, connection.entity, Census(connection.namespace)), [record])
+        running = asyncio.create_task(hand.run())
+        try:
+            await hand.visitor.begin()
+            yield hand, record, connection
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            await hand.visitor.close()
+
+
+async def announce(connection: Any, number: int, payload: bytes) -> None:
+    namespace = connection.namespace
+    channel = due_channel(namespace.name, salts(namespace.partitions)[number])
+    await connection.transport.command("SPUBLISH", channel, payload, key=channel)
+
+
+async def test_due_places_are_found_by_reads_and_by_announcements(url: str) -> None:
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        assert set(hand.reads) == {0, 1, 2, 3}
+        assert hand.visits == []
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: hand.visits == [Place(2, record.id)])
+        hand.due.add(Place(3, record.id))
+        hand.visitor._missed(3)
+        await eventually(lambda: hand.visits[1:] == [Place(3, record.id)])
+
+
+async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visit(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        for payload in (b"other", b"\xff", record.id.encode()):  # they arrive in this order
+            await announce(connection, 0, payload)
+        await eventually(lambda: hand.visits == [Place(0, record.id)])
+        logged = [each.getMessage() for each in caplog.records if each.name == "sbredis.maintenance"]
+        assert logged == [r"an announcement cannot be read: b'\xff'"]
+
+
+async def test_an_announcement_of_an_unknown_entity_and_a_gap_cause_a_census(url: str) -> None:
+    async with visiting(url) as (hand, _, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.census._news.clear()
+        await announce(connection, 1, b"unknown")
+        await eventually(hand.census._news.is_set)
+        hand.census._news.clear()
+        hand.visitor._missed(1)
+        assert hand.census._news.is_set()
+        assert hand.visits == []
+
+
+@in_memory
+async def test_a_failed_read_and_a_failed_visit_are_repeated(url: str) -> None:
+    def fail(_: object) -> None:
+        failures.append(None)
+        if len(failures) < 3:
+            raise ServiceBusConnectionError("no answer")
+
+    failures: list[None] = []
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.due.add(Place(1, record.id))
+        hand.fail_read = fail
+        hand.visitor._missed(1)
+        await eventually(lambda: hand.visits == [Place(1, record.id)])
+        failures.clear()
+        hand.fail_visit = fail
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: hand.visits[1:] == [Place(2, record.id)] * 3)
+        await eventually(lambda: hand.visitor.at_rest)
+
+
+@in_memory
+async def test_an_entity_that_is_gone_is_not_visited_again(url: str) -> None:
+    def gone(_: object) -> None:
+        raise MessagingEntityNotFoundError("no such queue")
+
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.census._news.clear()
+        hand.fail_visit = gone
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: not hand.visitor.agenda.knows(record.id))
+        assert hand.census._news.is_set()
+        assert hand.visits == [Place(2, record.id)]
+
+
+@in_memory
+async def test_a_defect_is_logged_and_does_not_stop_the_visits(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> None:
+        if len(hand.visits) < 2:
+            raise ZeroDivisionError
+
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.fail_visit = fail
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: hand.visits == [Place(2, record.id)] * 2)
+        (logged,) = caplog.records
+        assert logged.getMessage() == "visiting partitions failed because of a defect"
+        assert logged.exc_info is not None
+        assert logged.exc_info[0] is ZeroDivisionError
+
+
+@in_memory
+async def test_closing_ends_all_visits(url: str) -> None:
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(None)
+
+    ended: list[None] = []
+    async with visiting(url) as (hand, record, _):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.visitor.start(endless())
+        await asyncio.sleep(0)
+        assert not hand.visitor.at_rest
+        await hand.visitor.close()
+        assert ended == [None]
+        assert not hand.visitor.agenda.knows(record.id)

@@ -26,6 +26,12 @@ So for each call there are two cases. It came before the partition was closed: t
 closed, and the removal ends. Or it came later: then it succeeds only if the removal was taken back, because only this
 makes the version ``v + 1`` known. In that case the record in the registry has changed, and step 3 is refused.
 
+A use of a subscription is also a use of its topic, and a receiver of a subscription never calls the topic's partitions.
+So before a topic is deleted, each of its subscriptions goes through steps 1 and 2 too: it is ``removing``, and all its
+partitions are closed. A client that takes the removal of a subscription back takes that of the topic back first. The
+removal of the topic gives the record of each subscription a new stamp, even if the record says ``removing`` already. So
+a client that has read the subscription before that is refused, and reads it and its topic again.
+
 A client may stop after each step. The registry then says ``removing``, and the next client that reads the entity takes
 the removal back. A reader that does not use the entity does this too, because a reader cannot know whether the client
 that removes is still there. The time of the last use does not change by this, so the removal is soon tried again. The
@@ -34,6 +40,9 @@ client that has the role ``idle`` continues a removal instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -41,7 +50,7 @@ import anyio
 from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord
-from sbredis.registry._steps import PATIENCE, UNREACHABLE, Steps
+from sbredis.registry._steps import PATIENCE, TOGETHER, UNREACHABLE, Steps, all_of
 
 __all__ = ["Removal", "note_use", "remove_if_idle"]
 
@@ -78,9 +87,6 @@ async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: f
     if record.state != "removing":
         return Removal(removed=False, quiet=0)
     quiet = await _close(steps, record, idle, until)
-    if quiet is None and record.kind == "topic":
-        # A user may have called a subscription after the topic was closed.
-        quiet = await _close(steps, record, idle, until)
     if quiet is not None:
         return Removal(removed=False, quiet=quiet)
     record = await steps.deleting(record, until)
@@ -90,14 +96,55 @@ async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: f
 
 async def _close(steps: Steps, record: EntityRecord, idle: int, until: float) -> int | None:
     """Close all partitions, or take the removal back. If one is in use, return the ms since the last use."""
+    subscriptions: list[EntityRecord] = []
     try:
         quiet = await _ask(steps, record, idle, record.version + 1, until)
+        if quiet is None and record.kind == "topic":
+            quiet = await _close_subscriptions(steps, record, idle, subscriptions, until)
     except ServiceBusError:
-        await steps.kept(record, until)
+        await _take_back(steps, record, subscriptions, until)
         raise
     if quiet is not None:
-        await steps.kept(record, until)
+        await _take_back(steps, record, subscriptions, until)
     return quiet
+
+
+async def _close_subscriptions(
+    steps: Steps, topic: EntityRecord, idle: int, begun: list[EntityRecord], until: float
+) -> int | None:
+    """Close all partitions of a topic's subscriptions, and add to ``begun`` those whose removal has begun.
+
+    If a partition is in use, return the ms since the last use.
+    """
+    found: list[int] = []
+
+    async def close_one(record: EntityRecord) -> None:
+        if record.state == "creating":  # a client creates it at this moment, or has stopped while it created it
+            await steps.settled(record, until)
+            found.append(0)
+        elif record.state != "deleting":
+            removing = await steps.removing(record, until)
+            begun.append(removing)
+            quiet = await _ask(steps, removing, idle, removing.version + 1, until)
+            if quiet is not None:
+                found.append(quiet)
+
+    after, more = "", True
+    while more and not found:
+        page = await steps.ask(steps.registry.subscriptions(topic.path, after, TOGETHER), until, topic.path)
+        await all_of(partial(close_one, each.record) for each in page.subscriptions)
+        after, more = (page.subscriptions[-1].record.name, page.more) if page.subscriptions else ("", False)
+    return min(found, default=None)
+
+
+async def _take_back(steps: Steps, record: EntityRecord, subscriptions: Sequence[EntityRecord], until: float) -> None:
+    """Take the removal of an entity back, and that of the subscriptions that were to be removed with it."""
+    try:
+        await steps.kept(record, until)
+    finally:
+        with suppress(ServiceBusError):  # a client that uses a subscription takes its removal back too
+            for start in range(0, len(subscriptions), TOGETHER):
+                await all_of(partial(steps.kept, each, until) for each in subscriptions[start : start + TOGETHER])
 
 
 async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until: float) -> int | None:

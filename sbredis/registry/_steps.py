@@ -95,7 +95,7 @@ from sbredis.registry._refusals import (
 )
 from sbredis.registry._registry import Registry, SeenEntity
 
-__all__ = ["PATIENCE", "TOPIC", "UNREACHABLE", "Steps"]
+__all__ = ["PATIENCE", "TOGETHER", "TOPIC", "UNREACHABLE", "Steps", "all_of"]
 
 T = TypeVar("T")
 _Step = Callable[[Partition, float], Awaitable[object]]
@@ -105,8 +105,8 @@ TOPIC: tuple[Kind, ...] = ("topic",)
 DESTINATIONS = ("forward_to", "forward_dead_lettered_messages_to")
 """The properties that name an entity to which messages are moved."""
 
-_TOGETHER = 50
-"""The number of a topic's subscriptions that are deleted at the same time."""
+TOGETHER = 50
+"""The number of a topic's subscriptions that are closed or deleted at the same time."""
 
 _SHARE = 0.25
 """A call that only reads may spend this part of its time on telling partitions for another client."""
@@ -247,8 +247,11 @@ class Steps:
     async def kept(self, record: EntityRecord, until: float) -> EntityRecord:
         """Take the removal of an entity back; raise :class:`EntityChangedError` if its record has changed.
 
-        The entity gets the next version, which opens the partitions that are closed.
+        The entity gets the next version, which opens the partitions that are closed. For a subscription, a removal of
+        its topic is taken back first. Raises :class:`MessagingEntityNotFoundError` if its topic is being deleted.
         """
+        if record.parent is not None:
+            await self._topic_kept(record, record.parent, until)
         kept, stamp = replace(record, state="active", version=record.version + 1), new_token()
         if record.kind == "subscription":
             kept = (
@@ -260,6 +263,17 @@ class Steps:
             with anyio.move_on_after(min(_SHORTLY, until - anyio.current_time())), suppress(ServiceBusError):
                 await self.everywhere(kept, self.tell, until)
         return kept
+
+    async def _topic_kept(self, record: EntityRecord, topic: str, until: float) -> None:
+        """Take the removal of a subscription's topic back, if it is being removed."""
+        while True:
+            found = await self.ask(self.registry.read(topic), until, topic)
+            if found is None or found.state == "deleting":
+                raise missing_subscription(self._namespace, record.path, None if found is None else found.kind)
+            if found.state != "removing":
+                return
+            with suppress(EntityChangedError):  # another client has changed the topic: read it again
+                await self.kept(found, until)
 
     async def _ended(self, record: EntityRecord, until: float) -> None:
         """Finish the deletion of an entity."""
@@ -281,10 +295,10 @@ class Steps:
     async def _without_subscriptions(self, topic: EntityRecord, until: float) -> None:
         """Delete the subscriptions of a topic whose own partitions are gone."""
         while True:
-            page = await self.ask(self.registry.subscriptions(topic.path, "", _TOGETHER), until, topic.path)
+            page = await self.ask(self.registry.subscriptions(topic.path, "", TOGETHER), until, topic.path)
             if not page.subscriptions:
                 return
-            await _all_of(partial(self._left, each.record, until) for each in page.subscriptions)
+            await all_of(partial(self._left, each.record, until) for each in page.subscriptions)
 
     async def _left(self, record: EntityRecord, until: float) -> None:
         """Delete a subscription whose topic is being deleted."""
@@ -385,7 +399,7 @@ class Steps:
                 raise
 
         try:
-            await _all_of(partial(one, number) for number in record.partitions)
+            await all_of(partial(one, number) for number in record.partitions)
         except ServiceBusError as error:
             if unreachable:
                 error.unreachable_partitions = tuple(sorted(unreachable))
@@ -456,7 +470,7 @@ class Steps:
         return await perform(self._transport, request, timeout=until - anyio.current_time())
 
 
-async def _all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
+async def all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
     """Take steps concurrently. All steps are tried; then the first error is raised."""
     errors: list[ServiceBusError] = []
 

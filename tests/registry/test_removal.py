@@ -6,14 +6,16 @@ import asyncio
 import gc
 import random
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, perform
+from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, new_token, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
@@ -21,6 +23,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
+from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Argument, Script, Transport, forget_memory, open_transport
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
@@ -251,6 +254,108 @@ async def test_a_deletion_deletes_no_partition_before_all_are_shut(transport: Tr
             )
     with pytest.raises(MessagingEntityNotFoundError):
         await namespace.get_entity("Q")
+    assert await only_the_registry_is_left(transport)
+
+
+# -- a topic and its subscriptions -------------------------------------------------------------------------------------
+
+
+class Between:
+    """Passes calls to another transport, and does something once, before one of the calls."""
+
+    def __init__(self, transport: ScriptCaller, at: int, act: Callable[[], Awaitable[None]]) -> None:
+        self._transport = transport
+        self._at = at
+        self._act = act
+        self.calls = 0
+
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **rest: Any) -> Any:
+        self.calls += 1
+        if self.calls == self._at:
+            await self._act()
+        return await self._transport.call(script, keys, arguments, **rest)
+
+
+async def topic_with_subscription(transport: Transport, clock: Clock) -> tuple[Namespace, EntityRecord, EntityRecord]:
+    namespace = await Namespace.open(transport, "ns", 2, told=clock.told)
+    await namespace.create_entity("T", replace(SETTINGS, topic=True), kind="topic", partitioned=True)
+    subscription = await namespace.create_subscription(
+        "T", "S", replace(SETTINGS, shared=True), rules=[Rule("all", TrueFilter())]
+    )
+    return namespace, await namespace.get_entity("T"), subscription
+
+
+async def receive(
+    transport: ScriptCaller, namespace: Namespace, record: EntityRecord, number: int, clock: Clock
+) -> None:
+    """Receive from a partition as a client does that knows this record."""
+    while True:
+        partition = namespace.partition(record, number)
+        try:
+            await perform(transport, partition.receive(CallId("", 0, clock.now), new_token(), 1), timeout=10)
+        except SettingsStaleError:
+            record = await namespace.get_entity(record.path)
+        else:
+            return
+
+
+@pytest.mark.slow
+@in_memory
+async def test_a_receive_from_a_subscription_at_any_step_keeps_the_topic_or_reports_that_it_is_gone(
+    transport: Transport, clock: Clock
+) -> None:
+    at, kept, gone = 0, 0, 0
+    while at == kept + gone:
+        at += 1
+        namespace, topic, subscription = await topic_with_subscription(transport, clock)
+        clock.now += IDLE + MINUTE
+        received: list[bool] = []
+
+        async def use(
+            namespace: Namespace = namespace, record: EntityRecord = subscription, received: list[bool] = received
+        ) -> None:
+            try:
+                await receive(transport, namespace, record, 1, clock)
+            except MessagingEntityNotFoundError:
+                received.append(False)
+            else:
+                received.append(True)
+
+        removed = False
+        with suppress(EntityChangedError):
+            between = Between(transport, at, use)
+            removed = (await client(between, clock, 2).remove_if_idle(topic, IDLE)).removed
+        listed = [each.path for each in await namespace.list_entities()]
+        assert listed == ([] if removed else ["T"])
+        if received == [True]:
+            kept += 1
+            assert not removed
+            assert [each.state for each in await namespace.list_entities()] == ["active"]
+            assert [each.state for each in await namespace.list_subscriptions("T")] == ["active"]
+            for number in range(2):
+                await receive(transport, namespace, subscription, number, clock)
+            await namespace.delete_entity("T")
+        elif received:
+            gone += 1
+            assert removed
+        assert await only_the_registry_is_left(transport)
+    assert kept > 8
+    assert gone > 3
+
+
+@in_memory
+async def test_a_topic_is_in_use_while_a_subscription_forwards_its_messages(transport: Transport, clock: Clock) -> None:
+    namespace, topic, _ = await topic_with_subscription(transport, clock)
+    forwards = replace(SETTINGS, shared=True, forwards=True)
+    await namespace.create_subscription("T", "Z", forwards, rules=[Rule("all", TrueFilter())])
+    clock.now += IDLE + MINUTE
+    before = keys_of(await snapshot(transport), "ns")["{fjl}:entities"]
+    assert await namespace.remove_if_idle(topic, IDLE) == (False, 0)
+    assert keys_of(await snapshot(transport), "ns")["{fjl}:entities"] == before
+    last = (await namespace.list_subscriptions("T"))[-1]
+    await namespace.update_entity(last, replace(last.settings, forwards=False))
+    clock.now += IDLE + MINUTE
+    assert (await namespace.remove_if_idle(topic, IDLE)).removed
     assert await only_the_registry_is_left(transport)
 
 

@@ -98,7 +98,7 @@ class Take:
     batch: int
     moves: tuple[Move, ...]
     door: str
-    """What the destination answered before when it asked for a proof that the batch is still outstanding."""
+    """The door of the destination that was known before the messages were read; empty if none was known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,7 @@ MACHINES = {
     "topic": topic_machine,
     "transactions": transaction_machine,
 }
-"""What each machine drives: a queue, a queue with sessions, a topic with its subscriptions, and transactions over
-such a topic and a queue.
-"""
+"""The machine for each kind of entity. The machine of transactions has a topic with its subscriptions, and a queue."""
 SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3, "transactions": 0.1}
 """The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
 

@@ -397,7 +397,7 @@ class MovesMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("ab"), early=st.booleans())
     def receive_what_a_mover_has_read(self, name: str, early: bool) -> None:
-        """A receiver locks messages before or after a mover freezes them. What the receiver has locked is its own."""
+        """A receiver locks messages before or after a mover freezes them. A mover leaves locked messages out."""
         self.send(3, None)
         self.begin(name, 3)
         if self.movers:

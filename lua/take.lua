@@ -14,8 +14,9 @@
 -- ARGV[8]    batch       its number
 -- ARGV[9]    names       of the messages at the origin, as runs
 -- ARGV[10]   door        as last learnt, or nothing
--- ARGV[11]   operation   send or publish
--- ARGV[12...] messages   the arguments that the script of this name has after `call`
+-- ARGV[11]   operation   send or publish; or toolarge, if one call cannot carry the messages. The verdict on the batch
+--   is then TOOLARGE, unless it was judged before
+-- ARGV[12...] messages   the arguments that the script of this name has after `call`; none for toolarge
 --
 -- Result: { more, verdict, detail, names as runs, origins }. The verdict is taken; again if the origin was rolled back
 --   and the messages in `names` are here already, and then none was stored; over if a later batch of the origin was
@@ -33,7 +34,8 @@ end
 local origin, number, operation = ARGV[7], whole_number(ARGV[8], 1, 999999999999999), ARGV[11]
 local runs, total = parse_runs(ARGV[9])
 if not string.find(origin, '^[%w_.-]+:[%w_-]+$') or #origin > 128 or not number or not runs or p.lane ~= ''
-  or ARGV[10] ~= '' and not parse_token(ARGV[10]) or operation ~= 'send' and operation ~= 'publish' then
+  or ARGV[10] ~= '' and not parse_token(ARGV[10])
+  or operation ~= 'send' and operation ~= 'publish' and (operation ~= 'toolarge' or #ARGV > 11) then
   return refuse('BADCALL', 'take')
 end
 local field, strangers = 'in:' .. origin, {}
@@ -86,6 +88,9 @@ else
   end
 end
 
+if operation == 'toolarge' then
+  return answer('TOOLARGE', taken or '-')
+end
 local plan, refused, count
 if operation == 'send' then
   plan, refused = check_send(p, ARGV, 12)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.engine._keys import entity_of, state_key
@@ -119,7 +119,7 @@ class Taken(NamedTuple):
     - ``over``: a later batch of this source was judged before, so this one will never be stored.
     - ``door``: the source is new here, and the caller does not know the door, which is in ``detail``.
     - ``QUOTA``, ``DISABLED``, ``TOOLARGE``, ``SESSIONS``: the batch will never be stored. ``detail`` is the detail of
-      this refusal.
+      this refusal; empty if one call could not carry the messages.
     """
     detail: str
     names: tuple[str, ...]
@@ -241,28 +241,31 @@ def take(
     origin: Origin,
     batch: Batch,
     door: str,
-    sending: Request[Sent],
+    sending: Request[Sent] | None,
     *,
     now: int | None = None,
 ) -> Request[Taken]:
     """Store the messages of a batch at their destination, unless this batch was judged there before.
 
-    ``sending`` is the request that would send or publish the messages of the batch, in their order. ``door`` must have
-    been learnt before the batch was read from its source.
+    ``sending`` is the request that would send or publish the messages of the batch, in their order. It is ``None`` if
+    one call cannot carry them; the verdict is then ``TOOLARGE``. ``door`` must have been learnt before the batch was
+    read from its source.
     """
-    if sending.script.name not in {"send", "publish"} or sending.keys[: len(destination.keys)] != destination.keys:
-        raise ValueError(f"{sending.script.name!r} is not a request that sends to this destination")
+    operation, keys = "toolarge", tuple(destination.keys)
+    rest: tuple[Argument, ...] = ()
+    if sending is not None:
+        operation, keys, rest = sending.script.name, sending.keys, sending.arguments[_COMMON:]
+        if operation not in {"send", "publish"} or keys[: len(destination.keys)] != destination.keys:
+            raise ValueError(f"{operation!r} is not a request that sends to this destination")
     scalars: dict[str, Argument] = {
         "origin": _origin(origin),
         "batch": batch.number,
         "names": _runs(batch.names),
         "door": door,
-        "operation": sending.script.name,
+        "operation": operation,
     }
-    request = destination.request(
-        "take", CallId("", 0, now), _taken, scalars, cast("Sequence[Argument]", sending.arguments[_COMMON:])
-    )
-    return _repeatable(request._replace(keys=sending.keys))
+    request = destination.request("take", CallId("", 0, now), _taken, scalars, rest)
+    return _repeatable(request._replace(keys=keys))
 
 
 def forget_source(destination: Partition, origins: Sequence[Origin], *, now: int | None = None) -> Request[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.aio.calls import _routing as routing
 from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._role import MOVE
@@ -363,6 +364,42 @@ async def test_a_move_that_was_broken_off_is_completed_days_later(
             assert bodies(await flow.take(3, "to")) == ["a", "b", "c"]
         async with flow.client.get_queue_receiver("to") as receiver:
             assert await receiver.receive_messages(max_wait_time=0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+async def test_a_batch_that_was_taken_is_never_given_up(url: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mover dies after the take. Then no call can carry the batch any more, but the recorded verdict counts."""
+    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
+    async with flow_at(url) as flow:
+        if kind == "queue":
+            await flow.admin.create_queue("to")
+        else:
+            await flow.admin.create_topic("to")
+            acting = RuleProperties("r", action=SqlRuleAction("SET n = 1"))
+            await flow.admin.create_subscription("to", "s", rules=[acting])
+        await flow.admin.create_queue("from", forward_to="to")
+        await flow.send("from", "x" * 10_000)
+        async with flow.other_client() as client:
+            mortal = Mortal(client, 1, frozenset({"settle_batch"}), runs=False)
+            async with client.maintain():
+                await eventually(lambda: mortal.dead)
+        if kind == "queue":
+            properties = await flow.admin.get_queue("to")
+            properties.max_message_size_in_kilobytes = 1
+            await flow.admin.update_queue(properties)
+        else:
+            monkeypatch.setattr(routing, "_MOST_BYTES", 0)
+        async with flow.mover():
+
+            async def nothing_is_left() -> bool:
+                return (await flow.admin.get_queue_runtime_properties("from")).total_message_count == 0
+
+            await eventually(nothing_is_left)
+            path = ["to"] if kind == "queue" else ["to", "s"]
+            made = flow.client.get_queue_receiver if kind == "queue" else flow.client.get_subscription_receiver
+            async with made(*path) as receiver:
+                assert len(await receiver.peek_messages(10)) == 1
 
 
 async def test_messages_wait_for_a_mover_with_one_warning(url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -258,6 +258,7 @@ def _moves(script: str) -> Iterator[Malformed]:
         yield Malformed("more messages than names", ("q:birth", 1, "1", "", "send", "", b"m", b"n"))
         yield Malformed("an unknown column", ("q:birth", 1, "1", "", "send", "x", "1", b"m"))
         yield Malformed("no messages", ("q:birth", 1, "1", "", "send", ""))
+        yield Malformed("messages that are too large", ("q:birth", 1, "1", "", "toolarge", "", b"m"))
 
 
 _STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 1}

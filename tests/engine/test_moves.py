@@ -15,12 +15,14 @@ from sbredis.engine import (
     Operation,
     Origin,
     Outgoing,
+    Verdict,
     calling,
     destroy_source,
     encode_changes,
     forget_source,
     new_token,
     read_record,
+    take,
     transfer_destination,
     withdraw,
 )
@@ -230,6 +232,29 @@ async def test_a_full_destination_refuses_the_batch(town: Town) -> None:
     await town.transport.command("HSET", key, "quota", 4, key=key)
     taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
     assert (taken.verdict, taken.detail) == ("QUOTA", "0 4")
+
+
+async def test_a_batch_that_no_call_can_carry_is_refused_unless_it_was_judged_before(town: Town) -> None:
+    await town.send("q", b"one", b"two")
+    one, two = (await town.waiting()).messages
+    birth = await town.birth()
+    for message, before in ((one, None), (two, "taken")):
+        batch = await town.freeze(A, message)
+        assert batch is not None
+        if before is not None:
+            await town.tell(town.taking(batch, birth, message))
+        there = await town.everything("a")
+        asking = take(town.of["a"], Origin("q", birth), batch, "", None, now=town.now)
+        taken = await town.tell(asking)
+        assert (taken.verdict, taken.detail) == (before or "TOOLARGE", "")
+        assert await town.tell(town.taking(batch, birth, message)) == taken
+        assert await town.tell(asking) == taken
+        if before is not None:
+            assert await town.everything("a") == there
+        verdict: Verdict = "taken" if before else "back"
+        assert await town.tell(town.settling(batch, verdict, birth))
+    assert await town.bodies("a") == [b"two"]
+    assert await town.bodies("q") == [b"one"]
 
 
 # -- what is refused for good ------------------------------------------------------------------------------------------

@@ -209,7 +209,10 @@ class Carrier:
         number = destination.number
 
         def make(partition: Partition) -> Request[Taken]:
-            sending = _sending(entity, number, bound, now)
+            try:
+                sending = _sending(entity, number, bound, now)
+            except MessageSizeExceededError:
+                sending = None  # the destination records this, unless it has judged the batch before
             return take(partition, self._origin, batch, action.door, sending, now=now)
 
         try:
@@ -219,10 +222,6 @@ class Carrier:
                     break
         except MessagingEntityNotFoundError:
             group.judged("GONE", "", fault=fault_of("GONE", path))
-        except MessageSizeExceededError as error:
-            if error.outcome is not Outcome.NEVER_SENT:
-                raise
-            group.judged("TOOLARGE", "", fault=fault_of("TOOLARGE", path))
         else:
             for stranger in taken.strangers:
                 self.strangers[stranger] = entity, number

@@ -9,31 +9,33 @@
 -- ARGV[7]    destination the id of the entity, a colon, and the number of the partition
 -- ARGV[8]    holder      the incarnation of the destination
 -- ARGV[9]    birth       of this partition. A partition that was made again gives the same names to other messages
--- ARGV[10...] messages    for each message its name and its changed properties
+-- ARGV[10]   purpose     a text of the mover, which every mover of this batch gets. It says what the destination gets
+-- ARGV[11...] messages    for each message its name and its changed properties
 --
 -- Result: { more, the number of the batch as text, the incarnation of its destination, the names of its messages as
---   runs }. The number is 0 if there is no batch, because no message is there as named, because the partition
+--   runs, its purpose }. The number is 0 if there is no batch, because no message is there as named, because the partition
 --   has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- @use advance begin finish has_overdue movable_messages name_runs outstanding_batch parse_destination refuse
 -- @use refuse_while_due side_of split_words stop_expiry
-local p, refusal = begin(KEYS, ARGV, 'freeze', 9, true)
+local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
 if not p then
   return refusal
 end
 local destination, id = parse_destination(ARGV[7])
-local found = movable_messages(p, ARGV, 10)
-if not destination or not found or not string.find(ARGV[8], '^[%w_-]+$') or #ARGV[8] > 64 or p.lane ~= '' then
+local found = movable_messages(p, ARGV, 11)
+if not destination or not found or not string.find(ARGV[8], '^[%w_-]+$') or #ARGV[8] > 64 or #ARGV[10] > 131072
+  or p.lane ~= '' then
   return refuse('BADCALL', 'freeze')
 end
 if redis.call('HGET', p.state, 'birth') ~= ARGV[9] then
-  return { 0, '0', '', '' }
+  return { 0, '0', '', '', '' }
 end
-local number, incarnation, runs = outstanding_batch(p, destination)
+local number, incarnation, runs, purpose = outstanding_batch(p, destination)
 if number then
   -- Write it again, so that a WAIT after this script has a write that replicas can confirm.
-  redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, incarnation, runs }, ' '))
-  return { 0, number, incarnation, runs }
+  redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, incarnation, runs, purpose }, ' '))
+  return { 0, number, incarnation, runs, purpose }
 end
 
 if has_overdue(p) then -- what is due may change some of the messages
@@ -41,12 +43,12 @@ if has_overdue(p) then -- what is due may change some of the messages
   if p.more == 1 then
     return refuse_while_due(p)
   end
-  found = movable_messages(p, ARGV, 10)
+  found = movable_messages(p, ARGV, 11)
 end
 local batches = redis.call('HGET', p.lasting, 'batches') or ''
 if #found.names == 0 or #split_words(batches) >= 64 then
   finish(p, '')
-  return { p.more, '0', '', '' }
+  return { p.more, '0', '', '', '' }
 end
 stop_expiry(p, found)
 for i = 1, #found.names do
@@ -63,7 +65,7 @@ local told = redis.call('HGET', p.lasting, 'to') or ' '
 if not string.find(told, ' ' .. id .. ' ', 1, true) then
   told = told .. id .. ' '
 end
-redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, ARGV[8], runs }, ' '), 'batches',
-  batches .. destination .. ' ', 'to', told)
+redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, ARGV[8], runs, ARGV[10] }, ' '),
+  'batches', batches .. destination .. ' ', 'to', told)
 finish(p, '')
-return { p.more, number, ARGV[8], runs }
+return { p.more, number, ARGV[8], runs, ARGV[10] }

@@ -13,8 +13,8 @@
 --
 -- Result: { more, the time as text, the birth of the partition, batches, names, the states as one text with a letter
 --   for each message, records, extras, the place after the last message as text, or 0 at the end }. For each batch,
---   `batches` has its destination, its number, the incarnation of the destination and its names as runs. The states are
---   a active and x transfer. `extras` has, for some messages: index, failures, reason, expiry, changes. If `more` is 1,
+--   `batches` has its destination, its number, the incarnation of the destination, its names as runs and its purpose. The
+--   states are a active and x transfer. `extras` has, for some messages: index, failures, reason, expiry, changes. If `more` is 1,
 --   nothing was read: make the call again
 -- Refusals: call
 -- @use advance band begin count_records_that_fit delivery_extras finish levels names_of_runs outstanding_batch
@@ -38,9 +38,9 @@ end
 local batches, names, scores, onward = {}, {}, {}, '0'
 local destinations = ARGV[10] ~= '' and { ARGV[10] } or split_words(redis.call('HGET', p.lasting, 'batches') or '')
 for i = 1, #destinations do
-  local number, incarnation, runs = outstanding_batch(p, destinations[i])
+  local number, incarnation, runs, purpose = outstanding_batch(p, destinations[i])
   if number then
-    for _, text in ipairs({ destinations[i], number, incarnation, runs }) do
+    for _, text in ipairs({ destinations[i], number, incarnation, runs, purpose }) do
       batches[#batches + 1] = text
     end
   end

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from sbredis.aio.core._moving import Move
 from sbredis.aio.maintenance._carrying import Carrier, ask
-from sbredis.aio.maintenance._destinations import Bound, Destinations, NotKnownYetError
+from sbredis.aio.maintenance._destinations import Destinations, NotKnownYetError
 from sbredis.engine import Delivery, Destination, outgoing
 from sbredis.exceptions import Outcome
-from sbredis.model import MoveKind, PrimitiveTypes, ServiceBusReceivedMessage, hold_of, redriven_changes
+from sbredis.model import MoveKind, PrimitiveTypes, Purpose, ServiceBusReceivedMessage, hold_of, read_purpose
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -31,17 +30,9 @@ class _Chosen(Destinations):
         self._source = source
         self._number = number
         self._entity = entity
-        self._modify = modify
+        # It is read as every other mover reads it, so all make the same messages.
+        self.purpose = read_purpose(Purpose(True, modify).stored())
         self.nowhere = Destination(source.record.id, number)
-
-    def _bound(
-        self, delivery: Delivery, why: MoveKind, entity: Entity | None, path: str, now: int
-    ) -> tuple[Move, Destination]:
-        del why
-        changed = delivery._replace(changes=redriven_changes(delivery, self._modify))
-        move, place = super()._bound(changed, "redrive", entity, path, now)
-        # The source knows the message by its present changes.
-        return move._replace(message=cast("Bound", move.message)._replace(delivery=delivery)), place
 
     async def _target(self, delivery: Delivery, why: MoveKind) -> tuple[Entity | None, str]:
         del delivery, why

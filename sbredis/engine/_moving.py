@@ -91,6 +91,8 @@ class Batch(NamedTuple):
     """A number that rises from batch to batch of the source."""
     names: tuple[str, ...]
     """The names of the messages at the source, in the order of the move."""
+    purpose: bytes = b""
+    """The text that was given to :func:`freeze`."""
 
 
 class Waiting(NamedTuple):
@@ -172,22 +174,26 @@ def freeze(
     incarnation: str,
     messages: Sequence[Delivery],
     *,
+    purpose: bytes = b"",
     now: int | None = None,
 ) -> Request[Batch | None]:
     """Freeze messages as the next batch for a destination; the result is ``None`` if there is no batch.
 
     ``birth`` is the birth of the source when the messages were read. A source that was made again gives the same names
-    to other messages.
+    to other messages. ``purpose`` is stored with the batch. It tells every mover of the batch what to make of the
+    messages, if this does not follow from the messages themselves.
 
     Messages that are not there any more as they were read are left out. If a batch for the destination is outstanding,
     nothing is changed, and the result is that batch.
     """
 
     def read(reply: list[Any]) -> Batch | None:
-        number, holder, runs = int(reply[1]), reply[2].decode(), reply[3]
-        return Batch(destination, holder, number, _names(runs)) if number else None
+        number, holder, runs, stored = int(reply[1]), reply[2].decode(), reply[3], reply[4]
+        return Batch(destination, holder, number, _names(runs), stored) if number else None
 
+    within("the size of the purpose", len(purpose), 0, 2 * MAXIMUM_CHANGES_BYTES)
     scalars: dict[str, Argument] = {"destination": _key(destination), "holder": incarnation, "birth": birth}
+    scalars["purpose"] = purpose
     return _repeatable(source.request("freeze", CallId("", 0, now), read, scalars, _exact(messages)))
 
 
@@ -366,10 +372,10 @@ def _names(runs: bytes) -> tuple[str, ...]:
 def _waiting(reply: list[Any]) -> Waiting:
     more, now, birth, listed, given, states, records, extras, onward = reply
     batches: list[Batch] = []
-    for at in range(0, len(listed), 4):
-        key, number, incarnation, runs = listed[at : at + 4]
+    for at in range(0, len(listed), 5):
+        key, number, incarnation, runs, purpose = listed[at : at + 5]
         entity, _, partition = key.decode().rpartition(":")
-        batches.append(Batch(Destination(entity, int(partition)), incarnation.decode(), int(number), _names(runs)))
+        batches.append(Batch(Destination(entity, int(partition)), incarnation.decode(), int(number), _names(runs), purpose))
     messages = deliveries(given, records, extras, states.decode())
     return Waiting(bool(more), int(now), birth.decode(), tuple(batches), messages, int(onward))
 

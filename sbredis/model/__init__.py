@@ -42,11 +42,19 @@ from sbredis.model._message import (
     copied,
     from_content,
 )
-from sbredis.model._moved import MOST_HOPS, MoveKind, TooManyHopsError, key_at_destination, moved
+from sbredis.model._moved import (
+    MOST_HOPS,
+    MoveKind,
+    Purpose,
+    TooManyHopsError,
+    key_at_destination,
+    moved,
+    read_purpose,
+)
 from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
 from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
 from sbredis.model._received import ServiceBusReceivedMessage, delivered, hold_of
-from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of, redriven_changes
+from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
 from sbredis.model._rights import AuthorizationRule
 from sbredis.model._rule_properties import (
     DEFAULT_RULE,
@@ -163,7 +171,6 @@ __all__ = [
     "outgoing",
     "readable_content",
     "redrive_of",
-    "redriven_changes",
     "routing_key",
     "rule_created",
     "rule_revised",

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sbredis.engine import NEVER, Delivery, Outgoing, encode, read_record
+from sbredis.engine import (
+    NEVER,
+    Changes,
+    Delivery,
+    Outgoing,
+    decode_changes,
+    encode,
+    encode_changes,
+    read_record,
+)
 from sbredis.exceptions import ServiceBusError
 from sbredis.model._id_kinds import comparable_id, duplicate_key
 from sbredis.model._received import current_content
+from sbredis.model._redrive import redriven_changes
 
-__all__ = ["MOST_HOPS", "MoveKind", "TooManyHopsError", "key_at_destination", "moved"]
+if TYPE_CHECKING:
+    from sbredis.engine import Value
+
+__all__ = ["MOST_HOPS", "MoveKind", "Purpose", "TooManyHopsError", "key_at_destination", "moved", "read_purpose"]
 
 MOST_HOPS = 4
 """How often a message may be forwarded."""
@@ -23,9 +37,42 @@ class TooManyHopsError(ServiceBusError):
     """The message was forwarded as often as a message may be."""
 
 
+class Purpose(NamedTuple):
+    """What a mover makes of messages. It is stored with a batch, so that every mover makes the same messages of it."""
+
+    redriven: bool = False
+    """Whether a redrive has chosen the messages. If not, they wait to be moved."""
+    modify: Mapping[str, Value] | None = None
+    """The properties that a redrive adds to the application properties, or replaces."""
+
+    def stored(self) -> bytes:
+        """Return the purpose as it is stored with a batch; empty for messages that wait to be moved."""
+        return _REDRIVEN + encode_changes(Changes(dict(self.modify or {}) or None)) if self.redriven else b""
+
+    def kind(self, message: Delivery) -> MoveKind:
+        """Return why a message is moved."""
+        if self.redriven:
+            return "redrive"
+        if message.state == "x":
+            return "transfer"
+        return "dead" if message.name.startswith("d") else "forward"
+
+
+_REDRIVEN = b"redrive "
+
+
+def read_purpose(stored: bytes) -> Purpose:
+    """Return the purpose of a batch. Raises an error if this release does not know it."""
+    if not stored:
+        return Purpose()
+    if not stored.startswith(_REDRIVEN):
+        raise ServiceBusError("This release cannot read the purpose of a batch: update the clients that move messages.")
+    return Purpose(True, decode_changes(stored.removeprefix(_REDRIVEN)).properties)
+
+
 def moved(
     message: Delivery,
-    kind: MoveKind,
+    purpose: Purpose,
     *,
     number: int,
     now: int,
@@ -37,6 +84,9 @@ def moved(
     ``number`` is the full sequence number of the message in its source, ``now`` the time of the source partition, and
     ``died_in`` the path of the entity in which a dead letter died. Raises :class:`TooManyHopsError`.
     """
+    kind = purpose.kind(message)
+    if kind == "redrive":
+        message = message._replace(changes=redriven_changes(message, purpose.modify))
     content = current_content(message, with_reason=kind == "dead")
     record = read_record(message.record)
     hops = content.hops or 0

@@ -1,4 +1,4 @@
-"""Moving dead letters back: the budget and the result as an application sees them, and what a message becomes."""
+"""Redriving dead letters: the budget and the result as an application sees them, and the message after a redrive."""
 
 # The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false

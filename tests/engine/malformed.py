@@ -43,7 +43,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "destroy": (500,),
     "due": (),
     "forget_source": (TOKEN, "q:birth"),
-    "freeze": ("a:1", "holder", TOKEN, "1", ""),
+    "freeze": ("a:1", "holder", TOKEN, "", "1", ""),
     "outgoing": (10, 1000, 0, ""),
     "settle_batch": ("a:1", 1, TOKEN, "taken"),
     "take": ("q:birth", 1, "1", "", "send", "", b"m"),
@@ -118,7 +118,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         },
     },
     "forget_source": {1: _NOT_ORIGINS},
-    "freeze": {0: _NOT_DESTINATIONS, 1: ("", "a b", "\u00e9", "x" * 65), 3: ("", "0", "x1", "1 2", "9" * 17)},
+    "freeze": {0: _NOT_DESTINATIONS, 1: ("", "a b", "\u00e9", "x" * 65), 4: ("", "0", "x1", "1 2", "9" * 17)},
     "outgoing": {2: ("", "x", "-1", "1.5", "9" * 17), 3: _NOT_DESTINATIONS[1:]},
     "settle_batch": {0: _NOT_DESTINATIONS, 3: ("", "Taken", "again", "refused", "over")},
     "take": {
@@ -238,10 +238,11 @@ def malformed(script: str) -> Iterator[Malformed]:
 def _moves(script: str) -> Iterator[Malformed]:
     many = tuple(argument for number in range(1, 1002) for argument in (str(number), ""))
     if script == "freeze":
-        yield Malformed("no message", ("a:1", "holder", TOKEN))
-        yield Malformed("a message without its changes", ("a:1", "holder", TOKEN, "1"))
-        yield Malformed("a message that comes twice", ("a:1", "holder", TOKEN, "1", "", "1", ""))
-        yield Malformed("more messages than a call takes", ("a:1", "holder", TOKEN, *many))
+        yield Malformed("no message", ("a:1", "holder", TOKEN, ""))
+        yield Malformed("a message without its changes", ("a:1", "holder", TOKEN, "", "1"))
+        yield Malformed("a message that comes twice", ("a:1", "holder", TOKEN, "", "1", "", "1", ""))
+        yield Malformed("more messages than a call takes", ("a:1", "holder", TOKEN, "", *many))
+        yield Malformed("a long purpose", ("a:1", "holder", TOKEN, "x" * 131_073, "1", ""))
     elif script == "settle_batch":
         for verdict, rest in (
             ("taken", ("1",)),

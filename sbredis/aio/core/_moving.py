@@ -231,15 +231,19 @@ class Group:
         self._divide(piece.moves, self._guilty(piece.moves, code, detail), fault)
         self._next = _Next.PIECE
 
-    def frozen(self, batch: int, names: Sequence[str]) -> None:
-        """Report the batch that is outstanding now. It may be another one than was asked for."""
+    def frozen(self, batch: int, names: Sequence[str], *, foreign: bool = False) -> None:
+        """Report the batch that is outstanding now. It may be another one than was asked for.
+
+        A ``foreign`` batch has another purpose, so the destination gets other messages.
+        """
         piece = self._pieces.popleft()
         self._batch = batch
         by_name = {move.message.name: move for move in piece.moves}
-        if len(names) < len(by_name) or not by_name.keys() >= set(names):
+        foreign = foreign or not by_name.keys() >= set(names)
+        if foreign or len(names) < len(by_name):
             # Another mover or a receiver was faster. The order of the messages is kept by reading the source again.
             self._pieces.clear()
-        if not by_name.keys() >= set(names):
+        if foreign:
             self._next = _Next.READ
             return
         self._begin(tuple(by_name[name] for name in names), piece.fault)

@@ -171,14 +171,16 @@ class Carrier:
 
     async def _freeze(self, group: Group, destination: Destination, incarnation: str, action: Freeze) -> Batch | None:
         messages = [cast("Bound", move.message).delivery for move in action.moves]
-        now = self._runtime.clock.told()
+        purpose, now = self.destinations.purpose.stored(), self._runtime.clock.told()
         batch = await self._ask(
-            lambda source: freeze(source, self._origin.birth, destination, incarnation, messages, now=now)
+            lambda source: freeze(
+                source, self._origin.birth, destination, incarnation, messages, purpose=purpose, now=now
+            )
         )
         if batch is None:
             group.overtaken()
         else:
-            group.frozen(batch.number, batch.names)
+            group.frozen(batch.number, batch.names, foreign=batch.purpose != purpose)
         return batch
 
     async def _read(
@@ -192,8 +194,8 @@ class Carrier:
         if not waiting.batches:
             group.overtaken()
             return None, entity
-        heap = await self.destinations.of_batch(destination, waiting.messages, waiting.now)
         (batch,) = waiting.batches
+        heap = await self.destinations.of_batch(batch, waiting.messages, waiting.now)
         group.read(batch.number, heap.moves)
         return batch, heap.entity
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._moving import Fault, Move
 from sbredis.engine import (
+    Batch,
     CodecError,
     Delivery,
     Destination,
@@ -19,7 +20,7 @@ from sbredis.engine import (
     transfer_destination,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.model import MoveKind, TooManyHopsError, key_at_destination, moved
+from sbredis.model import MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -90,6 +91,8 @@ class Destinations:
         self._shared = shared
         self._source = source
         self._number = number
+        self.purpose = Purpose()
+        """What becomes of the messages that are sorted here."""
         self.nowhere = Destination(source.record.id, number)
         """The name under which messages without a destination are frozen, to be given up."""
 
@@ -102,7 +105,7 @@ class Destinations:
         targets: dict[str, tuple[Entity | None, str] | None] = {}
         missing: ServiceBusError | None = None
         for each in messages:
-            why = _why(each)
+            why = self.purpose.kind(each)
             key = each.changes.decode() if why == "transfer" else why
             if key not in targets:
                 try:
@@ -113,15 +116,16 @@ class Destinations:
             if target is None:
                 continue
             entity, path = target
-            move, place = self._bound(each, why, entity, path, now)
+            move, place = self._bound(each, self.purpose, entity, path, now)
             heap = heaps.get(place)
             if heap is None:
                 heap = heaps[place] = Heap(place, entity if place != self.nowhere else None, [])
             heap.moves.append(move)
         return list(heaps.values()), missing
 
-    async def of_batch(self, destination: Destination, messages: Sequence[Delivery], now: int) -> Heap:
-        """Return the messages of a batch for a known destination."""
+    async def of_batch(self, batch: Batch, messages: Sequence[Delivery], now: int) -> Heap:
+        """Return the messages of a batch."""
+        destination, purpose = batch.destination, read_purpose(batch.purpose)
         if destination == self.nowhere:
             heaps, _ = await self.sorted(messages, now)
             (faulty,) = [heap for heap in heaps if heap.entity is None] or [Heap(self.nowhere, None, [])]
@@ -132,22 +136,23 @@ class Destinations:
         except MessagingEntityNotFoundError:
             fault = gone(destination.entity)
             return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
-        moves = [self._bound(each, _why(each), entity, entity.name, now)[0] for each in messages]
+        moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
         return Heap(destination, entity, moves)
 
     # -- one message ---------------------------------------------------------------------------------------------------
 
     def _bound(
-        self, delivery: Delivery, why: MoveKind, entity: Entity | None, path: str, now: int
+        self, delivery: Delivery, purpose: Purpose, entity: Entity | None, path: str, now: int
     ) -> tuple[Move, Destination]:
         if entity is None:
             return Move(Bound(delivery), gone(path)), self.nowhere
+        why = purpose.kind(delivery)
         number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
         died_in = self._source.name if why in {"dead", "redrive"} else None
         try:
             made = moved(
                 delivery,
-                why,
+                purpose,
                 number=number,
                 now=now,
                 died_in=died_in,
@@ -221,11 +226,3 @@ class Destinations:
             if entity.record.id != entity_id:
                 raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
         return entity
-
-
-def _why(delivery: Delivery) -> MoveKind:
-    """Return why a message is moved. Only a redrive moves messages of the transfer dead-letter queue."""
-    if delivery.state == "x":
-        return "transfer"
-    kinds: dict[str, MoveKind] = {"d": "dead", "t": "redrive"}
-    return kinds.get(delivery.name[0], "forward")

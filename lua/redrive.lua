@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- Moves dead letters back to the main side of their partition, in the order of the call. There each message is active
 -- under a new number, as if it had been sent now: its delivery count is 0, its time to live begins again, and it is the
--- last message of its session. Each message is moved at most once, because its old name no longer exists afterwards.
+-- last message of its session. A transfer dead letter becomes a transfer again, and waits to be moved. Each message is moved at most once, because its old name no longer exists afterwards.
 -- Messages that a receiver holds stay. The call checks neither the quota nor duplicates, because the messages are
 -- already stored.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] messages    for each message its name, its time to live in ms (nothing: that of the entity), and its
---   changed properties, which replace all earlier changes. A call without messages only asks for the last number
+--   changed properties, which replace all earlier changes; those of a transfer contain its destination. All messages
+--   are dead letters, or all are transfer dead letters. A call without messages only asks for the last number
 --
 -- Result: { more, the number of the first message on the main side, the names of messages that are not dead letters
 --   here or are locked, the names of messages that have no session although the entity requires one, the number of
@@ -17,8 +18,8 @@
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- @use advance answer_repetition band begin count_that_fit discard due_name entry finish index_add index_expiry
--- @use never read_many read_records record_key record_of refuse refuse_while_due session_at sides split_words
--- @use whole_number write_many
+-- @use never place_transfer read_many read_records record_key record_of refuse refuse_while_due session_at sides
+-- @use split_words whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'redrive', 6, true)
 if not p then
   return refusal
@@ -27,16 +28,16 @@ if p.repeated then
   local first, last, left, missing, unfit = string.match(p.repeated, '^(%d+) (%d+) (%d+)|(.*)|(.*)$')
   return answer_repetition(p, { 0, tonumber(first), split_words(missing), split_words(unfit), tonumber(left), tonumber(last) })
 end
-local side, names, places = SIDES.d, {}, {}
+local side, names, places = SIDES[#ARGV > 6 and string.sub(ARGV[7], 1, 1) or 'd'], {}, {}
 for at = 7, #ARGV, 3 do
   local name, ttl = ARGV[at], ARGV[at + 1]
-  if not string.find(name, '^d[1-9]%d*$') or #name > 16 or places[name] or not ARGV[at + 2]
-    or ttl ~= '' and not whole_number(ttl, 0, NEVER) then
+  if not string.find(name, '^[dt][1-9]%d*$') or string.sub(name, 1, 1) ~= side.prefix or #name > 16 or places[name]
+    or not ARGV[at + 2] or side.prefix == 't' and ARGV[at + 2] == '' or ttl ~= '' and not whole_number(ttl, 0, NEVER) then
     return refuse('BADCALL', 'messages')
   end
   names[#names + 1], places[name] = name, at
 end
-if #names > 1000 or p.topic then
+if #names > 1000 or p.topic and side.prefix == 'd' then
   return refuse('BADCALL', 'messages')
 end
 if p.status ~= 'Active' then
@@ -49,7 +50,7 @@ local there, entries, stored, missing, letters = {}, {}, {}, {}, {}
 for i = 1, #names do
   local name = names[i]
   local band = scores[i] and tonumber(scores[i]) - tonumber(string.sub(name, 2))
-  if band == side.ready or band == side.kept or band == side.delayed or band == side.deferred then
+  if band and (band == side.ready or band == side.kept or band == side.delayed or band == side.deferred) then
     there[#there + 1], entries[#entries + 1], stored[#stored + 1] = name, texts[i], record_of(name, texts[i])
     letters[name] = band == side.delayed and 'd'
   else
@@ -64,8 +65,8 @@ local fit = count_that_fit(entries, 2097152)
 local found = fit > 0 and read_records(p.keys, { unpack(stored, 1, fit) }) or {}
 local moving, sessions, unfit = {}, {}, {}
 for i = 1, fit do
-  local session = p.index and session_at(found[i], string.byte(found[i]) == 120 and 29 or 16)
-  if p.index and not session then
+  local session = p.index and side.prefix == 'd' and session_at(found[i], string.byte(found[i]) == 120 and 29 or 16)
+  if p.index and side.prefix == 'd' and not session then
     unfit[#unfit + 1] = there[i]
   else
     moving[#moving + 1], sessions[i] = i, session
@@ -79,30 +80,34 @@ for j = 1, #moving do
   local ttl, changes = tonumber(ARGV[places[name] + 1]) or NEVER, ARGV[places[name] + 2]
   number = number + 1
   local level = session and '0' or string.sub(record, 2, 2)
-  local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
   local content = string.sub(record, string.byte(record) == 120 and 29 or 16)
-  record = string.format(expires < NEVER and 'x%s%013.0f%013.0f' or 'a%s%013.0f', level, p.now, expires) .. content
   if letters[name] then
     p.unawaited[#p.unawaited + 1] = due_name(letters[name], name)
   end
   discard(p, name, e)
-  local key = record_key(p.keys, number)
-  fields[key] = fields[key] or {}
-  fields[key][#fields[key] + 1], fields[key][#fields[key] + 2] = number, record
-  p.placed[#p.placed + 1] = tonumber(level) * BAND + number
-  p.placed[#p.placed + 1] = number
-  if changes ~= '' then
-    p.entered[#p.entered + 1] = number
-    p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;', level, expires, #record) .. changes
-  end
-  p.bytes = p.bytes + #record + #changes
-  if #record > p.biggest then
-    p.biggest, p.changed.biggest = #record, #record
-  end
-  index_expiry(p, number, expires)
-  if session then
-    index_add(p, session, 'a', number)
-    p.touched[session] = 'ready'
+  if side.prefix == 't' then
+    place_transfer(p, fields, number, level, ARGV[places[name] + 1], content, changes)
+  else
+    local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
+    record = string.format(expires < NEVER and 'x%s%013.0f%013.0f' or 'a%s%013.0f', level, p.now, expires) .. content
+    local key = record_key(p.keys, number)
+    fields[key] = fields[key] or {}
+    fields[key][#fields[key] + 1], fields[key][#fields[key] + 2] = number, record
+    p.placed[#p.placed + 1] = tonumber(level) * BAND + number
+    p.placed[#p.placed + 1] = number
+    if changes ~= '' then
+      p.entered[#p.entered + 1] = number
+      p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;', level, expires, #record) .. changes
+    end
+    p.bytes = p.bytes + #record + #changes
+    if #record > p.biggest then
+      p.biggest, p.changed.biggest = #record, #record
+    end
+    index_expiry(p, number, expires)
+    if session then
+      index_add(p, session, 'a', number)
+      p.touched[session] = 'ready'
+    end
   end
 end
 for key, list in pairs(fields) do

@@ -222,7 +222,8 @@ class _Transfers(Work):
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         del call_id
         destination = self._destination.partition(self._there)
-        return transfer(partition, _made_for(self._destination, self._parts), destination, self._there)
+        made, path = _made_for(self._destination, self._parts), self._destination.record.path
+        return transfer(partition, made, destination, self._there, path)
 
     def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
         del sent

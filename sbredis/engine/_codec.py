@@ -95,6 +95,8 @@ class Changes:
     description: str | None = None
     system: dict[str, Value] | None = None
     """The broker properties that the action of a rule has changed, by the names of :class:`Content`."""
+    destination: str | None = None
+    """Of a transfer, also as a dead letter: where it is to be moved, as :class:`Recipient` writes it."""
 
 
 _TEXTS = (
@@ -114,7 +116,7 @@ _HOPS, _ENQUEUED_NUMBER, _DEAD_LETTER_SOURCE = 17, 18, 19
 _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
-_CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
+_CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
 
 _new = object.__new__
 
@@ -265,6 +267,8 @@ def encode_changes(changes: Changes) -> bytes:
         _field(parts, _DESCRIPTION, changes.description.encode())
     if changes.system is not None:
         _field(parts, _CHANGED_SYSTEM, map_bytes(changes.system, 1))
+    if changes.destination is not None:
+        _field(parts, _DESTINATION, changes.destination.encode())
     return b"".join((b"\x01", *parts, b"\x00")) if parts else b""
 
 
@@ -282,6 +286,8 @@ def decode_changes(data: bytes) -> Changes:
             changes.description = read_text(value)
         elif tag == _CHANGED_SYSTEM:
             changes.system = read_map(value)
+        elif tag == _DESTINATION:
+            changes.destination = read_text(value)
     return changes
 
 

@@ -189,7 +189,7 @@ class Event(Enum):
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"
     BURY = "bury"  # all messages of a session move to the dead side
-    REDRIVE = "redrive"  # a dead letter returns to the main side
+    REDRIVE = "redrive"  # a dead letter returns to the main side; there, a transfer waits again
     TRANSFER = "transfer"  # a message for an entity in another slot is stored, to be moved there
     WITHDRAW = "withdraw"  # it moves to another entity in the same slot
     FREEZE = "freeze"  # it becomes part of a batch
@@ -357,12 +357,13 @@ _BY_NUMBER: _Rows = {
 }
 _USUAL: _Rows = {**_ROWS, **_BY_NUMBER}
 _KEPT: _Rows = {(_DEAD, State.KEPT, of[2]): row for of, row in _USUAL.items() if of[:2] == (_DEAD, State.ACTIVE)}
-# On the transfer dead side, each event has the effect that it has on the dead side.
+# On the transfer dead side, each event has the effect that it has on the dead side. After a redrive, transfers wait.
 _OF_TRANSFERS: _Rows = {
     (_TRANSFER, of[1], of[2]): {
         why: Place(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
     }
-    for of, row in _USUAL.items() if of[0] is _DEAD and of[2] is not Event.REDRIVE
+    if of[2] is not Event.REDRIVE else {_ALWAYS: Place(_MAIN, State.TRANSFER)}
+    for of, row in _USUAL.items() if of[0] is _DEAD
 }
 # fmt: on
 TRANSITIONS: Final[_Rows] = MappingProxyType({**_USUAL, **_KEPT, **_OF_TRANSFERS})

@@ -43,7 +43,6 @@ __all__ = [
     "read_call",
     "settle_batch",
     "take",
-    "transfer_destination",
     "withdraw",
 ]
 
@@ -52,6 +51,8 @@ MAXIMUM_MOVE_BYTES = 2 * 1024 * 1024
 
 Verdict = Literal["taken", "back", "again", "refused"]
 
+_MOST_CHANGES = MAXIMUM_CHANGES_BYTES + 4096
+"""The largest size of changed properties with the reason for which a message is given up."""
 _COMMON = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
@@ -221,8 +222,8 @@ def settle_batch(
         raise ValueError("names belong to the verdict 'again', and changes to the verdict 'refused'")
     rest: list[Argument] = named(names) if names else []
     for name, changed in (changes or {}).items():
-        if type(changed) is not bytes or not 0 < len(changed) <= MAXIMUM_CHANGES_BYTES:
-            raise ValueError(f"changed properties must be 1 to {MAXIMUM_CHANGES_BYTES} bytes")
+        if type(changed) is not bytes or not 0 < len(changed) <= _MOST_CHANGES:
+            raise ValueError(f"changed properties must be 1 to {_MOST_CHANGES} bytes")
         rest += (*named([name]), changed)
 
     def read(reply: list[Any]) -> bool:
@@ -316,12 +317,6 @@ def destroy_source(partition: Partition, *, share: int = 500) -> Request[Destroy
     return Request(request.script, request.keys, request.arguments, read, request.repeatable)
 
 
-def transfer_destination(message: Delivery) -> tuple[Destination, str]:
-    """Return the destination of a message that waits as a transfer, and the incarnation of that destination."""
-    entity, incarnation, number = message.changes.decode().split()
-    return Destination(entity, int(number)), incarnation
-
-
 # -- arguments and replies ---------------------------------------------------------------------------------------------
 
 
@@ -375,7 +370,8 @@ def _waiting(reply: list[Any]) -> Waiting:
     for at in range(0, len(listed), 5):
         key, number, incarnation, runs, purpose = listed[at : at + 5]
         entity, _, partition = key.decode().rpartition(":")
-        batches.append(Batch(Destination(entity, int(partition)), incarnation.decode(), int(number), _names(runs), purpose))
+        place = Destination(entity, int(partition))
+        batches.append(Batch(place, incarnation.decode(), int(number), _names(runs), purpose))
     messages = deliveries(given, records, extras, states.decode())
     return Waiting(bool(more), int(now), birth.decode(), tuple(batches), messages, int(onward))
 

@@ -94,7 +94,9 @@ class Redrive(NamedTuple):
     time_to_live: int | None = None
     """The time to live in ms, which begins again; ``None`` for the time to live of the entity."""
     changes: bytes = b""
-    """Changed properties, which replace all earlier changes; empty for no change."""
+    """Changed properties, which replace all earlier changes; empty for no change. A transfer dead letter must have a
+    destination here.
+    """
 
 
 class SessionLock(NamedTuple):
@@ -166,9 +168,11 @@ def named(given: Sequence[str]) -> list[Argument]:
 def redriven(messages: Sequence[Redrive]) -> list[Argument]:
     """Check dead letters that move back to the main side, and pack them for the script."""
     rest: list[Argument] = []
-    for name in named([message.name for message in messages]) if messages else ():
-        if not str(name).startswith("d"):
-            raise ValueError(f"{quoted(name)} is not the number of a dead letter")
+    names = named([message.name for message in messages]) if messages else ()
+    side = "t" if str(names[0] if names else "").startswith("t") else "d"
+    for name in names:
+        if not str(name).startswith(side):
+            raise ValueError(f"{quoted(name)} is not the number of a dead letter, or of another dead-letter queue")
     for name, time_to_live, changes in messages:
         if time_to_live is not None:
             within("time_to_live", time_to_live, 0, NEVER)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sbredis.engine._codec import Changes, decode_changes, encode_changes
 from sbredis.engine._keys import KINDS, entity_of
 from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._packing import MAXIMUM_ID_BYTES, Outgoing, within
 from sbredis.engine._partition import CallId, Partition
 from sbredis.engine._placement import MOST_PARTITIONS
 from sbredis.engine._request import Request
-from sbredis.engine._results import spelled_out
+from sbredis.engine._results import Delivery, spelled_out
 from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_OPERATIONS",
     "MAXIMUM_PARTICIPANTS",
     "Operation",
+    "Recipient",
     "Step",
     "Transacted",
     "TransactedSend",
     "once",
+    "recipient_of",
     "transact",
     "transfer",
 ]
@@ -84,18 +88,45 @@ def once(partition: Partition, keys: Mapping[bytes, int]) -> Operation:
     return Operation(partition, Step("once", tuple(arguments)))
 
 
-def transfer(partition: Partition, messages: Sequence[Outgoing], destination: Partition, number: int) -> Operation:
+class Recipient(NamedTuple):
+    """The destination of a transfer: a partition of an entity in another slot."""
+
+    entity: str
+    """The id of the entity."""
+    incarnation: str
+    number: int
+    """The number of the partition in its namespace."""
+    path: str
+    """The name of the entity, by which a redrive finds it again."""
+
+    def changes(self, before: Changes | None = None) -> bytes:
+        """Return the changed properties of a message for this destination."""
+        return encode_changes(replace(before or Changes(), destination=" ".join(map(str, self))))
+
+
+def recipient_of(message: Delivery) -> Recipient | None:
+    """Return the destination of a transfer, also if it is a dead letter now; ``None`` if it names none."""
+    text = decode_changes(message.changes).destination
+    if text is None:
+        return None
+    entity, incarnation, number, path = text.split(" ", 3)
+    return Recipient(entity, incarnation, int(number), path)
+
+
+def transfer(
+    partition: Partition, messages: Sequence[Outgoing], destination: Partition, number: int, path: str
+) -> Operation:
     """Store messages for a partition of an entity in another slot, until a client moves them there.
 
-    ``number`` is the number of the destination in its namespace. The due times and the ids of the messages are in their
-    payloads, and count at the destination only.
+    ``number`` is the number of the destination in its namespace, and ``path`` the name of its entity. The due times and
+    the ids of the messages are in their payloads, and count at the destination only.
     """
     destination.check_outgoing(messages)
     within("number", number, 0, MOST_PARTITIONS - 1)
     timed = any(message.time_to_live is not None for message in messages)
     levelled = any(message.level for message in messages)
-    place = f"{entity_of(destination.keys[0])} {destination.incarnation} {number}"
-    arguments: list[Argument] = ["t" * timed + "l" * levelled, place]
+    recipient = Recipient(entity_of(destination.keys[0]), destination.incarnation, number, path)
+    arguments: list[Argument] = ["t" * timed + "l" * levelled, recipient.changes()]
     for message in messages:
         if timed:
             arguments.append("" if message.time_to_live is None else message.time_to_live)

@@ -208,7 +208,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
     """Return the sender's data of a message, with all later changes, and the reason if it is a dead letter."""
     content = decode(delivery.record, payload_offset(delivery.record))
-    if delivery.changes and delivery.state != "x":  # a transfer has its destination in place of changes
+    if delivery.changes:
         changed = decode_changes(delivery.changes)
         if changed.properties is not None:
             content.properties = changed.properties

@@ -300,6 +300,8 @@ def _redrives() -> Iterator[Malformed]:
     yield Malformed("a name that comes twice", ("d1", "", "", "d2", "", "", "d1", "", ""))
     many = [argument for number in range(1, 1002) for argument in (f"d{number}", "", "")]
     yield Malformed("more messages than a call takes", tuple(many))
+    yield Malformed("messages of both dead-letter queues", ("d1", "", "", "t2", "", b"changes"))
+    yield Malformed("a transfer without a destination", ("t1", "", ""))
     names = {*NOT_NAMES, "1"}
     yield from (Malformed(f"the name {name!r}", ("d1", "", "", name, "", "")) for name in sorted(names))
     times = (value for value in not_numbers(0, NEVER) if value != "")

@@ -22,7 +22,6 @@ from sbredis.engine import (
     Request,
     Sent,
     SidePrefix,
-    Step,
     Taken,
     Transacted,
     Waiting,
@@ -37,6 +36,7 @@ from sbredis.engine import (
     settle_batch,
     take,
     transact,
+    transfer,
 )
 from sbredis.engine._moving import Verdict
 from sbredis.transport import Transport
@@ -96,13 +96,13 @@ class Town:
 
     async def transfer(self, name: str, destination: Destination, *bodies: bytes) -> tuple[str, ...]:
         """Store messages that wait as transfers, in a transaction of an entity."""
-        rest = [
-            part
+        to = self.of[destination.entity]
+        works = [
+            transfer(self.of[name], [Outgoing(encode(Content(body)))], to, destination.number, destination.entity)
             for body in bodies
-            for part in (f"{destination.entity} the-{destination.entity} {destination.number}", encode(Content(body)))
         ]
         before = {each.name for each in (await self.waiting(name)).messages}
-        await self.tell(transact(self.call_id(), [Operation(self.of[name], Step("transfer", ("", *rest)))]))
+        await self.tell(transact(self.call_id(), works))
         return tuple(each.name for each in (await self.waiting(name)).messages if each.name not in before)
 
     async def bury(self, name: str, *bodies: bytes) -> tuple[str, ...]:

@@ -121,9 +121,11 @@ def test_locked_deferred_and_scheduled_messages_never_expire_by_time() -> None:
 def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
     dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
     assert {event for event, _, outcome in dead if outcome.side is MAIN} == {Event.REDRIVE}
-    redriven = {state: outcome for (_, state, event), outcome in TRANSITIONS.items() if event is Event.REDRIVE}
-    assert set(redriven) == {State.ACTIVE, State.KEPT, State.DELAYED, State.DEFERRED}
-    assert {tuple(outcome.values()) for outcome in redriven.values()} == {(Place(MAIN, State.ACTIVE),)}
+    redriven = {of[:2]: outcome for of, outcome in TRANSITIONS.items() if of[2] is Event.REDRIVE}
+    for side, then in ((DEAD, State.ACTIVE), (Side.TRANSFER_DEAD, State.TRANSFER)):
+        outcomes = {state: tuple(outcome.values()) for (of, state), outcome in redriven.items() if of is side}
+        assert set(outcomes) | {State.KEPT} == {State.ACTIVE, State.KEPT, State.DELAYED, State.DEFERRED}
+        assert set(outcomes.values()) == {(Place(MAIN, then),)}
     assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
     assert {condition for _, condition, _ in dead} & {
         Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION,

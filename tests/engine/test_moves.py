@@ -15,6 +15,7 @@ from sbredis.engine import (
     Operation,
     Origin,
     Outgoing,
+    Recipient,
     Verdict,
     calling,
     destroy_source,
@@ -22,8 +23,8 @@ from sbredis.engine import (
     forget_source,
     new_token,
     read_record,
+    recipient_of,
     take,
-    transfer_destination,
     withdraw,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
@@ -564,7 +565,7 @@ async def test_a_transfer_waits_and_moves(town: Town) -> None:
     waiting = await town.waiting("n")
     (message,) = waiting.messages
     assert (message.name, message.state, body_of(message)) == (name, "x", b"one")
-    assert transfer_destination(message) == (A, "the-a")
+    assert recipient_of(message) == Recipient("a", "the-a", 1, "a")
     assert [(each.name, each.state) for each in await town.peek("n")] == [(name, "x")]
     assert await town.received("n") == []
     await town.move(A, message, name="n")

@@ -67,7 +67,7 @@ def _remember(name: str) -> Callable[[World, Locks, SessionLock], Operation]:
 
 
 def _transfer(name: str) -> Callable[[World, Locks, SessionLock], Operation]:
-    return lambda world, *_: transfer(world.of[name], [Outgoing(b"x", 1000, 3), Outgoing(b"y")], ELSEWHERE, 9)
+    return lambda world, *_: transfer(world.of[name], [Outgoing(b"x", 1000, 3), Outgoing(b"y")], ELSEWHERE, 9, "e")
 
 
 Change = Callable[[World, Locks, SessionLock], Operation | None]
@@ -341,7 +341,7 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
     ),
     "a full queue on the way to another": (
         _filled,
-        lambda world: transfer(world.of["b"], [Outgoing(b"")], ELSEWHERE, 9),
+        lambda world: transfer(world.of["b"], [Outgoing(b"")], ELSEWHERE, 9, "e"),
         ServiceBusQuotaExceededError,
         "^The transaction was refused and has changed nothing",
     ),

@@ -1,7 +1,7 @@
 -- Checks the arguments of a transfer, from `at` on: the columns of the messages, their destination, and then the
--- messages. The columns are t time to live and l level, or nothing. The destination is the id, the incarnation and the
--- number of a partition of an entity in another slot, separated by blanks. The destination's own limits are checked
--- when the messages arrive there. Returns what apply_transfer needs; or nil and a refusal.
+-- messages. The columns are t time to live and l level, or nothing. The destination is a text that only clients read:
+-- the changed properties of each message, which contain the destination. The destination's own limits are checked when
+-- the messages arrive there. Returns what apply_transfer needs; or nil and a refusal.
 -- @use levels never
 -- @use has_overdue refuse refuse_while_due whole_number inside
 local function check_transfer(p, argv, at)
@@ -9,7 +9,7 @@ local function check_transfer(p, argv, at)
   local stride = #columns + 1
   local count, ttl, level = (#argv - at - 1) / stride, string.find(columns, 't'), string.find(columns, 'l')
   if count < 1 or count > 1000 or count % 1 ~= 0 or (ttl and 1 or 0) + (level and 1 or 0) ~= #columns
-    or #destination > 200 or not string.find(destination, '^[%w_-]+ [%w_-]+ %d+$') then
+    or destination == '' or #destination > 65536 then
     return nil, refuse('BADCALL', 'transfer')
   end
   local total = 0

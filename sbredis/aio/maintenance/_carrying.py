@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from sbredis.aio.core._moving import Ended, Freeze, Group, Move, MoveInSlot, ReadBatch, Settle, Take
@@ -13,7 +14,6 @@ from sbredis.engine import (
     NO_CALL_ID,
     Batch,
     CallId,
-    Changes,
     MessagesMovedError,
     Operation,
     Origin,
@@ -23,6 +23,7 @@ from sbredis.engine import (
     Sent,
     SettingsBehindError,
     SettingsStaleError,
+    decode_changes,
     encode_changes,
     freeze,
     perform,
@@ -99,6 +100,8 @@ class Carrier:
         self._number = number
         self._origin = Origin(source.record.id, birth)
         self.destinations = destinations
+        self.given_up: set[str] = set()
+        """The names of messages that no destination takes. Their source has them with the reason."""
         self.strangers: dict[Origin, tuple[Entity, int]] = {}
         """Older sources that a destination knows, each with the destination and the number of its partition."""
 
@@ -231,7 +234,13 @@ class Carrier:
 
     async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
         changes = {
-            move.message.name: encode_changes(Changes(reason=fault.reason, description=fault.description))
+            move.message.name: encode_changes(
+                replace(
+                    decode_changes(cast("Bound", move.message).delivery.changes),
+                    reason=fault.reason,
+                    description=fault.description,
+                )
+            )
             for move, fault in action.given_up
         }
         now = self._runtime.clock.told()
@@ -247,6 +256,7 @@ class Carrier:
                 now=now,
             )
         )
+        self.given_up |= {move.message.name for move, _ in action.given_up} if done else set()
         for move, fault in action.given_up if done else ():
             _log.info(
                 "%s: message %s cannot be moved and is dead-lettered: %s: %s",

@@ -17,7 +17,7 @@ from sbredis.engine import (
     Outgoing,
     decode,
     partition_for_key,
-    transfer_destination,
+    recipient_of,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
@@ -106,7 +106,7 @@ class Destinations:
         missing: ServiceBusError | None = None
         for each in messages:
             why = self.purpose.kind(each)
-            key = each.changes.decode() if why == "transfer" else why
+            key = str(recipient_of(each)) if why == "transfer" else why
             if key not in targets:
                 try:
                     targets[key] = await self._target(each, why)
@@ -134,8 +134,10 @@ class Destinations:
         try:
             entity = await self._by_id(destination.entity)
         except MessagingEntityNotFoundError:
-            fault = gone(destination.entity)
-            return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
+            recipients = [recipient_of(each) for each in messages]
+            paths = [destination.entity if to is None else to.path for to in recipients]
+            pairs = zip(messages, paths, strict=True)
+            return Heap(destination, None, [Move(Bound(each), gone(path)) for each, path in pairs])
         moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
         return Heap(destination, entity, moves)
 
@@ -170,8 +172,8 @@ class Destinations:
                 return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
             if record.kind == "topic" and made.due is None:
                 facts = facts_of(content)
-        if why == "transfer":
-            place, _ = transfer_destination(delivery)
+        if why == "transfer" and (recipient := recipient_of(delivery)) is not None:
+            place = Destination(recipient.entity, recipient.number)
         else:
             place = Destination(record.id, self._partition_of(entity, delivery))
         return Move(Bound(delivery, made, facts)), place
@@ -193,9 +195,11 @@ class Destinations:
         path: object = None
         try:
             if why == "transfer":
-                place, _ = transfer_destination(delivery)
-                path = place.entity
-                entity = await self._by_id(place.entity)
+                recipient = recipient_of(delivery)
+                if recipient is None:
+                    return None, "its destination"
+                path = recipient.path
+                entity = await self._by_id(recipient.entity)
             else:
                 name = "forward_to" if why == "forward" else "forward_dead_lettered_messages_to"
                 path = self._source.record.properties.get(name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from sbredis._quoting import quoted
-from sbredis.engine import Changes, decode, decode_changes, encode_changes, read_record
+from sbredis.engine import decode, decode_changes, encode_changes, read_record
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import Hold, PrimitiveTypes
 
@@ -31,14 +31,9 @@ def changes_of(
             before = decode(read_record(hold.delivery.record).payload).properties or {}
         changes.properties = {**before, **modify}
     require_reason(reason, description)
-    made = encode_changes(
-        Changes(
-            changes.properties,
-            changes.reason if reason is None else reason,
-            changes.description if description is None else description,
-            changes.system,
-        )
-    )
+    changes.reason = changes.reason if reason is None else reason
+    changes.description = changes.description if description is None else description
+    made = encode_changes(changes)
     if len(made) > _MOST_BYTES:
         raise MessageSizeExceededError(
             f"The properties of message {hold.sequence_number} would have {len(made)} bytes. At most {_MOST_BYTES} "

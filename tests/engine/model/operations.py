@@ -148,7 +148,10 @@ class Model(Receiving):
 
         redrivable = {state for of, state, event in TRANSITIONS if event is Event.REDRIVE and of is Side.DEAD}
         names = [one.name for one in messages]
-        sound = not names or (self._are_names(names) and all(name.startswith("d") for name in names))
+        dead = all(name.startswith("d") for name in names)
+        # The model has no transfers, so it has no transfer dead letters either.
+        sound = not names or (self._are_names(names) and (dead or all(name.startswith("t") for name in names)))
+        sound = sound and (dead or all(one.changes for one in messages))
         sound = sound and all(one.time_to_live is None or one.time_to_live >= 0 for one in messages)
         status = self.settings.status
         return self._perform(

@@ -37,7 +37,6 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SidePrefix,
-    Step,
     Taken,
     Waiting,
     destroy_source,
@@ -50,6 +49,7 @@ from sbredis.engine import (
     settle_batch,
     take,
     transact,
+    transfer,
     withdraw,
 )
 from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, Side, State
@@ -173,8 +173,8 @@ class MovesMachine(RuleBasedStateMachine):
         self.alive.add(body)
         name = "abn"[body % 3]
         to = self.to[name]
-        step = Step("transfer", ("", f"{to.entity} of-{name} {to.number}", b"%d" % body))
-        self._tell("q", transact(self._call_id(), [Operation(self.of["q"], step)]))
+        work = transfer(self.of["q"], [Outgoing(b"%d" % body)], self.of[name], to.number, name)
+        self._tell("q", transact(self._call_id(), [work]))
 
     @rule(
         count=st.integers(1, 3), how=st.sampled_from(["complete", "abandon", "dead_letter", "keep"]), dead=st.booleans()

@@ -1,0 +1,22 @@
+-- Stores a message for an entity in another slot under a new number. It waits here until a client moves it. Its life
+-- begins at its destination: until then no time to live runs, no receiver gets it, and duplicate detection does not see
+-- it. The record of such a message is that of a scheduled one. Its changed properties contain its destination. `ttl` is
+-- its time to live in ms, or nothing. The caller writes the records in `fields`, a list of fields for each key.
+-- @use never_text transfer
+-- @use record_key inside
+local function place_transfer(p, fields, number, level, ttl, payload, changes)
+  local record = 's' .. level .. (ttl == '' and NEVER_TEXT or string.format('%013.0f', tonumber(ttl))) .. payload
+  p.placed[#p.placed + 1] = TRANSFER + number
+  p.placed[#p.placed + 1] = number
+  p.entered[#p.entered + 1] = number
+  p.entered[#p.entered + 1] = string.format('            %sx-00000%s%d;;', level, NEVER_TEXT, #record) .. changes
+  local key = record_key(p.keys, number)
+  fields[key] = fields[key] or {}
+  fields[key][#fields[key] + 1] = number
+  fields[key][#fields[key] + 1] = record
+  p.bytes = p.bytes + #record + #changes
+  if #record > p.biggest then
+    p.biggest, p.changed.biggest = #record, #record
+  end
+  p.transferred = true
+end

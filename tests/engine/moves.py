@@ -149,10 +149,11 @@ class Town:
     async def read(self, destination: Destination, name: str = "q") -> Waiting:
         return await self.tell(read_batch(self.of[name], destination, now=self.now))
 
-    async def freeze(self, destination: Destination, *messages: Delivery, name: str = "q") -> Batch | None:
-        birth = await self.birth(name)
-        request = freeze(self.of[name], birth, destination, f"the-{destination.entity}", messages, now=self.now)
-        return await self.tell(request)
+    async def freeze(
+        self, destination: Destination, *messages: Delivery, name: str = "q", purpose: bytes = b""
+    ) -> Batch | None:
+        birth, to = await self.birth(name), f"the-{destination.entity}"
+        return await self.tell(freeze(self.of[name], birth, destination, to, messages, purpose=purpose, now=self.now))
 
     def sending(self, destination: Destination, *messages: Delivery) -> Request[Sent]:
         """Return the request that would store messages at their destination."""

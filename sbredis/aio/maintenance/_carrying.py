@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from sbredis.aio.core._moving import Ended, Freeze, Group, Move, MoveInSlot, ReadBatch, Settle, Take
+from sbredis.aio.core._moving import Ended, Fault, Freeze, Group, Move, MoveInSlot, ReadBatch, Settle, Take
 from sbredis.aio.maintenance._destinations import Bound, Destinations, fault_of
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,
     CallId,
+    Changes,
+    CodecError,
+    Delivery,
     MessagesMovedError,
     Operation,
     Origin,
@@ -234,13 +237,7 @@ class Carrier:
 
     async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
         changes = {
-            move.message.name: encode_changes(
-                replace(
-                    decode_changes(cast("Bound", move.message).delivery.changes),
-                    reason=fault.reason,
-                    description=fault.description,
-                )
-            )
+            move.message.name: _with_reason(cast("Bound", move.message).delivery, fault)
             for move, fault in action.given_up
         }
         now = self._runtime.clock.told()
@@ -288,3 +285,12 @@ def _sending(entity: Entity, number: int, bound: Sequence[Bound], now: int | Non
 
 def _code_of(error: ServiceBusError) -> str | None:
     return next((code for kind, code in _CODES if isinstance(error, kind)), None)
+
+
+def _with_reason(delivery: Delivery, fault: Fault) -> bytes:
+    """Return the changes of a message that is given up: the reason is added to all earlier changes."""
+    try:
+        before = decode_changes(delivery.changes)
+    except CodecError:
+        before = Changes()
+    return encode_changes(replace(before, reason=fault.reason, description=fault.description))

@@ -12,7 +12,8 @@ if #ARGV ~= 0 or #KEYS > 1000 then
 end
 local reply = {}
 for i = 1, #KEYS do
-  local layout, calling, status = unpack(redis.call('HMGET', KEYS[i], 'layout', 'calling', 'status'))
-  reply[i] = layout == '1' and calling == '1' and status ~= 'Deleting' and 1 or 0
+  local layout, text, calling = unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'calling'))
+  local w = layout == '1' and calling == '1' and { WORDS.match(text) }
+  reply[i] = w and w[WORDS.status] ~= 'Deleting' and 1 or 0
 end
 return reply

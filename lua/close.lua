@@ -44,7 +44,7 @@ end
 local quiet = waits and 0 or math.max(0, p.now - used)
 local now_closed = quiet >= idle + 60000
 if now_closed then
-  p.changed.version = closed
+  p.changed.settings = string.gsub(redis.call('HGET', p.state, 'settings'), '^(%S+) %d+', '%1 ' .. ARGV[8])
 end
 finish(p, '')
 return { now_closed and 1 or 0, quiet }

@@ -26,33 +26,45 @@ for i = 1, valid and #SETTINGS or 0 do
   valid = valid and (setting.words and setting.words[value] or setting.most and whole_number(value, setting.least, setting.most)
     or setting.optional and value == '')
 end
-if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1'
+if not valid or not version or not string.find(ARGV[2], '^%S+$') or ARGV[7] ~= '0' and ARGV[7] ~= '1'
   or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8])
   or not parse_token(ARGV[9]) or ARGV[10] ~= '0' and ARGV[10] ~= '1' then
   return refuse('BADCALL', 'settings')
 end
 
 local s = redis.call('HMGET', state, unpack(STATE))
-local fields = {}
+local text = s[STATE.settings] or ''
+local w = { WORDS.match(text) }
+local words, limits = { ARGV[2], ARGV[3] }, { 'layout', '1' }
+for i = 1, #SETTINGS do
+  local setting = SETTINGS[i]
+  if setting.with_records then
+    limits[#limits + 1], limits[#limits + 2] = setting.name, given[setting.name]
+  else
+    words[setting.position] = given[setting.name]
+  end
+end
+local settings = table.concat(words, ' ')
+local fields = { 'settings', settings }
 if s[STATE.layout] then
   if s[STATE.layout] ~= '1' then
     return refuse('LAYOUT', s[STATE.layout])
   end
-  if s[STATE.incarnation] ~= ARGV[2] or s[STATE.status] == 'Deleting' then
+  if w[WORDS.incarnation] ~= ARGV[2] or w[WORDS.status] == 'Deleting' then
     return refuse('GONE', 'partition')
   end
-  if version < tonumber(s[STATE.version]) then
-    return refuse('STALE', s[STATE.version])
+  if version < tonumber(w[WORDS.version]) then
+    return refuse('STALE', w[WORDS.version])
   end
   for i = 1, #SETTINGS do
     local setting = SETTINGS[i]
-    local before, after = s[setting.position], given[setting.name]
+    local before, after = w[setting.position], given[setting.name]
     if setting.fixed and before ~= after and (not setting.optional or before == '' or after == '') then
       return refuse('FIXED', setting.name)
     end
   end
-  if version > tonumber(s[STATE.version]) then
-    local p = begin(KEYS, { ARGV[1], ARGV[2], s[STATE.version], '', '0', ARGV[6] }, 'configure', 6, false)
+  if version > tonumber(w[WORDS.version]) then
+    local p = begin(KEYS, { ARGV[1], ARGV[2], w[WORDS.version], '', '0', ARGV[6] }, 'configure', 6, false)
     local due_first = p and has_overdue(p) and refuse_while_due(p, function()
       return true
     end)
@@ -64,18 +76,13 @@ else
   if ARGV[7] ~= '1' then
     return refuse('GONE', 'partition')
   end
+  -- The fields of STATE come first, in their order, because a server may search the fields from the first to the last.
   fields = {
-    'layout', '1', 'incarnation', ARGV[2], 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
-    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'kept', '0',
-    'route_fence', '0', 'birth', ARGV[9], 'granted', '0', 'used', '0', 'calling', '', 'pin', '',
+    'layout', '1', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
+    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
+    'granted', '0', 'used', '0', 'calling', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
+    'once_bytes', '0', 'once_forgotten', '0',
   }
-end
-local limits = { 'layout', '1' }
-for i = 1, #SETTINGS do
-  local setting = SETTINGS[i]
-  local to = setting.with_records and limits or fields
-  to[#to + 1] = setting.name
-  to[#to + 1] = given[setting.name]
 end
 local used = given.clock == 'test' and whole_number(ARGV[6], 0, NEVER - 1) or given.clock == 'server' and server_time()
 used = used and (ARGV[10] == '1' or not s[STATE.layout]) and string.format('%.0f', used)
@@ -86,14 +93,8 @@ if used then
     redis.call('HSET', store, 'used', used)
   end
 end
-for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not s[STATE.layout] and NEVER_TEXT or nil }) do
-  fields[#fields + 1] = name
-  fields[#fields + 1] = value
-end
-if not s[STATE.layout] then -- these two come last, because a server may search the fields from the first to the last
-  fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'once_bytes', '0', 'once_forgotten', '0'
-end
-local begins = given.forwards == '1' and s[STATE.forwards] ~= '1' or given.forwards_dead == '1' and s[STATE.forwards_dead] ~= '1'
+fields[#fields + 1], fields[#fields + 2] = 'channel', ARGV[8]
+local begins = given.forwards == '1' and w[WORDS.forwards] ~= '1' or given.forwards_dead == '1' and w[WORDS.forwards_dead] ~= '1'
 if begins then -- messages that are there already may wait to be moved now
   fields[#fields + 1], fields[#fields + 2] = 'calling', '1'
 end

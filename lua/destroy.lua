@@ -13,8 +13,7 @@
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- @use key_count
 -- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
-local layout, incarnation, shared, kept, birth =
-  unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept', 'birth'))
+local layout, text, kept, birth = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth'))
 local share = whole_number(ARGV[7], 0, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
@@ -25,12 +24,16 @@ end
 if layout ~= '1' then
   return refuse('LAYOUT', layout)
 end
-if incarnation ~= ARGV[2] then
+local w = { WORDS.match(text) }
+if w[WORDS.incarnation] ~= ARGV[2] then
   return refuse('GONE', 'partition')
 end
+local shared = w[WORDS.shared]
+w[WORDS.status] = 'Deleting'
+text = table.concat(w, ' ')
 local reply = { 0, birth, string.match(redis.call('HGET', KEYS[31], 'to') or '', '^ ?(.-) ?$') }
 if share == 0 then
-  redis.call('HSET', KEYS[1], 'status', 'Deleting')
+  redis.call('HSET', KEYS[1], 'settings', text)
   return reply
 end
 if shared ~= '1' then
@@ -43,7 +46,7 @@ if redis.call('EXISTS', KEYS[10]) == 0 then
   return reply
 end
 
-redis.call('HSET', KEYS[1], 'status', 'Deleting')
+redis.call('HSET', KEYS[1], 'settings', text)
 local members = redis.call('ZRANGE', KEYS[2], 0, SENTINEL.score - 1, 'BYSCORE', 'LIMIT', 0, share)
 local p = {
   order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[10], refs = KEYS[11], keys = KEYS, shared = true,

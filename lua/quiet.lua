@@ -15,10 +15,12 @@ if #ARGV ~= 1 or #KEYS > 1000 or #KEYS % 2 ~= 0 or told == nil then
 end
 local time, reply = tonumber(server_time()), {}
 for i = 1, #KEYS, 2 do
-  local layout, used, clock, status, topic = unpack(redis.call('HMGET', KEYS[i], 'layout', 'used', 'clock', 'status', 'topic'))
+  local layout, text, used = unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'used'))
+  local w = layout == '1' and { WORDS.match(text) } or {}
+  local clock, topic = w[WORDS.clock], w[WORDS.topic]
   local now = clock == 'test' and told or clock == 'server' and time
   local quiet = ''
-  if layout == '1' and now and status ~= 'Deleting' then
+  if now and w[WORDS.status] ~= 'Deleting' then
     local last = tonumber(used)
     if topic == '1' then
       last = math.max(last, tonumber(redis.call('HGET', KEYS[i + 1], 'used') or 0))

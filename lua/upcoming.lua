@@ -19,10 +19,12 @@ for i = 1, #KEYS do
   local announced = redis.call('HGET', KEYS[i], 'announced')
   reply[i] = ''
   if announced and tonumber(announced) < NEVER then
-    local layout, next_due, head, next_lock, offset, clock, status =
-      unpack(redis.call('HMGET', KEYS[i], 'layout', 'next_due', 'head', 'next_lock', 'offset', 'clock', 'status'))
+    local layout, text, next_due, head, next_lock, offset =
+      unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'next_due', 'head', 'next_lock', 'offset'))
+    local w = layout == '1' and { WORDS.match(text) } or {}
+    local clock = w[WORDS.clock]
     local now = clock == 'test' and told or clock == 'server' and time
-    if layout == '1' and now and status ~= 'Deleting' then
+    if now and w[WORDS.status] ~= 'Deleting' then
       local first = math.min(tonumber(next_due), tonumber(head))
       if tonumber(next_lock) < NEVER then
         first = math.min(first, tonumber(next_lock) - tonumber(offset))

@@ -4,8 +4,14 @@ A script reads many fields with one HMGET, which answers by position. No Lua fil
 list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in names and positions from this module::
 
     local s = redis.call('HMGET', keys[1], unpack(STATE))    the names of the fields
-    local lock = tonumber(s[STATE.lock])                     the position of one field
-    local p = { STATE.settings(s), now = now }               each setting by its name, with its type
+    local head = tonumber(s[STATE.head])                     the position of one field
+
+The field ``settings`` of ``state`` is a text of several words, because one long field costs a call much less than many
+short ones. The list ``WORDS`` has the names of these words::
+
+    local w = { WORDS.match(text) }                          the words of the text
+    local lock = tonumber(w[WORDS.lock])                     the position of one word
+    local p = { WORDS.settings(w), now = now }               each setting by its name, with its type
 
 The loader replaces the text of the script, so a call costs no more than with positions written by hand. A table of
 names would cost more, because every call would build it again. If a script uses a name that is not in the list, loading
@@ -38,15 +44,14 @@ _IN_STATE: Final = tuple(setting for setting in SETTINGS.values() if not setting
 FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "STATE": (
-            *("layout", "incarnation", "version", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
+            *("layout", "settings", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
             *("next_lock", "next_due", "waiting", "biggest", "announced", "granted", "used", "calling"),
-            *(setting.stored for setting in _IN_STATE),
         ),
         "TARGET": (
-            *("layout", "incarnation", "run_id", "offset", "dead_seq", "head", "horizon"),
+            *("layout", "settings", "run_id", "offset", "dead_seq", "head", "horizon"),
             *("next_lock", "next_due", "waiting", "biggest", "announced", "calling"),
-            *("status", "ttl", "sessions", "forwards", "forwards_dead"),
         ),
+        "WORDS": ("incarnation", "version", *(setting.stored for setting in _IN_STATE)),
         "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),
     }
 )
@@ -54,12 +59,14 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 - ``STATE``: all fields of a partition that a call may need.
 - ``TARGET``: the fields of a subscription that publishing needs.
+- ``WORDS``: the words of the field ``settings``.
 - ``STORE``: the limits of the records and their present size, in the key ``store``.
 """
 
 _USED = re.compile(
     rf"\b(?:unpack\((?P<all>{'|'.join(FIELD_LISTS)})\)"
-    rf"|(?P<list>{'|'.join(FIELD_LISTS)})\.(?:settings\((?P<reply>\w+)\)|(?P<field>\w+)))"
+    r"|WORDS\.match\((?P<text>\w+)\)|WORDS\.settings\((?P<words>\w+)\)"
+    rf"|(?P<list>{'|'.join(FIELD_LISTS)})\.(?P<field>\w+))"
 )
 
 
@@ -72,10 +79,13 @@ def with_positions(text: str) -> str:
     def put_in(use: re.Match[str]) -> str:
         if use["all"]:
             return ", ".join(f"'{name}'" for name in FIELD_LISTS[use["all"]])
+        if use["text"]:
+            return f"string.match({use['text']}, '^{' '.join(['(%S*)'] * len(FIELD_LISTS['WORDS']))}$')"
+        if use["words"]:
+            position = FIELD_LISTS["WORDS"].index
+            values = ((setting, f"{use['words']}[{position(setting.stored) + 1}]") for setting in _IN_STATE)
+            return ", ".join(f"{setting.stored} = {_of_its_type(setting, value)}" for setting, value in values)
         names = FIELD_LISTS[use["list"]]
-        if use["reply"]:
-            positions = ((setting, f"{use['reply']}[{names.index(setting.stored) + 1}]") for setting in _IN_STATE)
-            return ", ".join(f"{setting.stored} = {_of_its_type(setting, value)}" for setting, value in positions)
         if use["field"] not in names:
             raise UnknownFieldError(f"{use[0]}: the list {use['list']} has no field of this name")
         return str(names.index(use["field"]) + 1)
@@ -108,5 +118,5 @@ def _entry(setting: Setting) -> Mapping[str, LuaValue]:
     if setting.with_records:
         entry["with_records"] = True
     else:
-        entry["position"] = FIELD_LISTS["STATE"].index(setting.stored) + 1
+        entry["position"] = FIELD_LISTS["WORDS"].index(setting.stored) + 1
     return entry

@@ -39,8 +39,10 @@ from sbredis.engine import (
     transfer,
 )
 from sbredis.engine._moving import Verdict
+from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
+from tests.stored_settings import with_settings
 
 __all__ = ["NAMESPACE", "START", "A", "B", "T", "Town"]
 
@@ -224,8 +226,12 @@ class Town:
         return found
 
     async def put(self, name: str, **fields: str) -> None:
-        """Set fields of a partition's state."""
+        """Set fields of a partition's state, or words of its settings."""
         key = self.of[name].keys[0]
+        words = {word: fields.pop(word) for word in FIELD_LISTS["WORDS"] if word in fields}
+        if words:
+            held = await self.transport.command("HGET", key, "settings", key=key)
+            await self.transport.command("HSET", key, "settings", with_settings(held, words), key=key)
         for field, value in fields.items():
             await self.transport.command("HSET", key, field, value, key=key)
 

@@ -73,6 +73,7 @@ from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CAL
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
 from tests.engine.rights import commands_of
 from tests.offenders import for_each
+from tests.stored_settings import settings_of
 from tools.repository import ROOT
 
 COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
@@ -546,7 +547,7 @@ async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench:
     assert read | {"birth", "pin"} == {field.decode() for field in state}  # no script reads these two yet
     assert quoted(_READ_OF_STORE.findall(every)) | {"layout"} == {field.decode() for field in store}
     written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
-    assert {"biggest", "dead_seq", "run_id", "status", "waiting"} <= written <= read
+    assert {"biggest", "dead_seq", "run_id", "settings", "waiting"} <= written <= read
     assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}
 
 
@@ -556,13 +557,13 @@ async def test_a_partition_stores_each_setting_under_the_name_that_its_declarati
     whole = await bench.whole()
     state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
     settings = bench.partition.settings
+    words = {name.encode(): word for name, word in settings_of(state[b"settings"]).items()}
     for setting, value in zip(SETTINGS.values(), settings.arguments(), strict=True):
-        kept, other = (store, state) if setting.with_records else (state, store)
+        kept, other = (store, words) if setting.with_records else (words, store)
         assert kept[setting.stored.encode()] == str(value).encode()
         assert setting.stored.encode() not in other
+        assert setting.stored.encode() not in state
     assert set(SETTINGS) == {field.name for field in fields(settings)}
-    of_state = {setting.stored for setting in SETTINGS.values() if not setting.with_records}
-    assert of_state <= set(FIELD_LISTS["STATE"])
     assert set(FIELD_LISTS["TARGET"]) <= set(FIELD_LISTS["STATE"]) <= {field.decode() for field in state}
     assert set(FIELD_LISTS["STORE"]) <= {field.decode() for field in store}
 
@@ -577,4 +578,4 @@ def test_the_scripts_check_each_setting_as_declared() -> None:
         if setting.least is None:
             assert set(entry.words.keys()) == set(setting.words or ("0", "1"))
         if not setting.with_records:
-            assert FIELD_LISTS["STATE"][entry.position - 1] == setting.stored
+            assert FIELD_LISTS["WORDS"][entry.position - 1] == setting.stored

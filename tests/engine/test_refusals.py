@@ -35,12 +35,14 @@ from sbredis.engine import (
 )
 from sbredis.engine._lifecycle import State
 from sbredis.engine._refusals import REFUSALS
+from sbredis.engine._state import FIELD_LISTS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
 from tests.offenders import Offenders, for_each
+from tests.stored_settings import with_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -434,6 +436,10 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
     keys = bench.partition.keys
 
     async def put(place: int, fields: dict[Any, Any]) -> None:
+        words = {name: fields.pop(name) for name in FIELD_LISTS["WORDS"] if name in fields}
+        if words:
+            held = before[keys[place].decode()][1]
+            fields["settings"] = with_settings(held[b"settings"], words)
         if fields:
             flat = [word for pair in fields.items() for word in pair]
             await bench.transport.command("HSET", keys[place], *flat, key=keys[place])

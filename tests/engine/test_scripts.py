@@ -628,13 +628,18 @@ def test_a_list_of_fields_expands_to_names_and_a_field_to_its_position() -> None
 
 
 def test_settings_expand_to_fields_of_the_declared_types() -> None:
-    text = positioned("f", "return { STATE.settings(s), now = 1 }")
-    position = {name: place for place, name in enumerate(FIELD_LISTS["STATE"], 1)}
-    assert f"status = s[{position['status']}], " in text
-    assert f"lock = tonumber(s[{position['lock']}]), " in text
-    assert f"dead = s[{position['dead']}] == '1', " in text
+    text = positioned("f", "return { WORDS.settings(w), now = 1 }")
+    position = {name: place for place, name in enumerate(FIELD_LISTS["WORDS"], 1)}
+    assert f"status = w[{position['status']}], " in text
+    assert f"lock = tonumber(w[{position['lock']}]), " in text
+    assert f"dead = w[{position['dead']}] == '1', " in text
     assert "quota" not in text
     assert text.endswith(", now = 1 }")
+
+
+def test_the_words_of_a_field_expand_to_a_match_of_all_of_them() -> None:
+    pattern = " ".join(["(%S*)"] * len(FIELD_LISTS["WORDS"]))
+    assert positioned("f", "local w = { WORDS.match(text) }") == f"local w = {{ string.match(text, '^{pattern}$') }}"
 
 
 def test_a_script_that_names_an_unknown_field_cannot_be_loaded() -> None:

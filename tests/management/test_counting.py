@@ -48,6 +48,7 @@ from sbredis.management import (
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
 from tests.management.conftest import held, in_namespace
+from tests.stored_settings import settings_of, with_settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("counts come from partitions on several nodes")]
 
@@ -358,10 +359,12 @@ async def test_a_partition_that_missed_a_change_is_updated_and_counted(admin: Ad
     behind = namespace.partition(record, 2)
     await admin.update_queue({"name": "q"}, max_delivery_count=3)
     state = behind.keys[0]
-    await admin._connection.transport.command("HSET", state, "version", "1", "deliveries", "10", key=state)
+    command = admin._connection.transport.command
+    held = with_settings(await command("HGET", state, "settings", key=state), {"version": "1", "deliveries": "10"})
+    await command("HSET", state, "settings", held, key=state)
     assert (await admin.get_queue_runtime_properties("q")).availability_status == "Available"
-    stored = await admin._connection.transport.command("HMGET", state, "version", "deliveries", key=state)
-    assert stored == [b"2", b"3"]
+    stored = settings_of(await command("HGET", state, "settings", key=state))
+    assert (stored["version"], stored["deliveries"]) == (b"2", b"3")
 
 
 @pytest.mark.slow

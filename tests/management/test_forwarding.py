@@ -17,6 +17,7 @@ from sbredis.engine import PartitionSettings
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry import _forwarding as forwarding
 from tests.management.refusals import refused
+from tests.stored_settings import settings_of
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,8 @@ async def stored(admin: Admin, path: str) -> set[tuple[bytes, bytes]]:
     record = await namespace.get_entity(path)
     keys = [namespace.partition(record, number).keys[0] for number in record.partitions]
     command = admin._connection.transport.command
-    return {tuple(await command("HMGET", key, "forwards", "forwards_dead", key=key)) for key in keys}
+    held = [settings_of(await command("HGET", key, "settings", key=key)) for key in keys]
+    return {(each["forwards"], each["forwards_dead"]) for each in held}
 
 
 async def chained(admin: Admin, names: Sequence[str], **last: Any) -> None:

@@ -28,6 +28,7 @@ from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_properties import FIXED, KEPT, every_kept_property
 from tests.offenders import for_each
+from tests.stored_settings import settings_of
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,8 @@ async def test_the_settings_of_a_queue_reach_its_partitions(admin: Admin) -> Non
     assert record.settings == PartitionSettings(lock_duration=30_000, quota=2 * 1024 * 1024)
     for number in record.partitions:
         state = admin._connection.namespace.partition(record, number).keys[0]
-        assert await admin._connection.transport.command("HGET", state, "lock", key=state) == b"30000"
+        stored = settings_of(await admin._connection.transport.command("HGET", state, "settings", key=state))
+        assert stored["lock"] == b"30000"
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")

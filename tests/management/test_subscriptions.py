@@ -30,6 +30,7 @@ from sbredis.management import (
 from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_topic_and_subscription_properties import FIXED, SUBSCRIPTION_KEPT
+from tests.stored_settings import settings_of
 
 pytestmark = pytest.mark.anyio
 
@@ -146,8 +147,8 @@ async def test_the_settings_of_a_subscription_reach_the_partitions_of_its_topic(
     assert (record.partitions, record.partitioned) == (topic.partitions, partitioned)
     for number in record.partitions:
         state = namespace.partition(record, number).keys[0]
-        stored = await admin._connection.transport.command("HMGET", state, "lock", "status", "sessions", key=state)
-        assert stored == [b"30000", b"ReceiveDisabled", b"1"]
+        stored = settings_of(await admin._connection.transport.command("HGET", state, "settings", key=state))
+        assert (stored["lock"], stored["status"], stored["sessions"]) == (b"30000", b"ReceiveDisabled", b"1")
 
 
 async def test_topics_may_have_subscriptions_with_the_same_name(admin: Admin) -> None:

@@ -24,6 +24,7 @@ from sbredis.management import EntityStatus, QueueProperties, TopicProperties
 from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_topic_and_subscription_properties import TOPIC_KEPT
+from tests.stored_settings import settings_of
 
 pytestmark = pytest.mark.anyio
 
@@ -76,8 +77,8 @@ async def test_the_settings_of_a_topic_reach_its_partitions(admin: Admin, *, par
     assert len(record.partitions) == (4 if partitioned else 1)
     for number in record.partitions:
         state = namespace.partition(record, number).keys[0]
-        stored = await admin._connection.transport.command("HMGET", state, "topic", "status", "ttl", key=state)
-        assert stored == [b"1", b"SendDisabled", b"30000"]
+        stored = settings_of(await admin._connection.transport.command("HGET", state, "settings", key=state))
+        assert (stored["topic"], stored["status"], stored["ttl"]) == (b"1", b"SendDisabled", b"30000")
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")

@@ -14,6 +14,7 @@ from sbredis.registry._entity import decode
 from sbredis.transport import Transport
 from tests.registry.keys import Snapshot, keys_of, snapshot
 from tests.registry.turns import Cut
+from tests.stored_settings import with_settings
 
 __all__ = ["Cuts", "Operation", "settled"]
 
@@ -37,8 +38,9 @@ def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
         elif key.endswith(":store"):
             kept[key] = {name: part for name, part in value.items() if name != b"used"}
         elif key.endswith(":state"):
-            drawn_or_timed = (b"incarnation", b"run_id", b"channel", b"birth", b"used")
-            kept[key] = {name: part for name, part in value.items() if name not in drawn_or_timed}
+            drawn_or_timed = (b"run_id", b"channel", b"birth", b"used")
+            same = with_settings(value[b"settings"], {"incarnation": ""})
+            kept[key] = {name: part for name, part in value.items() if name not in drawn_or_timed} | {b"settings": same}
     return kept
 
 

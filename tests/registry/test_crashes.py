@@ -25,6 +25,7 @@ from sbredis.transport import Transport, open_transport
 from tests.registry.cuts import Cuts, Operation, settled
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
+from tests.stored_settings import settings_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -136,8 +137,8 @@ async def test_an_interrupted_change_is_complete_or_absent_and_can_be_repeated(
         again = await namespace.update_entity(record, CHANGED)
         assert again.version == record.version + 1
         kept = settled(await snapshot(transport), namespace.name)
-        versions = {value[b"version"] for key, value in kept.items() if key.endswith(":state")}
-        assert versions == {b"%d" % again.version}
+        states = [value for key, value in kept.items() if key.endswith(":state")]
+        assert {settings_of(state[b"settings"])["version"] for state in states} == {b"%d" % again.version}
 
 
 async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to_finish_it(
@@ -361,10 +362,10 @@ chances = st.randoms(use_true_random=False)
 def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -> dict[str, Any]:
     """Return the keys of a record's partitions, after a check that all partitions exist."""
     own = {key: value for key, value in kept.items() if key.split(":")[1] == record.id}
-    states = {key: value for key, value in own.items() if key.endswith(":state")}
+    states = [settings_of(value[b"settings"]) for key, value in own.items() if key.endswith(":state")]
     assert (record.state, len(states), len(own)) == ("active", number, 4 * number)
-    assert {value[b"incarnation"].decode() for value in states.values()} == {record.incarnation}
-    assert max(int(value[b"version"]) for value in states.values()) <= record.version
+    assert {state["incarnation"].decode() for state in states} == {record.incarnation}
+    assert max(int(state["version"]) for state in states) <= record.version
     return own
 
 
@@ -380,9 +381,8 @@ def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list
             kept = keys_of(await snapshot(transport), "ns")
             there = partitions_of(kept, listed[0]) if listed else {}
             assert {key for key in kept if not key.startswith("{fjl}")} == set(there)
-            assert {int(value[b"version"]) for value in there.values() if b"version" in value} <= {
-                record.version for record in listed
-            }
+            states = [settings_of(value[b"settings"]) for key, value in there.items() if key.endswith(":state")]
+            assert {int(state["version"]) for state in states} <= {record.version for record in listed}
             created, deleted = crowd.succeeded("create"), crowd.succeeded("delete")
             assert created <= deleted + len(listed)
             if "delete" not in operations:

@@ -37,6 +37,7 @@ from sbredis.transport import Transport, open_transport
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import RecordingTransport
+from tests.stored_settings import with_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -539,7 +540,8 @@ async def test_deleting_a_partition_takes_as_many_steps_as_it_needs(transport: T
 async def test_a_deletion_spares_a_partition_of_another_incarnation(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     state = namespace.partition(record, record.partitions[0]).keys[0]
-    await transport.command("HSET", state, "incarnation", "another", key=state)
+    held = await transport.command("HGET", state, "settings", key=state)
+    await transport.command("HSET", state, "settings", with_settings(held, {"incarnation": "another"}), key=state)
     before = await snapshot(transport)
     await namespace.delete_entity("q")
     assert await namespace.list_entities() == ()

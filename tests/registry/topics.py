@@ -11,6 +11,7 @@ from sbredis.registry._rules import encode_rule
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlFilter
 from sbredis.transport import Transport
 from tests.registry.keys import keys_of, snapshot
+from tests.stored_settings import settings_of
 
 __all__ = [
     "ANY",
@@ -73,7 +74,7 @@ async def kept_of(transport: Transport, name: str = "ns") -> Kept:
     versions: dict[str, list[int]] = {}
     for key, value in found.items():
         if key.endswith(":state"):
-            versions.setdefault(key.split(":")[1], []).append(int(value[b"version"]))
+            versions.setdefault(key.split(":")[1], []).append(int(settings_of(value[b"settings"])["version"]))
     tallies = {path.decode(): text.decode().split()[1:] for path, text in registry.get("tallies", {}).items()}
     kept = Kept(entities, rules, tallies, versions, list(found))
     _require_counted(kept)

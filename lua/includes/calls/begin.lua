@@ -17,8 +17,10 @@ local function begin(keys, argv, name, count, variadic, first)
   if s[STATE.layout] ~= '1' then
     return nil, refuse('LAYOUT', s[STATE.layout])
   end
-  if s[STATE.incarnation] ~= argv[2] or s[STATE.status] == 'Deleting'
-    or s[STATE.shared] == '1' and redis.call('EXISTS', keys[10]) == 0 then
+  local text = s[STATE.settings]
+  local w = { WORDS.match(text) }
+  if w[WORDS.incarnation] ~= argv[2] or w[WORDS.status] == 'Deleting'
+    or w[WORDS.shared] == '1' and redis.call('EXISTS', keys[10]) == 0 then
     return nil, refuse('GONE', 'partition')
   end
 
@@ -27,7 +29,7 @@ local function begin(keys, argv, name, count, variadic, first)
   end
 
   local now
-  if s[STATE.clock] == 'test' then
+  if w[WORDS.clock] == 'test' then
     now = whole_number(argv[6], 0, NEVER - 1)
     if not now then
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
@@ -65,21 +67,22 @@ local function begin(keys, argv, name, count, variadic, first)
     end
   end
 
-  local version, theirs = tonumber(s[STATE.version]), whole_number(argv[3], 1, 999999999999999)
-  if not result then
+  local version = w[WORDS.version]
+  if argv[3] ~= version and not result then
+    local theirs = whole_number(argv[3], 1, 999999999999999)
     if not theirs then
       return nil, refuse('BADCALL', 'version')
-    elseif theirs < version then
-      return nil, refuse('STALE', s[STATE.version])
-    elseif theirs > version then
-      return nil, refuse('CONFIG', s[STATE.version])
+    elseif theirs < tonumber(version) then
+      return nil, refuse('STALE', version)
+    elseif theirs > tonumber(version) then
+      return nil, refuse('CONFIG', version)
     end
   end
 
   -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
   -- continues from its last known time, or from one lock duration before the present time if that is later. So a lock
   -- lasts at most one lock duration longer, whatever the clock of the new server shows.
-  local run_id, lock, clk = s[STATE.run_id], tonumber(s[STATE.lock]), tonumber(s[STATE.clk])
+  local run_id, lock, clk = s[STATE.run_id], tonumber(w[WORDS.lock]), tonumber(s[STATE.clk])
   local logical = now + tonumber(s[STATE.offset])
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
   if epoch then
@@ -88,14 +91,14 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = clk
   end
 
-  local sessions = s[STATE.sessions] == '1'
+  local sessions = w[WORDS.sessions] == '1'
   return {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
     now = now, logical = logical, offset = logical - now, old_offset = tonumber(s[STATE.offset]), epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
     name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
-    STATE.settings(s),
+    WORDS.settings(w),
     dead_seq = tonumber(s[STATE.dead_seq]), head = tonumber(s[STATE.head]), horizon = tonumber(s[STATE.horizon]),
     next_lock = tonumber(s[STATE.next_lock]), next_due = tonumber(s[STATE.next_due]), waiting = s[STATE.waiting] == '1',
     biggest = tonumber(s[STATE.biggest]), announced = tonumber(s[STATE.announced]),

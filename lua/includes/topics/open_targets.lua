@@ -14,20 +14,22 @@ local function open_targets(p, keys, incarnations, at, open)
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], unpack(TARGET))
-    if s[TARGET.layout] ~= '1' or s[TARGET.incarnation] ~= incarnation or s[TARGET.status] == 'Deleting' then
+    local text = s[TARGET.layout] == '1' and s[TARGET.settings] or ''
+    local w = { WORDS.match(text) }
+    if w[WORDS.incarnation] ~= incarnation or w[WORDS.status] == 'Deleting' then
       return nil, refuse('TARGET', string.format('%d', i))
     end
-    if list[keys[at]] or (s[TARGET.sessions] == '1') ~= (sessions == '+') then
+    if list[keys[at]] or (w[WORDS.sessions] == '1') ~= (sessions == '+') then
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
     list[i] = open and open[keys[at]] or {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
-      ttl = tonumber(s[TARGET.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
+      ttl = tonumber(w[WORDS.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
       next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
       dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
       next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]), calling = s[TARGET.calling] == '1',
-      forwards = s[TARGET.forwards] == '1', forwards_dead = s[TARGET.forwards_dead] == '1',
+      forwards = w[WORDS.forwards] == '1', forwards_dead = w[WORDS.forwards_dead] == '1',
       leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,

@@ -57,6 +57,7 @@ from sbredis.engine._scripts import read_source
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import Host, Read, host, with_texts_replaced
+from tests.stored_settings import with_settings
 
 __all__ = ["BUGS", "MovesMachine", "prove"]
 
@@ -183,9 +184,9 @@ class MovesMachine(RuleBasedStateMachine):
         token = self._token()
         request = self.of["q"].receive(self._call_id(), token, count, side="d" if dead else "")
         # Receivers get messages of the main side only before the entity forwards them.
-        self.on.ask("HSET", self.of["q"].keys[0], "forwards", "0")
+        self._set("q", forwards="0")
         found = self._tell("q", request).messages
-        self.on.ask("HSET", self.of["q"].keys[0], "forwards", "1")
+        self._set("q", forwards="1")
         locks = [Lock(token, each.name, WHY if how == "dead_letter" else b"c%d" % self.now) for each in found]
         if not found or how == "keep" or (dead and how == "dead_letter"):
             return
@@ -404,9 +405,9 @@ class MovesMachine(RuleBasedStateMachine):
             if not early:
                 self._step(self.movers[-1], divide=False)
             token = self._token()
-            self.on.ask("HSET", self.of["q"].keys[0], "forwards", "0")
+            self._set("q", forwards="0")
             found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
-            self.on.ask("HSET", self.of["q"].keys[0], "forwards", "1")
+            self._set("q", forwards="1")
             self.hurry()
             if found:
                 locks = [Lock(token, each.name) for each in found]
@@ -461,11 +462,16 @@ class MovesMachine(RuleBasedStateMachine):
             with suppress(Refused):
                 self._tell("q", transact(self._call_id(), [withdraw(self.of["q"], waiting.birth, mine), sending]))
 
+    def _set(self, name: str, **settings: str) -> None:
+        key = self.of[name].keys[0]
+        held = self.on.ask("HGET", key, "settings")
+        self.on.ask("HSET", key, "settings", with_settings(held, settings))
+
     # -- destinations that refuse --------------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from("abn"), status=st.sampled_from(["Active", "Active", "SendDisabled"]))
     def set_status(self, name: str, status: str) -> None:
-        self.on.ask("HSET", self.of[name].keys[0], "status", status)
+        self._set(name, status=status)
 
     @rule(name=st.sampled_from("abn"), quota=st.sampled_from([20, 10**9, 10**9]))
     def set_quota(self, name: str, quota: int) -> None:

@@ -14,6 +14,7 @@ from sbredis.engine._lifecycle import BAND_WIDTH, NEVER, Side, State, split_memb
 from sbredis.engine._results import Record, read_record
 from sbredis.engine._settings import SETTINGS
 from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
+from tests.stored_settings import settings_of
 
 SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns", "once")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
@@ -87,7 +88,9 @@ class Picture:
 
     @cached_property
     def state(self) -> dict[str, bytes]:
-        return {name.decode(): value for name, value in self.hashes["state"].items()}
+        """The fields of the key `state`, with the words of the field `settings` in its place."""
+        fields = {name.decode(): value for name, value in self.hashes["state"].items()}
+        return fields | settings_of(fields.pop("settings")) if fields else fields
 
     @cached_property
     def store(self) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
 from tools.repository import ROOT
@@ -33,9 +33,9 @@ class Module:
     def is_package(self) -> bool:
         return self.path.name == "__init__.py"
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text("utf-8"), str(self.path))
+        return _parsed(self.path)
 
     def imports(self) -> Iterator[str]:
         """Yield the full name of each import anywhere in the module, including imports in functions and imports only
@@ -55,6 +55,11 @@ class Module:
                 yield from (f"{base}.{alias.name}" for alias in node.names)
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"importlib.import_module", "__import__"}:
                 yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+@lru_cache(maxsize=4)  # all trees together would take 25 MB in each test process
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
 
 
 def modules() -> list[Module]:

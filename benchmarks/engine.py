@@ -10,23 +10,38 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from redis import Redis
 
 from benchmarks.rounds import run_as_program
+from sbredis.aio.core._moving import MOST_AT_ONCE
 from sbredis.engine import (
     NO_CALL_ID,
     CallId,
+    Copy,
     Delivery,
+    Destination,
     Lock,
+    Operation,
+    Origin,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
+    Verdict,
+    Waiting,
+    freeze,
     load,
     new_token,
     operations,
+    outgoing,
+    read_batch,
+    settle_batch,
+    take,
+    transact,
+    withdraw,
 )
 from sbredis.servers import LocalServer, find_server
 
@@ -262,6 +277,93 @@ def strain(client: Redis) -> None:
         held("destroy", p.destroy(), engine)
 
 
+LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
+MOVED = ((MOST_AT_ONCE, 100, 0), (MOST_AT_ONCE, 2000, 0), (MOST_AT_ONCE, 100, 1900), (16, 65_000, 0), (1, 4_000_000, 0))
+"""The moves to measure: the number of messages, the bytes of each, and the bytes of its changed properties."""
+
+
+class Moves:
+    """A source that forwards its messages, with a queue and a topic as destinations, each in the same slot.
+
+    The calls that move a batch between two slots do not ask for the slot, so this place of the partitions is as good.
+    """
+
+    def __init__(self, client: Redis, number: int, subscriptions: int = 4) -> None:
+        self._client = client
+        self._name = f"source{number}"
+        self._engine = Engine(client, self._name, replace(LARGE, forwards=True))
+        self._source = self._engine.partition
+        self._queue = Engine(client, f"queue{number}", LARGE).partition
+        self._topic = Engine(client, f"topic{number}", replace(LARGE, topic=True)).partition
+        shared = replace(LARGE, shared=True)
+        self._targets = [
+            Partition("bench", "abc", f"s{number}-{place}", "incarnation", 1, shared, f"topic{number}")
+            for place in range(subscriptions)
+        ]
+        for target in self._targets:
+            self._engine.ask(target.configure(create=True))
+        self._to = Destination(f"queue{number}", 1)
+        self.taken: dict[str, list[float]] = {}
+        """The times of each call in ms."""
+
+    def _held(self, label: str, request: Request[T]) -> T:
+        self._client.config_resetstat()
+        answer = self._engine.ask(request)
+        told: Any = self._client.info("commandstats")
+        self.taken.setdefault(label, []).append(told["cmdstat_evalsha"]["usec"] / 1000)
+        return answer
+
+    def _fill(self, count: int, size: int, changes: int) -> Waiting:
+        engine, source = self._engine, self._source
+        engine.ask(source.send(engine.call_id(), [Outgoing(b"x" * size)] * count))
+        if changes:  # a receiver has changed the properties, before the entity began to forward its messages
+            self._client.hset(source.keys[0], "forwards", "0")
+            token, changed = new_token(), b"c" * changes
+            locks = [Lock(token, each.name, changed) for each in engine.receive(count, token)]
+            engine.ask(source.abandon(engine.call_id(), locks))
+            self._client.hset(source.keys[0], "forwards", "1")
+        waiting = self._held("outgoing", outgoing(source))
+        assert len(waiting.messages) == count
+        return waiting
+
+    def measure(self, count: int, size: int, changes: int) -> None:
+        """Move messages in each way."""
+        bodies = [Outgoing(b"x" * (size + changes))] * count
+        send = self._queue.send(NO_CALL_ID, bodies)
+        copies = [[Copy(place) for place in range(len(self._targets))]] * count
+        publish = self._topic.publish(NO_CALL_ID, bodies, copies, self._targets)
+        for label, to, sending in (("queue", self._queue, send), ("topic", self._topic, publish)):
+            waiting = self._fill(count, size, changes)
+            operations = [withdraw(self._source, waiting.birth, waiting.messages), Operation(to, sending)]
+            self._held(f"in slot, {label}", transact(NO_CALL_ID, operations))
+        verdicts: tuple[Verdict, ...] = ("taken", "back", "refused")
+        for verdict in verdicts:
+            waiting = self._fill(count, size, changes)
+            origin = Origin(self._name, waiting.birth)
+            batch = self._held("freeze", freeze(self._source, waiting.birth, self._to, "in", waiting.messages))
+            assert batch is not None
+            self._held("read batch", read_batch(self._source, self._to))
+            if verdict == "taken":
+                self._held("take", take(self._queue, origin, batch, "", send))
+            given_up = dict.fromkeys(batch.names, b"r" * 200) if verdict == "refused" else {}
+            settling = settle_batch(self._source, waiting.birth, self._to, batch.number, verdict, changes=given_up)
+            self._held(f"settle: {verdict}", settling)
+            self._engine.ask(self._source.purge(self._engine.call_id(), 9_999_999_999_999))
+
+
+def strain_moves(client: Redis) -> None:
+    """Print the shortest time for which each call of a move blocks the server, at the largest pieces of a mover."""
+    print("how long the server is held by the calls of a move, the best of 5:")
+    for place, (count, size, changes) in enumerate(MOVED):
+        moves = Moves(client, place)
+        for _ in range(5):
+            moves.measure(count, size, changes)
+        beside = f" and {changes:,} B of changed properties" if changes else ""
+        print(f"  {count} messages of {size:,} B{beside}:")
+        for label, times in moves.taken.items():
+            print(f"    {label:<22} {min(times):6.2f} ms", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds for each competitor (5)")
@@ -277,7 +379,11 @@ def main() -> None:
         compare(client, options.rounds)
         lengthen(client, options.rounds, options.waiting)
         client.close()
-    for part in (weigh, strain):  # on new servers, because the measurement would include the time to free earlier data
+    for part in (
+        weigh,
+        strain,
+        strain_moves,
+    ):  # on new servers, because the measurement would include the time to free earlier data
         with LocalServer(binary=options.server, config=config) as server:
             client = Redis(host=server.host, port=server.port)
             part(client)

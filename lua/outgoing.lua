@@ -7,7 +7,7 @@
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of messages
--- ARGV[8]    room        the largest number of bytes; the first message may exceed it
+-- ARGV[8]    room        the largest number of bytes, changed properties included; the first message may exceed it
 -- ARGV[9]    start       the place where to begin, as an earlier call returned it, or 0
 -- ARGV[10]   batch       the destination of an outstanding batch, or nothing. The limits do not apply to its messages
 --
@@ -67,13 +67,18 @@ else
   end
 end
 
-local entries, numbers, states, extras = read_many('HMGET', p.entries, names), {}, {}, {}
-for i = 1, #names do
-  numbers[i] = record_of(names[i], entries[i])
+-- An entry with changed properties can be as long as a message. So entries are read in parts, as long as there is room.
+local entries, numbers, states, extras, unused, at = {}, {}, {}, {}, room, 0
+while at < #names and (unused > 0 or ARGV[10] ~= '') do
+  local part = read_many('HMGET', p.entries, { unpack(names, at + 1, math.min(at + 50, #names)) })
+  for i = 1, #part do
+    at = at + 1
+    entries[at], numbers[at], unused = part[i], record_of(names[at], part[i]), unused - #(part[i] or '')
+  end
 end
-local fit = #names
+local fit = at
 if ARGV[10] == '' and fit > 0 then
-  fit = count_records_that_fit(p, numbers, room)
+  fit = count_records_that_fit(p, numbers, room, entries)
   if fit < #names or fit == wanted then
     onward = string.format('%.0f', scores[fit] + 1)
   end

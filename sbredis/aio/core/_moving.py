@@ -32,9 +32,12 @@ import enum
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, NamedTuple, Protocol
 
 __all__ = [
+    "MOST_AT_ONCE",
+    "MOST_BYTES",
     "Action",
     "Ended",
     "Fault",
@@ -55,6 +58,11 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The name of the message in its partition."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """The bytes of the message, with its changed properties."""
         ...
 
 
@@ -120,6 +128,11 @@ class Ended:
 
 Action = MoveInSlot | Freeze | ReadBatch | Take | Settle | Ended
 
+MOST_AT_ONCE, MOST_BYTES = 500, 1024 * 1024
+"""The largest number of messages in a piece, and the largest total size of several messages.
+
+With these limits, no call of a move holds a server for long.
+"""
 OF_ALL = frozenset({"DISABLED", "GONE"})
 """Refusals that would be the same for every message of the piece."""
 OF_ONE = frozenset({"TOOLARGE", "SESSIONS"})
@@ -151,7 +164,7 @@ class Group:
     """Whether both partitions are in one slot."""
     door: str = ""
     """The last known door of the destination."""
-    most: int = 1000
+    most: int = MOST_AT_ONCE
     """The largest number of messages in a piece."""
     _pieces: deque[_Piece] = field(init=False, default_factory=deque[_Piece])
     _most_now: int = field(init=False, default=0)
@@ -206,9 +219,11 @@ class Group:
         if not self._pieces:
             return None
         first = self._pieces[0]
-        if len(first.moves) > self._most_now:
-            self._pieces[0] = _Piece(first.moves[self._most_now :], first.fault)
-            self._pieces.appendleft(_Piece(first.moves[: self._most_now], first.fault))
+        sizes = accumulate(move.message.size for move in first.moves[: self._most_now])
+        fit = max(1, sum(size <= MOST_BYTES for size in sizes))
+        if fit < len(first.moves):
+            self._pieces[0] = _Piece(first.moves[fit:], first.fault)
+            self._pieces.appendleft(_Piece(first.moves[:fit], first.fault))
         return self._pieces[0]
 
     # -- reports -------------------------------------------------------------------------------------------------------

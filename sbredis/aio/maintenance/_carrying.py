@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from sbredis.aio.core._moving import Ended, Fault, Freeze, Group, Move, MoveInSlot, ReadBatch, Settle, Take
+from sbredis.aio.core._moving import (
+    MOST_AT_ONCE,
+    Ended,
+    Fault,
+    Freeze,
+    Group,
+    Move,
+    MoveInSlot,
+    ReadBatch,
+    Settle,
+    Take,
+)
 from sbredis.aio.maintenance._destinations import Bound, Destinations, fault_of
 from sbredis.engine import (
     NO_CALL_ID,
@@ -117,7 +128,10 @@ class Carrier:
         destination that was known before the messages were read. Return the door that is known now.
         """
         same_slot = entity is not None and destination.number == self._number
-        group = Group(moves, same_slot=same_slot, door=door)
+        # A call that moves messages to a topic also deletes them at their source, so it makes fewer copies than a send.
+        routing = None if entity is None else entity.routing
+        most = MOST_AT_ONCE if routing is None else min(MOST_AT_ONCE, max(1, routing.most // 2))
+        group = Group(moves, same_slot=same_slot, door=door, most=most)
         incarnation = (entity or self._source).record.incarnation
         batch: Batch | None = None
         while True:

@@ -62,6 +62,11 @@ class Bound(NamedTuple):
         """The name of the message in its partition."""
         return self.delivery.name
 
+    @property
+    def size(self) -> int:
+        """The bytes of the message, with its changed properties."""
+        return len(self.delivery.record) + len(self.delivery.changes)
+
 
 def fault_of(code: str, path: str) -> Fault:
     """Return the reason and the description of a message that cannot be moved to ``path``."""

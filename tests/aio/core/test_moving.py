@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.aio.core._moving import (
+    MOST_BYTES,
     Ended,
     Fault,
     Freeze,
@@ -27,6 +28,7 @@ WRONG = Fault("MaxTransferHopCountExceeded", "The message was forwarded 4 times.
 
 class Message(NamedTuple):
     name: str
+    size: int = 1
 
 
 def moves(names: str, faulty: str = "") -> tuple[Move, ...]:
@@ -43,6 +45,24 @@ def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
     assert group.next() == MoveInSlot(moves("abc"))  # without a report the action stays the same
     group.moved()
     assert group.next() == Ended()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pieces"),
+    [
+        ([MOST_BYTES] * 2, [1, 1]),
+        ([MOST_BYTES // 2] * 3, [2, 1]),
+        ([9 * MOST_BYTES, 1, 1], [1, 2]),
+        ([1] * 600, [500, 100]),
+    ],
+)
+def test_large_messages_and_many_messages_are_moved_in_pieces(sizes: list[int], pieces: list[int]) -> None:
+    group = Group([Move(Message(str(number), size)) for number, size in enumerate(sizes)], same_slot=True)
+    found: list[int] = []
+    while isinstance(action := group.next(), MoveInSlot):
+        found.append(len(action.moves))
+        group.moved()
+    assert (found, action) == (pieces, Ended())
 
 
 def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive, Status
+from sbredis.engine import Lock, Outgoing, Redrive, Status
 from sbredis.engine._lifecycle import NEVER, Side, State, band, score
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -17,7 +17,7 @@ from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
-from tests.engine.proof.machine import Machine, every
+from tests.engine.proof.machine import Machine, every, wrong_calls
 from tests.engine.proof.town import Town
 
 _STRANGE = [Lock("x" * 12, "1", b"", 0)]
@@ -48,7 +48,7 @@ _DEFECTS = {
     "destroy": ("incarnation", "layout", "malformed"),
 }
 _ALL_DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed")
-_WRONG = [(operation, defect) for operation in _ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS)]
+_WRONG = tuple((operation, defect) for operation in _ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS))
 
 
 class AimedMachine(Machine):
@@ -56,38 +56,30 @@ class AimedMachine(Machine):
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 
-    @rule(calls=st.lists(st.tuples(some(_WRONG), some(draws.LANES), draws.breakages), min_size=1, max_size=4))
-    def call_wrongly(self, calls: list[tuple[tuple[str, str], str, int]]) -> None:
-        for (operation, defect), lane, breakage in calls:
-            if defect == "older" and not any(known.number > 1 for known in self.model.lanes.values()):
-                self.both.due(How(lane=lane))
-                self.both.due(How(lane=lane))
+    @rule(data=st.data())
+    def call_wrongly(self, data: st.DataObject) -> None:
+        for (operation, defect), lane, breakage in data.draw(wrong_calls(_WRONG, self.sought)):
+            self.know_lanes(defect, lane)
             _ANY[operation](self.both, How(defect, lane, breakage=breakage))
 
     @every(6, 0)
     @rule(status=some(["SendDisabled", "ReceiveDisabled", "Disabled"]), lane=some(["", *draws.LANES]))
     def disable_for_a_while(self, status: Status, lane: str) -> None:
         before = self.both.settings
-        self._reconfigure(replace(before, status=status))
+        self.both.change(replace(before, status=status))
         for operation in ("send", "receive_deferred", "receive", "look", "redrive"):
             _ANY[operation](self.both, How(lane=lane))
-        self._reconfigure(before)
+        self.both.change(before)
 
     @every(6, 0)
     @rule(lane=some(["", *draws.LANES]))
     def forward_for_a_while(self, lane: str) -> None:
         before = self.both.settings
-        self._reconfigure(replace(before, forwards=True))
+        self.both.change(replace(before, forwards=True))
         for operation in ("receive_deferred", "receive", "look"):
             _ANY[operation](self.both, How(lane=lane))
         self.both.receive(How(lane=lane), self.both.token(), 1, side=Side.DEAD)
-        self._reconfigure(before)
-
-    def _reconfigure(self, changed: PartitionSettings) -> None:
-        self.both.version += 1
-        while isinstance(refused := self.both.configure(PLAIN, changed), m.Refused) and refused.code == "DUE":
-            pass  # the due work used the earlier settings
-        self.both.settings = changed
+        self.both.change(before)
 
     @every(6, 1)
     @rule(fixed=some(["clock", "window", "shared"]))
@@ -201,13 +193,13 @@ class AimedMachine(Machine):
     def renew_for_a_shorter_time(self, data: st.DataObject, lock: int) -> None:
         """Renew a lock after the lock duration became shorter, so that the lock ends sooner than before."""
         before = self.both.settings
-        self._reconfigure(replace(before, lock_duration=lock))
+        self.both.change(replace(before, lock_duration=lock))
         if not self.held():
             return  # the lock had ended before the renewal
         token = data.draw(some(sorted({token for token, _ in self.held()})))
         locks = [Lock(token, message.name) for message in self.model._held(token)]
         self.both.renew(PLAIN, self.both.token(), locks)
-        self._reconfigure(before)
+        self.both.change(before)
 
     @precondition(lambda self: self.model.horizon < self.both.now + draws.FAR)
     @every(3, 0)

@@ -235,6 +235,13 @@ class Both(Comparison):
         step = Step("configure", make, lambda call: self.model.configure(call, ours, create=create))
         return self.do(step, how._replace(lane=""))
 
+    def change(self, settings: PartitionSettings) -> None:
+        """Change the settings, after all work that was due before."""
+        self.version += 1
+        while isinstance(refused := self.configure(PLAIN, settings), m.Refused) and refused.code == "DUE":
+            pass
+        self.settings = settings
+
     def destroy(self, how: How = PLAIN) -> Any:
         step = Step("destroy", lambda p, _: p.destroy(), self.model.destroy)
         return self.do(step, how._replace(lane=""))

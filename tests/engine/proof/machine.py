@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -13,11 +14,25 @@ from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive, Status
 from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
-from tests.engine.proof.both import PLAIN
+from tests.engine.proof.both import PLAIN, Settlement
+from tests.engine.proof.cases import Case, Kind
 from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
+from tests.engine.proof.seeking import Seeker, Settle
 from tests.engine.proof.town import Town
+
+WrongCalls: TypeAlias = st.SearchStrategy[list[tuple[tuple[str, str], str, int]]]
+REFUSED_FOR = {
+    "incarnation": "GONE",
+    "layout": "LAYOUT",
+    "older": "REPEATED",
+    "unknown": "LANE",
+    "stale": "STALE",
+    "newer": "CONFIG",
+    "malformed": "BADCALL",
+}
+"""The refusal of a call with a defect."""
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -27,12 +42,24 @@ def every(of: int, at: int) -> Callable[[Rule], Rule]:
     return precondition(lambda self: self.both.steps % of == at)
 
 
+@cache
+def wrong_calls(wrong: tuple[tuple[str, str], ...], sought: tuple[Case, ...]) -> WrongCalls:
+    """Return a strategy for some calls with a defect; each refusal is one that is sought, if there is any."""
+    refusals = {case.key for case in sought if case.kind == "refusals"}
+    chosen = [one for one in wrong if (one[0], REFUSED_FOR.get(one[1])) in refusals]
+    return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=2, max_size=8)
+
+
 class Machine(RuleBasedStateMachine):
     """A partition from its creation on. Subclasses name the host, the tally, and the bounds of a call."""
 
     host: ClassVar[Host]
     tally: ClassVar[Tally] = Tally()
     bounds: ClassVar[m.Bounds] = m.REAL_BOUNDS
+    sought: ClassVar[tuple[Case, ...]] = ()
+    """The cases that the run has not seen often enough."""
+    seeks: ClassVar[Kind] = "transitions"
+    """The kind of transitions that the machine brings about."""
     both: Town
 
     @property
@@ -249,7 +276,34 @@ class Machine(RuleBasedStateMachine):
         """Repeat the last call of a lane, with any number of other calls in between."""
         self.both.again(data.draw(some(sorted(self.both.frozen))))
 
+    # -- cases that the run has not seen often enough ------------------------------------------------------------------
+
+    @rule(data=st.data(), how=hows)
+    def seek(self, data: st.DataObject, how: How) -> None:
+        """Bring some of the transitions about that the run has not seen often enough."""
+        seeker = Seeker(self.both, self.deliver, self.settle(data, how), how)
+        ways = [case.key for case in self.sought if case.kind == self.seeks and seeker.can(case.key)]
+        for way in data.draw(st.lists(some(ways), min_size=1, max_size=3)) if ways else ():
+            seeker.bring_about(way)
+
     # -- choices -------------------------------------------------------------------------------------------------------
+
+    def deliver(self, messages: list[Outgoing]) -> object:
+        return self.both.send(PLAIN, messages)
+
+    def settle(self, _: st.DataObject, how: How) -> Settle:
+        """Return a function that settles messages of the partition."""
+
+        def settle(what: Settlement, locks: Sequence[Lock], counted: bool) -> None:
+            self.both.do(self.both.settling(what, locks, counted=counted), how)
+
+        return settle
+
+    def know_lanes(self, defect: str, lane: str) -> None:
+        """If the defect is an older number of a lane, let a lane have one."""
+        if defect == "older" and not any(known.number > 1 for known in self.model.lanes.values()):
+            self.both.due(How(lane=lane))
+            self.both.due(How(lane=lane))
 
     def alike(self, settings: PartitionSettings) -> PartitionSettings:
         """Return these settings, changed to fit an entity of the same kind."""

@@ -17,7 +17,7 @@ from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
-from tests.engine.proof.machine import Machine, every
+from tests.engine.proof.machine import Machine, every, wrong_calls
 from tests.engine.proof.town import Town
 
 _NOBODY = SessionLock("a", "x" * 12)
@@ -42,7 +42,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
 """For each operation on sessions, a call that must be refused or have no effect."""
 
 DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "")
-_WRONG = [(operation, defect) for operation in ANY for defect in DEFECTS]
+_WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
 
 
 class SessionMachine(Machine):
@@ -246,12 +246,10 @@ class SessionMachine(Machine):
 
     # -- aimed at rare situations --------------------------------------------------------------------------------------
 
-    @rule(calls=st.lists(st.tuples(some(_WRONG), some(draws.LANES), draws.breakages), min_size=1, max_size=3))
-    def call_wrongly(self, calls: list[tuple[tuple[str, str], str, int]]) -> None:
-        for (operation, defect), lane, breakage in calls:
-            if defect == "older" and not any(known.number > 1 for known in self.model.lanes.values()):
-                self.both.due(How(lane=lane))
-                self.both.due(How(lane=lane))
+    @rule(data=st.data())
+    def call_wrongly(self, data: st.DataObject) -> None:
+        for (operation, defect), lane, breakage in data.draw(wrong_calls(_WRONG, self.sought)):
+            self.know_lanes(defect, lane)
             ANY[operation](self.both, How(defect, lane, breakage=breakage))
 
     @precondition(lambda self: not self.both.settings.sessions)
@@ -372,9 +370,6 @@ class SessionMachine(Machine):
             self.both.purge(PLAIN, self.both.now + 1)
         else:
             self.both.due()
-
-    def deliver(self, messages: list[Outgoing]) -> None:
-        self.both.send(PLAIN, messages)
 
     @precondition(lambda self: self.model.leases)
     @rule(long=rarely[4], off=some([-1, 0, 0]))

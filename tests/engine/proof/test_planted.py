@@ -9,7 +9,7 @@ import pytest
 from sbredis.engine._scripts import expand, read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.breakages import script_of
-from tests.engine.proof.extent import OPERATIONS
+from tests.engine.proof.cases import OPERATIONS
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.engine.proof.planted import BUGS, Bug, find
 from tests.offenders import for_each

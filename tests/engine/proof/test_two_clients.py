@@ -16,4 +16,4 @@ def test_no_message_is_locked_by_two_clients_or_given_out_after_settlement(
     kind: Kind, shared_server: LocalServer
 ) -> None:
     with host(kind, server=shared_server) as on:
-        run_state_machine_as_test(two_clients(on), settings=bounded(3 * EXAMPLES))
+        run_state_machine_as_test(two_clients(on), settings=bounded(6 * EXAMPLES))

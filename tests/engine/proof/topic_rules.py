@@ -103,8 +103,8 @@ class TopicMachine(SessionMachine):
         routes = [None if one.due is not None else [Copy(place) for place in range(3)] for one in messages]
         return self.topic.publish(how, messages, routes, self.subscriptions)
 
-    def deliver(self, messages: list[Outgoing]) -> None:
-        self.hand_on(messages)
+    def deliver(self, messages: list[Outgoing]) -> object:
+        return self.hand_on(messages)
 
     @staticmethod
     def in_order(routes: list[list[Copy]]) -> list[list[Copy]]:
@@ -119,6 +119,7 @@ class TopicMachine(SessionMachine):
         due = [one.due or 0 for one in self.scheduled()]
         if not early:
             self.topic.now = max(self.topic.now, min(due))
+        self.topic.count()
         self.topic.ripe(PLAIN, data.draw(some([1, 2, 50])), data.draw(draws.rooms))
         names = data.draw(st.lists(some([one.name for one in self.scheduled()]), min_size=1, max_size=3))
         messages = [Outgoing(b"", origin=name) for name in [*names, *["77777"] * strange]]

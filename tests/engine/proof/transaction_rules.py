@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from tests.engine.proof.both import EVENTS, PLAIN, Settlement
 from tests.engine.proof.comparison import How, Step, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
+from tests.engine.proof.seeking import Settle
 from tests.engine.proof.session_rules import DEFECTS
 from tests.engine.proof.topic_rules import SESSIONS, TOPIC, TopicMachine
 from tests.engine.proof.town import Town
@@ -49,6 +50,8 @@ ELSEWHERE = (
 class TransactionMachine(TopicMachine):
     """A topic with subscriptions, and a queue, from their creation on."""
 
+    seeks = "transacted"
+
     @initialize(
         settings=draws.settings,
         others=st.lists(draws.settings, min_size=4, max_size=4),
@@ -78,11 +81,17 @@ class TransactionMachine(TopicMachine):
     def turn_to(self, at: int) -> None:
         self.at = at
 
-    def deliver(self, messages: list[Outgoing]) -> None:
-        if self.at == QUEUE:
-            self.queue.send(PLAIN, messages)
-        else:
-            super().deliver(messages)
+    def deliver(self, messages: list[Outgoing]) -> object:
+        return self.queue.send(PLAIN, messages) if self.at == QUEUE else super().deliver(messages)
+
+    def settle(self, data: st.DataObject, how: How) -> Settle:
+        """Return a function that settles messages of the partition in a transaction, perhaps with a send."""
+
+        def settle(what: Settlement, locks: Sequence[Lock], counted: bool) -> None:
+            one = self.both, self.both.settling(what, locks, counted=counted)
+            self._transact(how, data.draw(st.permutations([one, *self._sends()[: data.draw(some([0, 1, 2]))]])))
+
+        return settle
 
     @rule(how=hows, messages=draws.session_messages)
     def send_to_the_queue(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:

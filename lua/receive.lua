@@ -36,7 +36,7 @@
 -- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
 -- @use next_fence
 -- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
--- @use parse_token same_slot sides turns whole_number
+-- @use parse_token same_slot side_named turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -44,14 +44,14 @@ end
 local token = parse_token(ARGV[11])
 if p.repeated and token then
   local again = repeat_receive(p, token, p.repeated)
-  local waits_at = ARGV[14] ~= '' and SIDES.h.prefix or ARGV[7]
+  local waits_at = ARGV[14] ~= '' and 'h' or ARGV[7]
   if ARGV[12] ~= '' and redis.call('ZSCORE', p.waiters, ARGV[12] .. ' ' .. waits_at) then
     again[2], again[7] = next_due(p, p.topic and ARGV[7] ~= ''), 1
   end
   again[7], again[8] = again[7] or 0, ARGV[14] == '' and tonumber(p.repeated) or 0
   return answer_repetition(p, again)
 end
-local side, mode = SIDES[ARGV[7]], ARGV[8]
+local side, mode = side_named(ARGV[7]), ARGV[8]
 local wanted, room = whole_number(ARGV[9], 0, 1000), whole_number(ARGV[10], 1, 1073741824)
 local waiter, waiting_for = ARGV[12], whole_number(ARGV[13], 0, 1000)
 local session, unfit = parse_session(p, ARGV[14])
@@ -87,7 +87,7 @@ end
 
 p.upkeep = p.topic and side.prefix == '' -- the client that publishes the scheduled messages of the topic
 advance(p, 100)
-local waits_at, most = session and SIDES.h or side, wanted
+local waits_at, most = session and side_named('h') or side, wanted
 if waiter ~= '' then
   -- A client may wait on both sides under one channel, so only the entry of this side is removed.
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left

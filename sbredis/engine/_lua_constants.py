@@ -53,6 +53,7 @@ def _side(side: Side) -> dict[str, LuaValue]:
 CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
     {
         "band": BAND_WIDTH,
+        "dead_ready": _first_score(Side.DEAD, State.ACTIVE),
         "epoch_leap": EPOCH_LEAP,
         "key_count": len(KINDS),
         "levels": LEVELS,
@@ -72,6 +73,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 
 - ``band``: the number of scores in a band. A message's score in ``order`` is its band times this number, plus its own
   number.
+- ``dead_ready``: the first score of dead letters that can be received.
 - ``key_count``: the number of keys of a partition.
 - ``epoch_leap``, ``levels``, ``never``: as in ``_lifecycle.py``. ``never_text`` is "never" as entries and settings
   store it.
@@ -101,7 +103,19 @@ def _literal(value: LuaValue) -> str:
     return "{ " + ", ".join(f"['{key}'] = {_literal(inner)}" for key, inner in value.items()) + " }"
 
 
+def _side_named() -> str:
+    """Return a function that makes one of the ``sides``, for scripts that would seldom use the others."""
+    lines = ["local function side_named(prefix)"]
+    for prefix, side in CONSTANTS["sides"].items():  # type: ignore[union-attr]
+        lines += [
+            f"  {'if' if len(lines) == 1 else 'elseif'} prefix == '{prefix}' then",
+            f"    return {_literal(side)}",
+        ]
+    return "\n".join([*lines, "  end", "end\n"])
+
+
 GENERATED: Final[Mapping[str, str]] = MappingProxyType(
     {f"includes/{name}": f"local {name.upper()} = {_literal(value)}\n" for name, value in CONSTANTS.items()}
+    | {"includes/side_named": _side_named()}
 )
 """The Lua text of each constant. Its key looks like the name of a fragment's file."""

@@ -631,7 +631,8 @@ def test_settings_expand_to_fields_of_the_declared_types() -> None:
     text = positioned("f", "return { WORDS.settings(w), now = 1 }")
     position = {name: place for place, name in enumerate(FIELD_LISTS["WORDS"], 1)}
     assert f"status = w[{position['status']}], " in text
-    assert f"lock = tonumber(w[{position['lock']}]), " in text
+    assert f"lock = w[{position['lock']}] + 0, " in text
+    assert f"window = w[{position['window']}] ~= '' and w[{position['window']}] + 0 or nil, " in text
     assert f"dead = w[{position['dead']}] == '1', " in text
     assert "quota" not in text
     assert text.endswith(", now = 1 }")

@@ -3,7 +3,7 @@ local function whole_number(text, least, most)
   if not text or not string.find(text, '^%d+$') or #text > 15 then
     return nil
   end
-  local number = tonumber(text)
+  local number = text + 0
   if number < least or number > most then
     return nil
   end

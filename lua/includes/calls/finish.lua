@@ -37,7 +37,7 @@ local function finish(p, result)
   end
   redis.call('HSET', p.state, unpack(fields))
   if p.lane ~= '' then
-    redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s ', p.number, p.now, p.name) .. result)
+    redis.call('HSET', p.ops, p.lane, p.number .. ' ' .. p.now_text .. ' ' .. p.name .. ' ' .. result)
     if p.new_lane then
       -- Delete lanes that were not used for a quarter of an hour, a few at a time, whenever a new lane begins.
       local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')

@@ -1,14 +1,14 @@
 -- Stores the messages that check_publish has checked, and their copies in the subscriptions. Returns the number of the
 -- first message, the places, counted from 0, of the messages that were dropped, and the numbers of the scheduled
 -- messages as runs.
--- @use band never
--- @use due_name index_add index_expiry known_message_ids number_runs record_key session_at sides write_many inside
+-- @use band dead_ready never scheduled
+-- @use due_name index_add index_expiry known_message_ids number_runs record_key session_at write_many inside
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)
   local number = redis.call('HINCRBY', p.store, 'seq', plan.total) - plan.total + 1
   local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
-  local now = string.format('%013.0f', p.now)
+  local now = p.now_text
   local columns = incoming.columns
   p.upkeep = columns.o ~= nil
   for i = 1, incoming.count do
@@ -18,7 +18,7 @@ local function apply_publish(p, argv, plan)
     local origin, keep = columns.o and argv[at + columns.o] or '', true
     if origin ~= '' then
       local key = record_key(p.keys, tonumber(origin))
-      local waited = tonumber(redis.call('ZSCORE', p.order, origin) or 0) == SIDES[''].scheduled + tonumber(origin)
+      local waited = tonumber(redis.call('ZSCORE', p.order, origin) or 0) == SCHEDULED + tonumber(origin)
       local record = waited and redis.call('HGET', key, origin)
       if record then
         level, ttl, payload = string.sub(record, 2, 2), tonumber(string.sub(record, 3, 15)), string.sub(record, 16)
@@ -49,7 +49,7 @@ local function apply_publish(p, argv, plan)
       dropped[#dropped + 1] = i - 1
     elseif due and (due > p.now or not copies[i]) then
       record = 's' .. level .. string.format('%013.0f', ttl) .. payload
-      p.placed[#p.placed + 1] = SIDES[''].scheduled + number
+      p.placed[#p.placed + 1] = SCHEDULED + number
       p.placed[#p.placed + 1] = number
       p.awaited[#p.awaited + 1] = due
       p.awaited[#p.awaited + 1] = due_name('a', number)
@@ -77,7 +77,7 @@ local function apply_publish(p, argv, plan)
           target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
           target.changed.dead_seq, target.leaps = target.dead_seq, false
           local name = string.format('d%.0f', target.dead_seq)
-          target.placed[#target.placed + 1] = SIDES.d.ready + target.dead_seq
+          target.placed[#target.placed + 1] = DEAD_READY + target.dead_seq
           target.placed[#target.placed + 1] = name
           target.entered[#target.entered + 1] = name
           target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;', copy.dead and 'F' or 'S', NEVER,

@@ -9,7 +9,7 @@ local function apply_send(p, argv, incoming)
     incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
   local number = redis.call('HINCRBY', p.store, 'seq', count) - count
   local first, dropped, biggest = number + 1, {}, 0
-  local plain = 'a0' .. string.format('%013.0f', p.now)
+  local plain = 'a0' .. p.now_text
   local default = plain
   if p.now + p.ttl < NEVER then
     default = 'x' .. string.sub(plain, 2) .. string.format('%013.0f', p.now + p.ttl)

@@ -16,6 +16,7 @@ from sbredis.engine import (
     CodecError,
     Content,
     Delivery,
+    Recipient,
     Redrive,
     decode,
     decode_changes,
@@ -35,15 +36,17 @@ __all__ = ["RedriveBudget", "RedriveResult", "readable_content", "redrive_of", "
 class RedriveBudget:
     """The share of messages that may die again before a redrive stops by itself.
 
-    The redrive counts the messages that it put back within the last ``window`` seconds. If at least ``minimum``
-    messages were put back in this time, and more than the ``share`` of them are in the dead-letter queue again, the
-    redrive stops.
+    The redrive counts the messages that it moved within the last ``window`` seconds. If at least ``minimum`` messages
+    were moved in this time, and more than the ``share`` of them are in the dead-letter queue again, the redrive stops.
+
+    A redrive without a rate moves ``minimum`` messages first. It then waits until receivers have handled them, but at
+    most ``window`` seconds, and moves twice as many.
     """
 
     share: float = 0.1
     """From 0 to less than 1. With 0, the first message that dies again stops the redrive."""
     minimum: int = 20
-    """The number of messages that must have been put back before the share counts."""
+    """The number of messages that must have been moved before the share counts."""
     window: float = 60.0
     """In seconds. A message that dies later does not count."""
 
@@ -66,14 +69,14 @@ class RedriveResult:
     matched: int
     """The number of dead letters that the redrive was for."""
     moved: int
-    """The number of messages that were put back. Each of them was put back once. In a dry run 0."""
+    """The number of messages that were moved. Each of them was moved once. In a dry run 0."""
     skipped: int
-    """The number of messages that stay: a receiver holds them or was faster, or they have no session although the
-    entity requires sessions.
+    """The number of messages that stay: a receiver holds them or was faster, their destination does not take them, they
+    have no session although the entity requires sessions, or their properties would be too large.
     """
     died_again: int
-    """The number of messages that were put back and found in the dead-letter queue again, within the window of the
-    budget. Without a budget they are not counted.
+    """The number of messages that were moved and found in a dead-letter queue again, within the window of the budget.
+    Without a budget they are not counted.
     """
     completed: bool
     """Whether the redrive has gone through all dead letters that were there at its start. If not, it was stopped by its
@@ -101,27 +104,33 @@ def readable_content(message: ServiceBusReceivedMessage) -> Content | None:
         return None
 
 
-def redrive_of(message: ServiceBusReceivedMessage, modify: Mapping[str, Value] | None) -> Redrive:
-    """Return what a dead letter becomes: its time to live begins again, and it loses the reason and the description.
+def redrive_of(
+    message: ServiceBusReceivedMessage, modify: Mapping[str, Value] | None, recipient: Recipient | None = None
+) -> Redrive:
+    """Return a dead letter after a redrive: its time to live begins again, and it has no reason and no description.
 
-    The properties in ``modify`` are added to its application properties, or replace them.
+    The properties in ``modify`` are added to its application properties, or replace them. A transfer dead letter has a
+    ``recipient``.
     """
     delivery = hold_of(message).delivery
     content = readable_content(message)
     if content is None:
-        return Redrive(delivery.name)
-    return Redrive(delivery.name, content.time_to_live, redriven_changes(delivery, modify))
+        return Redrive(delivery.name, None, b"" if recipient is None else recipient.changes())
+    return Redrive(delivery.name, content.time_to_live, redriven_changes(delivery, modify, recipient))
 
 
-def redriven_changes(delivery: Delivery, modify: Mapping[str, Value] | None) -> bytes:
-    """Return the changed properties of a dead letter that is moved: with ``modify``, and without a reason."""
+def redriven_changes(
+    delivery: Delivery, modify: Mapping[str, Value] | None, recipient: Recipient | None = None
+) -> bytes:
+    """Return the changed properties of a dead letter that is redriven: with ``modify``, and without a reason."""
     before = decode_changes(delivery.changes)
     properties = before.properties
     if modify:
         if properties is None:
             properties = decode(delivery.record, payload_offset(delivery.record)).properties or {}
         properties = {**properties, **modify}
-    changes = encode_changes(Changes(properties, system=before.system))
+    after = Changes(properties, system=before.system)
+    changes = encode_changes(after) if recipient is None else recipient.changes(after)
     if len(changes) > MAXIMUM_CHANGES_BYTES:
         raise MessageSizeExceededError(
             f"The properties of message {delivery.name} would have {len(changes)} bytes. At most "

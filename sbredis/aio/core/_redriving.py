@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sbredis._quoting import quoted
 from sbredis.model import RedriveBudget
 
-__all__ = ["Bound", "Census", "Pace", "Relapses", "cursor_text", "fingerprint", "read_cursor"]
+__all__ = ["Bound", "Census", "Pace", "Relapses", "Shares", "cursor_text", "fingerprint", "read_cursor"]
 
 _DIGITS = re.compile(r"\d+")
 _LONGEST_LINE = 200
@@ -117,9 +117,9 @@ class Pace:
         """``rate`` is in messages a second; ``None`` means no limit. ``most`` is the largest step."""
         self._rate = rate
         self._next = 0.0
-        self.step = most if rate is None else max(1, min(most, int(rate / _BATCHES_A_SECOND)))
+        self.step = most if rate is None else max(1, int(min(most, rate / _BATCHES_A_SECOND)))
         """The number of messages to move at once."""
-        self.page = most if rate is None else max(16, min(most, int(rate * _PAGE_SECONDS)))
+        self.page = most if rate is None else max(16, int(min(most, rate * _PAGE_SECONDS)))
         """The number of messages to look at ahead: those of a few seconds, because they may change meanwhile."""
 
     def wait(self, now: float) -> float:
@@ -130,6 +130,25 @@ class Pace:
         """Record that a step has moved messages."""
         if self._rate is not None:
             self._next = max(self._next, now) + count / self._rate
+
+
+class Shares:
+    """The shares of a redrive that has a budget and no rate. Before each share, the one before is judged."""
+
+    def __init__(self, minimum: int, most: int) -> None:
+        """The first share has ``minimum`` messages. A share has at most ``most`` messages, or ``minimum`` if larger."""
+        self._size = minimum
+        self._most = max(minimum, most)
+        self.left = minimum
+        """The number of messages that may be moved before the share is judged."""
+
+    def moved(self, count: int) -> None:
+        """Record that messages were moved."""
+        self.left = max(0, self.left - count)
+
+    def judged(self) -> None:
+        """Begin the next share, which is twice as large."""
+        self._size = self.left = min(2 * self._size, self._most)
 
 
 @dataclass(slots=True)
@@ -151,7 +170,7 @@ def cursor_text(incarnation: str, bounds: Mapping[int, Bound]) -> str:
 
 
 def read_cursor(text: object, incarnation: str, numbers: Sequence[int]) -> dict[int, Bound]:
-    """Return the bounds in a cursor. Raises for a text that is no cursor, or the cursor of another entity."""
+    """Return the bounds in a cursor. Raises for a text that is no cursor, or the cursor of another redrive."""
     if not isinstance(text, str):
         raise TypeError(f"cursor must be the text of an earlier redrive, not {type(text).__name__}")
     of, _, rest = text.partition(":")
@@ -161,6 +180,7 @@ def read_cursor(text: object, incarnation: str, numbers: Sequence[int]) -> dict[
         raise ValueError(f"{quoted(text)} is not the cursor of a redrive: give the cursor of an earlier result")
     if of != incarnation or set(found) != set(numbers):
         raise ValueError(
-            "The cursor belongs to another queue or subscription, or to one that was deleted since: begin without it"
+            "The cursor belongs to another queue or subscription, to its other dead-letter queue, or to an entity that "
+            "was deleted since: begin without it"
         )
     return found

@@ -19,7 +19,7 @@ from sbredis.engine import (
     partition_for_key,
     recipient_of,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.aio.maintenance._duty import Shared
     from sbredis.rules import MessageView
 
-__all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "gone"]
+__all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "gone", "partition_of"]
 
 _CALLING = 30.0
 _REASONS = {
@@ -77,6 +77,19 @@ def fault_of(code: str, path: str) -> Fault:
 def gone(path: str) -> Fault:
     """Return the reason and the description of a message whose destination does not exist."""
     return fault_of("GONE", path)
+
+
+def partition_of(entity: Entity, delivery: Delivery, number: int) -> int:
+    """Return the partition of an entity for a message from the partition ``number`` of another entity.
+
+    A message without a key stays in the partition with the same number, if there is one.
+    """
+    if not entity.partitioned:
+        return entity.numbers[0]
+    key = key_at_destination(delivery, detects_duplicates=entity.detects_duplicates)
+    if key is not None:
+        return entity.numbers[partition_for_key(key, len(entity.numbers))]
+    return number if number in entity.numbers else entity.numbers[0]
 
 
 @dataclass(eq=False, slots=True)
@@ -169,6 +182,8 @@ class Destinations:
             return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
         except CodecError:
             return Move(Bound(delivery), fault_of("UNREADABLE", path)), self.nowhere
+        except MessageSizeExceededError:
+            return Move(Bound(delivery), fault_of("TOOLARGE", path)), self.nowhere
         record = entity.record
         facts = None
         if record.kind == "topic" or record.settings.sessions:
@@ -180,17 +195,8 @@ class Destinations:
         if why == "transfer" and (recipient := recipient_of(delivery)) is not None:
             place = Destination(recipient.entity, recipient.number)
         else:
-            place = Destination(record.id, self._partition_of(entity, delivery))
+            place = Destination(record.id, partition_of(entity, delivery, self._number))
         return Move(Bound(delivery, made, facts)), place
-
-    def _partition_of(self, entity: Entity, delivery: Delivery) -> int:
-        """Return the partition for a message. A message without a key stays in the partition with the same number."""
-        if not entity.partitioned:
-            return entity.numbers[0]
-        key = key_at_destination(delivery, detects_duplicates=entity.detects_duplicates)
-        if key is not None:
-            return entity.numbers[partition_for_key(key, len(entity.numbers))]
-        return self._number if self._number in entity.numbers else entity.numbers[0]
 
     # -- entities ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 -- Freezes messages that wait to be moved to a partition in another slot: they are the next batch for this destination.
 -- Until the batch is settled, no caller can receive them, and they do not expire. Messages that are not there as named
 -- are left out. For each destination at most one batch is outstanding. If one is outstanding already, the script
--- changes nothing and returns that batch. So the call may be repeated.
+-- changes nothing and returns that batch. So the call may be repeated. A batch with a purpose calls for a mover, which
+-- completes the batch if this client dies.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -67,5 +68,6 @@ if not string.find(told, ' ' .. id .. ' ', 1, true) then
 end
 redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, ARGV[8], runs, ARGV[10] }, ' '),
   'batches', batches .. destination .. ' ', 'to', told)
+p.awaits_mover = ARGV[10] ~= '' -- nothing else calls for a mover if the client of a redrive dies now
 finish(p, '')
 return { p.more, number, ARGV[8], runs, ARGV[10] }

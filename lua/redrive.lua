@@ -37,7 +37,7 @@ for at = 7, #ARGV, 3 do
   end
   names[#names + 1], places[name] = name, at
 end
-if #names > 1000 or p.topic and side.prefix == 'd' then
+if #names > 1000 or #names > 0 and p.topic and side.prefix == 'd' then
   return refuse('BADCALL', 'messages')
 end
 if p.status ~= 'Active' then

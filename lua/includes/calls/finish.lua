@@ -12,7 +12,7 @@ local function finish(p, result)
   if not p.topic then
     announce_due(p)
   end
-  if not p.calling and (p.forwards or p.forwards_dead or p.transferred) then
+  if not p.calling and (p.forwards or p.forwards_dead or p.awaits_mover) then
     announce_moves(p)
   end
   if p.now - p.used >= 60000 and not p.upkeep and string.find(' abandon accept_session bury_session cancel complete'

@@ -18,5 +18,5 @@ local function place_transfer(p, fields, number, level, ttl, payload, changes)
   if #record > p.biggest then
     p.biggest, p.changed.biggest = #record, #record
   end
-  p.transferred = true
+  p.awaits_mover = true
 end

@@ -3,7 +3,7 @@
 -- @use band
 -- @use sides inside
 local function announce_moves(p)
-  local waits = p.transferred
+  local waits = p.awaits_mover
   if p.forwards and not waits then
     waits = redis.call('ZCOUNT', p.order, SIDES[''].from, SIDES[''].to) > 0
   end

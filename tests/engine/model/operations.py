@@ -157,7 +157,7 @@ class Model(Receiving):
         return self._perform(
             call,
             act,
-            sound=sound and not self.settings.topic,
+            sound=sound and not (self.settings.topic and names and dead),
             refusal=("DISABLED", status) if status != "Active" else None,
             undecided=lambda: bool(find()[1]),
         )

@@ -120,7 +120,7 @@ class Back:
             except MessagingEntityNotFoundError:
                 self._found[before] = None
         entity = self._found[before]
-        if entity is None or entity.record.kind == "subscription":
+        if entity is None:
             return None
         if entity.record.id == before.entity:
             return before

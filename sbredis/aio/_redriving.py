@@ -113,13 +113,17 @@ class Redriver(Settler):
             return result
 
     async def _entity_named(self, name: str, timeout: float | None) -> Entity:
-        return await self._connection.entity(entity_name(name), deadline_of(timeout))
+        """Return an entity as the registry has it now. An earlier look-up may be of an entity that was deleted."""
+        name, until = entity_name(name), deadline_of(timeout)
+        record = await self._connection.record(name, until)
+        found = await self._connection.entity(name, until)
+        if found.record.incarnation != record.incarnation:
+            await found.recover(found.record, until)
+        return found
 
     async def _other(self, to: str, entity: Entity, timeout: float | None) -> Entity:
         """Return the entity with the name ``to``. Raise if dead letters cannot be moved to it."""
         found = await self._entity_named(to, timeout)
-        if found.record.kind == "subscription":
-            raise ValueError(f"{quoted(to)} is a subscription. Redrive to a queue or a topic.")
         if found.record.id != entity.record.id:
             return found
         if self._side == "t":

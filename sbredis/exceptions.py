@@ -116,12 +116,6 @@ class ServiceBusError(Exception):
     continues the work.
     """
 
-    _part: tuple[str, int, str] | None = None
-    # The part of a transaction that was refused: "#" and the place of an operation, or "@" and the place of a
-    # participant, counted from 1; and the detail of the refusal.
-    _after_unknown: bool = False
-    # Whether an attempt before the refused one was not answered.
-
     def __init__(
         self,
         message: str = "Service Bus has encountered an error.",

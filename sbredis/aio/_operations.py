@@ -109,8 +109,9 @@ class Work(ABC):
         del sent
         return []
 
-    def explain(self, error: ServiceBusError) -> ServiceBusError:
+    def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
         """Return the error that the application gets for a refusal of this operation."""
+        del detail
         error.entity = self.entity.name
         return error
 
@@ -126,16 +127,16 @@ class _Remembering(Work):
         del call_id
         return once(partition, {key: window for key, (_, window) in self._keys.items()})
 
-    def explain(self, error: ServiceBusError) -> ServiceBusError:
-        if isinstance(error, KeyAlreadyUsedError) and error._part is not None:  # pyright: ignore[reportPrivateUsage]
-            given, _ = list(self._keys.values())[int(error._part[2])]  # pyright: ignore[reportPrivateUsage]
+    def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
+        if isinstance(error, KeyAlreadyUsedError):
+            given, _ = list(self._keys.values())[int(detail)]
             error.key = given
             error.message = (
                 f"The transaction was refused and has changed nothing. An earlier transaction has used the key "
                 f"{given!r}, and its window has not ended, so this work was done before. If the work has an input, "
                 "complete the input in a transaction without once()."
             )
-        return super().explain(error)
+        return super().explain(error, detail)
 
 
 class Settlements(Work):
@@ -151,11 +152,11 @@ class Settlements(Work):
         _, settle = SETTLEMENTS[self.kind]
         return Operation(partition, settle(partition, call_id, locks))
 
-    def explain(self, error: ServiceBusError) -> ServiceBusError:
+    def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
         """Return the error with the sequence number or the session of the message whose lock was lost."""
         if not isinstance(error, MessageLockLostError):
-            return super().explain(error)
-        name = error._part[2].split()[0] if error._part else ""  # pyright: ignore[reportPrivateUsage]
+            return super().explain(error, detail)
+        name = detail.split(maxsplit=1)[0]
         hold = next(part.hold for part in self.parts if part.hold.name == name)
         made = lock_lost(self.link, name, hold.session)
         made.message = f"The transaction was refused and has changed nothing. {made.message}"
@@ -231,7 +232,8 @@ class _Transfers(Work):
         self._parts[0].outbox.moves_from(self.entity)
         return []
 
-    def explain(self, error: ServiceBusError) -> ServiceBusError:
+    def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
+        del detail
         error.entity = (self._destination if isinstance(error, MessageSizeExceededError) else self.entity).name
         return error
 

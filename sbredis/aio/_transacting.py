@@ -13,6 +13,7 @@ from sbredis.engine import (
     CallId,
     Operation,
     Partition,
+    PartRefusedError,
     Request,
     SettingsBehindError,
     SettingsStaleError,
@@ -76,7 +77,7 @@ class _CommitJob(CallJob[Transacted]):
     def _request(self, _: Partition, call_id: CallId) -> Request[Transacted]:
         operations: list[Operation] = []
         copies = 0
-        for place, work in enumerate(self._works, 1):
+        for index, work in enumerate(self._works):
             work.record = work.entity.record
             try:
                 operations.append(work.operation(work.link.partition, CallId("", 0, call_id.now)))
@@ -88,8 +89,7 @@ class _CommitJob(CallJob[Transacted]):
                         outcome=Outcome.NEVER_SENT,
                     )
             except ServiceBusError as error:
-                error._part = ("#", place, "")  # pyright: ignore[reportPrivateUsage]
-                raise
+                raise PartRefusedError(error, operation=index) from None
         return transact(call_id, operations)
 
 
@@ -130,10 +130,8 @@ async def _carry_out(works: Sequence[Work], deadline: float) -> list[ServiceBusM
             job = _CommitJob(works, deadline)
             await works[0].link.transacting.submit(job)
             return job.duplicates
-        except ServiceBusError as error:
-            work = _refused_part(error, works)
-            if work is None:
-                raise
+        except PartRefusedError as refusal:
+            work, error = _refused_work(refusal, works), refusal.reason
             error.entity = work.entity.name
             if isinstance(error, SettingsBehindError):
                 await work.link.tell(deadline)
@@ -142,16 +140,13 @@ async def _carry_out(works: Sequence[Work], deadline: float) -> list[ServiceBusM
             elif isinstance(error, MessagingEntityNotFoundError):
                 await work.entity.recover(work.record, deadline)
             else:
-                raise work.explain(error) from None
+                raise work.explain(error, refusal.detail) from None
 
 
-def _refused_part(error: ServiceBusError, works: Sequence[Work]) -> Work | None:
-    """Return the operation that a refusal is about, or None if it is about the whole call."""
-    part = error._part  # pyright: ignore[reportPrivateUsage]
-    if part is None:
-        return None
-    kind, place, _ = part
-    if kind == "#":
-        return works[place - 1]
-    link = list(dict.fromkeys(work.link for work in works))[place - 1]
+def _refused_work(refusal: PartRefusedError, works: Sequence[Work]) -> Work:
+    """Return the operation that a refusal is about, or the first operation of the partition that it is about."""
+    if refusal.operation is not None:
+        return works[refusal.operation]
+    assert refusal.participant is not None
+    link = list(dict.fromkeys(work.link for work in works))[refusal.participant]
     return next(work for work in works if work.link is link)

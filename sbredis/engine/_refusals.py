@@ -25,6 +25,7 @@ __all__ = [
     "MalformedCallError",
     "MessagesMovedError",
     "OverdueError",
+    "PartRefusedError",
     "Refusal",
     "RoleLostError",
     "SettingsBehindError",
@@ -67,6 +68,23 @@ class MessagesMovedError(ServiceBusError):
     """Messages that were to be moved are not there any more as the caller has read them. The caller must read again."""
 
     is_transient = True
+
+
+class PartRefusedError(ServiceBusError):
+    """A part of a transaction was refused. So the transaction was refused as a whole, and has changed nothing."""
+
+    def __init__(
+        self, reason: ServiceBusError, *, operation: int | None = None, participant: int | None = None, detail: str = ""
+    ) -> None:
+        super().__init__(reason.message, outcome=reason.outcome, tracking_id=reason.tracking_id)
+        self.reason = reason
+        """The error for the application."""
+        self.operation = operation
+        """The index of the refused operation, if there is one."""
+        self.participant = participant
+        """The index of the refused partition among those that take part, if no single operation was refused."""
+        self.detail = detail
+        """The detail of the refusal."""
 
 
 class RoleLostError(ServiceBusError):
@@ -180,12 +198,14 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     kind, text = made(detail)
     if part is not None:
         text = f"The transaction was refused and has changed nothing. {text}"
-    # Any other refusal means that an earlier attempt cannot have run either. If the lane is unknown, an earlier attempt
-    # may have run, because the partition may have forgotten the lane.
-    forgotten = kind is LaneUnknownError and error.after_unknown
+    # If the lane or the partition is unknown, the record of an earlier attempt may be gone with it, so that attempt may
+    # have run. Any other refusal means that an earlier attempt cannot have run either.
+    forgotten = part is None and kind in (LaneUnknownError, MessagingEntityNotFoundError) and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
-    made_error = kind(text, outcome=outcome, tracking_id=error.tracking_id)
-    made_error._after_unknown = error.after_unknown  # pyright: ignore[reportPrivateUsage]
-    if part is not None:
-        made_error._part = (part[1], int(part[2]), detail)  # pyright: ignore[reportPrivateUsage]
-    return made_error
+    reason = kind(text, outcome=outcome, tracking_id=error.tracking_id)
+    if part is None:
+        return reason
+    index = int(part[2]) - 1
+    if part[1] == "#":
+        return PartRefusedError(reason, operation=index, detail=detail)
+    return PartRefusedError(reason, participant=index, detail=detail)

@@ -285,6 +285,35 @@ async def test_messages_that_the_destination_refuses_are_dead_lettered_at_the_so
         }
 
 
+@pytest.mark.parametrize("changed", ["from", "to"])
+async def test_settings_that_change_between_a_reading_and_the_move_are_read_again(
+    url: str, changed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Source and destination are in one slot, so one call moves the message. Either of the two may refuse the call."""
+
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name == "transact" and not changes:
+            properties = await flow.admin.get_queue(changed)
+            properties.max_delivery_count = 77
+            changes.append(properties)
+            await flow.admin.update_queue(properties)
+        return await through(script, *arguments, **options)
+
+    changes: list[Any] = []
+    caplog.set_level("INFO", "sbredis.maintenance")
+    async with flow_at(url, partitions=1) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        async with flow.mover() as mover:
+            transport: Any = mover._connection.transport
+            through = transport.call
+            transport.call = call
+            await flow.send("from", "m")
+            assert bodies(await flow.take(1, "to")) == ["m"]
+        assert len(changes) == 1
+        assert "the work there waits" not in caplog.text  # the visit did not fail
+
+
 class Mortal:
     """The transport of a mover that dies at a call of the mover: before the call runs, or before its answer comes."""
 

@@ -19,6 +19,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    PartRefusedError,
     Request,
     Sent,
     SidePrefix,
@@ -198,7 +199,11 @@ class Town:
         return taken
 
     async def transact(self, *operations: Operation) -> Transacted:
-        return await self.tell(transact(self.call_id(), operations))
+        """Run operations. A refusal raises the error that the application would get."""
+        try:
+            return await self.tell(transact(self.call_id(), operations))
+        except PartRefusedError as refusal:
+            raise refusal.reason from None
 
     async def remake(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Destroy a partition and make it again; return its former birth and the destinations that it has told."""

@@ -14,6 +14,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    PartRefusedError,
     Request,
     SessionLock,
     Step,
@@ -105,7 +106,11 @@ class World:
         return Operation(self.of[name], getattr(self.of[name], what)(self.call_id(), locks))
 
     async def transact(self, *operations: Operation, call_id: CallId | None = None) -> Transacted:
-        return await self.tell(transact(call_id or self.call_id(), operations))
+        """Run operations. A refusal raises the error that the application would get."""
+        try:
+            return await self.tell(transact(call_id or self.call_id(), operations))
+        except PartRefusedError as refusal:
+            raise refusal.reason from None
 
     async def bodies(self, name: str, side: str = "") -> list[bytes]:
         """Return the payloads of all messages of an entity, in every state."""

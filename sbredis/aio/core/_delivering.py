@@ -26,6 +26,7 @@ Beside the error itself, two facts decide the next step:
 
     error                                      may have run   step
     the entity is in other partitions now      either         END
+    a part of a transaction is refused         either         END
     the partition has older settings           either         TELL, then ANEW
     the partition has newer settings           either         RELOAD, then ANEW
     the entity or partition does not exist     either         RECOVER, then ANEW
@@ -49,7 +50,13 @@ import enum
 from collections.abc import Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from sbredis.engine import LaneUnknownError, MalformedCallError, SettingsBehindError, SettingsStaleError
+from sbredis.engine import (
+    LaneUnknownError,
+    MalformedCallError,
+    PartRefusedError,
+    SettingsBehindError,
+    SettingsStaleError,
+)
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
@@ -147,8 +154,8 @@ class Delivery:
         """Record that an attempt ended with this error. Return the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
             error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
-        maybe_ran = self.maybe_ran or error._after_unknown  # pyright: ignore[reportPrivateUsage]
-        if self._spans and maybe_ran and error._part is None and isinstance(error, MessagingEntityNotFoundError):  # pyright: ignore[reportPrivateUsage]
+        maybe_ran = self.maybe_ran or error.outcome is Outcome.UNKNOWN
+        if self._spans and maybe_ran and isinstance(error, MessagingEntityNotFoundError):
             # The partition is gone, and with it the record of the call. If the call ran, its other effects are there.
             return self._take_step(NextStep.END, forgotten(error))
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)
@@ -194,7 +201,7 @@ def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
     The outcome in ``error`` is the outcome of the whole call. With ``time_is_left``, the attempt had only a part of the
     call's time. That part is over, and the rest of the time is left.
     """
-    if isinstance(error, DisplacedError) or error._part is not None:  # pyright: ignore[reportPrivateUsage]
+    if isinstance(error, (DisplacedError, PartRefusedError)):
         return NextStep.END
     if isinstance(error, SettingsBehindError):
         return NextStep.TELL

@@ -33,6 +33,7 @@ from sbredis.engine import (
     Origin,
     Outgoing,
     Partition,
+    PartRefusedError,
     Request,
     Sent,
     SettingsBehindError,
@@ -59,7 +60,8 @@ from sbredis.exceptions import (
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.engine import Destination, Taken
+    from sbredis.engine import Destination, Taken, Transacted
+    from sbredis.registry import EntityRecord
 
 __all__ = ["Carrier", "ask"]
 
@@ -153,41 +155,48 @@ class Carrier:
 
     async def _in_slot(self, group: Group, entity: Entity, number: int, action: MoveInSlot) -> None:
         bound = [cast("Bound", move.message) for move in action.moves]
-        now, birth = self._runtime.clock.told(), self._origin.birth
-        record, source_record = entity.record, self._source.record
-        until = asyncio.get_running_loop().time() + _CALLING
+        now, record = self._runtime.clock.told(), entity.record
+
+        def make(source: Partition) -> Request[Transacted]:
+            withdrawal = withdraw(source, self._origin.birth, [each.delivery for each in bound])
+            try:
+                sending = _sending(entity, number, bound, now)
+            except SettingsStaleError as error:
+                raise PartRefusedError(error, operation=1) from None
+            return transact(CallId("", 0, now), [withdrawal, Operation(entity.partition(number), sending)])
+
         try:
-            operations = [
-                withdraw(self._source.partition(self._number), birth, [each.delivery for each in bound]),
-                Operation(entity.partition(number), _sending(entity, number, bound, now)),
-            ]
-            await perform(self._runtime.transport, transact(CallId("", 0, now), operations), timeout=_CALLING)
-        except MessagesMovedError:
-            group.overtaken()
+            await self._ask(make)
+        except PartRefusedError as refusal:
+            await self._refused_in_slot(group, entity, record, refusal)
         except ServiceBusError as error:
-            at_source = error._part is not None and error._part[1] == 1  # pyright: ignore[reportPrivateUsage]
-            at, seen = (self._source, source_record) if at_source else (entity, record)
-            code = _code_of(error)
-            if isinstance(error, SettingsBehindError):
-                await at.partition_client(self._number).tell(until)
-            elif isinstance(error, SettingsStaleError):
-                await at.reload(seen, until)
-            elif code == "GONE" and at_source:
+            if error.outcome is not Outcome.UNKNOWN:
                 raise
-            elif code == "GONE":
-                try:
-                    await _recover(entity, until)
-                except MessagingEntityNotFoundError:
-                    group.refused(code, "", fault_of(code, record.path))
-            elif code is not None:
-                detail = error._part[2] if error._part is not None else ""  # pyright: ignore[reportPrivateUsage]
-                group.refused(code, detail, fault_of(code, record.path))
-            elif error.outcome is Outcome.UNKNOWN:
-                group.overtaken()  # the next reading shows whether the call has run
-            else:
-                raise
+            group.overtaken()  # the next reading shows whether the call has run
         else:
             group.moved()
+
+    async def _refused_in_slot(
+        self, group: Group, entity: Entity, record: EntityRecord, refusal: PartRefusedError
+    ) -> None:
+        """Give up what the destination has refused, or correct the client's knowledge of the destination."""
+        error, until = refusal.reason, asyncio.get_running_loop().time() + _CALLING
+        code = _code_of(error)
+        if isinstance(error, MessagesMovedError):
+            group.overtaken()
+        elif isinstance(error, SettingsBehindError):
+            await entity.partition_client(self._number).tell(until)
+        elif isinstance(error, SettingsStaleError):
+            await entity.reload(record, until)
+        elif code == "GONE":
+            try:
+                await _recover(entity, until)
+            except MessagingEntityNotFoundError:
+                group.refused(code, "", fault_of(code, record.path))
+        elif code is not None:
+            group.refused(code, refusal.detail, fault_of(code, record.path))
+        else:
+            raise error
 
     async def _freeze(self, group: Group, destination: Destination, incarnation: str, action: Freeze) -> Batch | None:
         messages = [cast("Bound", move.message).delivery for move in action.moves]

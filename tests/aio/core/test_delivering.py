@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from sbredis.aio.core import _delivering as delivering
 from sbredis.aio.core._delivering import Delivery, DisplacedError, Halving, NextStep, UnmadeError
-from sbredis.engine import LaneUnknownError, MalformedCallError, SettingsBehindError, SettingsStaleError
+from sbredis.engine import (
+    LaneUnknownError,
+    MalformedCallError,
+    PartRefusedError,
+    SettingsBehindError,
+    SettingsStaleError,
+)
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -31,6 +37,7 @@ S = NextStep
 # Each row: the error of an attempt, the step if time is left, and the step if no time is left. MOVE is tested below.
 ROWS: list[tuple[ServiceBusError, NextStep, NextStep]] = [
     (DisplacedError("elsewhere", outcome=NEVER_SENT), S.END, S.END),
+    (PartRefusedError(SettingsBehindError("behind", outcome=REFUSED), operation=1), S.END, S.END),
     (SettingsBehindError("behind", outcome=REFUSED), S.TELL, S.TELL),
     (SettingsStaleError("stale", outcome=REFUSED), S.RELOAD, S.RELOAD),
     (MessagingEntityNotFoundError("gone", outcome=REFUSED), S.RECOVER, S.RECOVER),
@@ -250,15 +257,20 @@ def _check_all_rows() -> None:
 
 
 @pytest.mark.parametrize("spans", [False, True])
-@pytest.mark.parametrize("asked_before", [False, True])
-def test_a_call_that_spans_partitions_is_not_repeated_where_its_record_is_gone(spans: bool, asked_before: bool) -> None:
-    """If it ran, its effects in the other partitions are still there."""
+@pytest.mark.parametrize(("asked_before", "outcome"), [(False, REFUSED), (False, UNKNOWN), (True, REFUSED)])
+def test_a_call_that_spans_partitions_is_not_repeated_where_its_record_is_gone(
+    spans: bool, asked_before: bool, outcome: Outcome
+) -> None:
+    """If it ran, its effects in the other partitions are still there.
+
+    The transport repeats a call too. Then the outcome of the refusal is unknown.
+    """
     delivery = Delivery(lane_is_known=True, spans=spans)
     if asked_before:
         lost = ServiceBusCommunicationError("lost", outcome=Outcome.UNKNOWN)
         assert delivery.failed(lost, time_is_left=True) is NextStep.AGAIN
-    step = delivery.failed(MessagingEntityNotFoundError("gone", outcome=Outcome.REFUSED), time_is_left=True)
-    assert step is (NextStep.END if spans and asked_before else NextStep.RECOVER)
+    step = delivery.failed(MessagingEntityNotFoundError("gone", outcome=outcome), time_is_left=True)
+    assert step is (NextStep.END if spans and (asked_before or outcome is UNKNOWN) else NextStep.RECOVER)
     if step is NextStep.END:
         assert delivery.error is not None
         assert delivery.error.outcome is Outcome.UNKNOWN

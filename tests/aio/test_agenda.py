@@ -216,17 +216,6 @@ def test_moving_the_clock_forward_makes_a_place_due() -> None:
     assert agenda.next(1.0, 3600.0) == Visit(A)
 
 
-def test_outdated_due_times_are_removed() -> None:
-    agenda = an_agenda(A)
-    for at in range(10_000):
-        agenda.announced(A, 1e6 + at)
-        agenda.announced(A, float(at))
-        assert agenda.next(at, at) == Visit(A)
-        agenda.visit_done(A, 1e6)
-    assert len(agenda._heap) < 200
-    assert agenda.due_at(A) == 1e6
-
-
 # -- a simulation ------------------------------------------------------------------------------------------------------
 
 WITHOUT_ROUND = replace(PACE, round=1e9)

@@ -14,12 +14,13 @@ duration of visits and reads, and due times are compared with ``clock``.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sbredis.aio.core._by_slot import BySlot
+from sbredis.aio.core._due_times import DueTimes
 from sbredis.aio.core._pauses import Pauses
 
 __all__ = ["Agenda", "Pace", "Place", "Read", "Sleep", "Visit"]
@@ -84,13 +85,11 @@ class Agenda:
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
         self._entities: dict[str, tuple[int, ...]] = {}
-        self._slots: dict[int, dict[str, None]] = {}
-        self._unread: dict[int, dict[str, None]] = {}
-        """A mapping from each slot to the places in it that must be read soon."""
-        self._due: dict[Place, float] = {}
-        self._heap: list[tuple[float, int, Place]] = []
-        """The times in ``_due``, and outdated times, which are skipped."""
-        self._order = 0
+        self._slots = BySlot()
+        """All places."""
+        self._unread = BySlot()
+        """The places that must be read soon."""
+        self._due = DueTimes[Place]()
         self._visits: dict[Place, float] = {}
         """A mapping from the place of each visit under way to the time when the visit began."""
         self._due_after_visit: dict[Place, float] = {}
@@ -121,8 +120,8 @@ class Agenda:
             if entity not in self._entities:
                 self._entities[entity] = tuple(numbers)
                 for number in numbers:
-                    self._slots.setdefault(number, {})[entity] = None
-                    self._unread.setdefault(number, {})[entity] = None
+                    self._slots.add(number, entity)
+                    self._unread.add(number, entity)
         if self._round_at == math.inf and self._slots:
             self._round_at = now + self._between_parts()
 
@@ -130,12 +129,9 @@ class Agenda:
         """Forget an entity that does not exist any more."""
         for number in self._entities.pop(entity, ()):
             place = Place(number, entity)
-            for slots in (self._slots, self._unread):
-                if number in slots:
-                    slots[number].pop(entity, None)
-                    if not slots[number]:
-                        del slots[number]
-            self._due.pop(place, None)
+            self._slots.discard(number, entity)
+            self._unread.discard(number, entity)
+            self._due.discard(place)
             self._visits.pop(place, None)
             self._due_after_visit.pop(place, None)
             self._pauses.pop(place, None)
@@ -151,8 +147,8 @@ class Agenda:
 
     def missed(self, number: int) -> None:
         """Read the whole slot soon, because the client did not listen to it for a while."""
-        if number in self._slots:
-            self._unread[number] = dict(self._slots[number])
+        for entity in self._slots.of(number):
+            self._unread.add(number, entity)
 
     def missed_everywhere(self) -> None:
         """Read all slots soon. A client that starts to maintain a namespace does this."""
@@ -183,10 +179,9 @@ class Agenda:
         """End a failed read. Its places are read again, after a pause for the slot."""
         self._reads.pop(read.number, None)
         self._closed_until[read.number] = now + self._pause_for(read.number)
-        there = self._slots.get(read.number, {})
-        again = {entity: None for entity in read.entities if entity in there}
-        if again:
-            self._unread[read.number] = again | self._unread.get(read.number, {})
+        for entity in read.entities:
+            if self._slots.has(read.number, entity):
+                self._unread.add(read.number, entity)
 
     def visit_failed(self, place: Place, clock: float) -> None:
         """End a failed visit. The place is visited again after a pause."""
@@ -221,47 +216,22 @@ class Agenda:
         if known is not None and known <= at:
             return
         times[place] = at
-        if times is self._due:
-            self._push(place, at)
-
-    def _push(self, place: Place, at: float) -> None:
-        self._order += 1
-        heapq.heappush(self._heap, (at, self._order, place))
-        if len(self._heap) > 2 * len(self._due) + 64:  # many of the times are outdated
-            self._heap = list({each[2]: each for each in self._heap if self._due.get(each[2]) == each[0]}.values())
-            heapq.heapify(self._heap)
-
-    def _earliest(self) -> tuple[float, Place] | None:
-        """Return the place with the earliest due time."""
-        while self._heap:
-            at, _, place = self._heap[0]
-            if self._due.get(place) == at:
-                return at, place
-            heapq.heappop(self._heap)
-        return None
 
     def _next_visit(self, now: float, clock: float) -> Visit | None:
-        first = self._earliest()
+        first = self._due.earliest()
         if first is None or first[0] > clock or self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
             return None
         place = first[1]
-        heapq.heappop(self._heap)
-        del self._due[place]
+        self._due.discard(place)
         self._visits[place] = now
         return Visit(place)
 
     def _next_read(self, now: float) -> Read | None:
         if now < self._read_at or self._punctual_count(self._reads, now):
             return None
-        for number, entities in self._unread.items():
+        for number in self._unread:
             if self._open_at(number) <= now:
-                batch = tuple(entity for entity, _ in zip(entities, range(self._pace.batch), strict=False))
-                for entity in batch:
-                    del entities[entity]
-                del self._unread[number]
-                if entities:
-                    self._unread[number] = entities  # move the slot to the end, so that other slots come first
-                return self._begin_read(Read(number, batch), now)
+                return self._begin_read(Read(number, self._unread.take(number, self._pace.batch)), now)
         if now >= self._round_at:
             self._round_at = now + self._between_parts()
             part = next(self._round, None)
@@ -280,15 +250,15 @@ class Agenda:
     def _parts(self) -> Iterator[Read]:
         """Yield reads of all places, a part at a time. Leave out entities that were removed after the start."""
         for number in list(self._slots):
-            entities = list(self._slots.get(number, ()))
+            entities = self._slots.of(number)
             for start in range(0, len(entities), self._pace.batch):
-                there = self._slots.get(number, {})
-                part = tuple(each for each in entities[start : start + self._pace.batch] if each in there)
+                stretch = entities[start : start + self._pace.batch]
+                part = tuple(each for each in stretch if self._slots.has(number, each))
                 if part:
                     yield Read(number, part)
 
     def _between_parts(self) -> float:
-        parts = sum(math.ceil(len(entities) / self._pace.batch) for entities in self._slots.values())
+        parts = sum(math.ceil(len(self._slots.of(number)) / self._pace.batch) for number in self._slots)
         return self._pace.round / max(1, parts)
 
     def _open_at(self, number: int) -> float:
@@ -304,7 +274,7 @@ class Agenda:
         times = [math.inf]
         if self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
             times += self._seconds_until_late(self._visits, now)
-        elif (first := self._earliest()) is not None:
+        elif (first := self._due.earliest()) is not None:
             times.append(first[0] - clock)
         earliest = max([self._read_at - now, *self._seconds_until_late(self._reads, now)])
         times += [max(earliest, self._open_at(number) - now) for number in self._unread]

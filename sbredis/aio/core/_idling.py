@@ -14,13 +14,14 @@ one of them by hand: ``now`` measures pauses, and times of use are compared with
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sbredis.aio.core._by_slot import BySlot
+from sbredis.aio.core._due_times import DueTimes
 from sbredis.aio.core._pauses import Pauses
 
 __all__ = ["MARGIN", "IdleAgenda", "IdlePace", "ReadQuiet", "RemoveIdle", "Temporary", "Wait"]
@@ -77,8 +78,6 @@ class IdlePace:
 @dataclass(slots=True)
 class _Watched:
     what: Temporary
-    at: float
-    """The earliest time at which the entity may be idle."""
     used: dict[int, float] = field(default_factory=dict[int, float])
     """The last known use of each partition."""
     quiet: set[int] = field(default_factory=set[int])
@@ -95,10 +94,10 @@ class IdleAgenda:
     def __init__(self, pace: IdlePace | None = None) -> None:
         self._pace = pace or IdlePace()
         self._entities: dict[str, _Watched] = {}
-        self._heap: list[tuple[float, int, str]] = []
-        self._order = 0
-        self._waiting: dict[int, dict[str, None]] = {}
-        """A mapping from each slot to the entities whose partition there is to be asked."""
+        self._idle_at = DueTimes[str]()
+        """The earliest time at which each entity may be idle, unless it is being asked or removed."""
+        self._waiting = BySlot()
+        """The entities whose partition in a slot is to be asked."""
         self._reading = False
         self._read_at = -math.inf
         self._candidates: deque[str] = deque()
@@ -114,8 +113,8 @@ class IdleAgenda:
         for entity, what in entities.items():
             watched = self._entities.get(entity)
             if watched is None:
-                self._entities[entity] = _Watched(what, clock)
-                self._push(entity, clock)
+                self._entities[entity] = _Watched(what)
+                self._idle_at[entity] = clock
             elif watched.what != what:
                 watched.what = what
                 if not watched.removing:
@@ -133,6 +132,7 @@ class IdleAgenda:
             watched.used[read.number] = last
             may_be_idle_at = last + watched.what.idle + MARGIN
             if may_be_idle_at > clock:
+                watched.pauses = None
                 self._restart(entity, watched, may_be_idle_at)
             else:
                 watched.quiet.add(read.number)
@@ -168,12 +168,9 @@ class IdleAgenda:
 
     def next(self, now: float, clock: float) -> ReadQuiet | RemoveIdle | Wait:
         """Return what to do now."""
-        while self._heap and (self._heap[0][0] <= clock or self._outdated(self._heap[0])):
-            at, _, entity = heapq.heappop(self._heap)
-            watched = self._entities.get(entity)
-            if watched is not None and watched.at == at and not watched.removing and watched.asking is None:
-                watched.quiet.clear()
-                self._ask(entity, watched)
+        while (first := self._idle_at.earliest()) is not None and first[0] <= clock:
+            self._idle_at.discard(first[1])
+            self._ask(first[1], self._entities[first[1]])
         while self._candidates and len(self._removing) < self._pace.removals_at_once:
             entity = self._candidates.popleft()
             watched = self._entities.get(entity)
@@ -195,27 +192,16 @@ class IdleAgenda:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _until_next(self, clock: float) -> float:
-        return max(0.0, self._heap[0][0] - clock) if self._heap else math.inf
-
-    def _outdated(self, item: tuple[float, int, str]) -> bool:
-        watched = self._entities.get(item[2])
-        return watched is None or watched.at != item[0]
-
-    def _push(self, entity: str, at: float) -> None:
-        self._order += 1
-        heapq.heappush(self._heap, (at, self._order, entity))
-        if len(self._heap) > 2 * len(self._entities) + 64:  # many of the times are outdated
-            self._heap = list({each[2]: each for each in self._heap if not self._outdated(each)}.values())
-            heapq.heapify(self._heap)
+        first = self._idle_at.earliest()
+        return math.inf if first is None else max(0.0, first[0] - clock)
 
     def _restart(self, entity: str, watched: _Watched, at: float) -> None:
         """Ask the partitions of an entity again from ``at`` on."""
         if watched.asking is not None:
-            self._unwait(watched.asking, entity)
+            self._waiting.discard(watched.asking, entity)
             watched.asking = None
         watched.quiet.clear()
-        watched.at = at
-        self._push(entity, at)
+        self._idle_at[entity] = at
 
     def _ask(self, entity: str, watched: _Watched) -> None:
         """Ask the next partition of an entity: of those not asked yet, the one that was used last."""
@@ -224,26 +210,14 @@ class IdleAgenda:
             self._candidates.append(entity)
             return
         watched.asking = max(left, key=lambda number: watched.used.get(number, -math.inf))
-        self._waiting.setdefault(watched.asking, {})[entity] = None
+        self._waiting.add(watched.asking, entity)
 
     def _begin_read(self, now: float) -> ReadQuiet:
-        number, entities = next(iter(self._waiting.items()))
-        batch = tuple(entity for entity, _ in zip(entities, range(self._pace.batch), strict=False))
-        del self._waiting[number]
-        for entity in batch:
-            del entities[entity]
-        if entities:
-            self._waiting[number] = entities  # the slot moves to the end, so that other slots come first
+        number = next(iter(self._waiting))
+        batch = self._waiting.take(number, self._pace.batch)
         self._reading = True
         self._read_at = now + self._pace.between_reads
         return ReadQuiet(number, batch)
-
-    def _unwait(self, number: int, entity: str) -> None:
-        entities = self._waiting.get(number)
-        if entities is not None:
-            entities.pop(entity, None)
-            if not entities:
-                del self._waiting[number]
 
     def _ended(self, entity: str) -> _Watched | None:
         self._removing.discard(entity)
@@ -254,8 +228,9 @@ class IdleAgenda:
 
     def _forget(self, entity: str) -> None:
         watched = self._entities.pop(entity, None)
+        self._idle_at.discard(entity)
         if watched is not None and watched.asking is not None:
-            self._unwait(watched.asking, entity)
+            self._waiting.discard(watched.asking, entity)
 
     def _pause(self, watched: _Watched) -> float:
         if watched.pauses is None:

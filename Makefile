@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-time prove-sessions release environment clean
+.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-time prove-sessions prove-removal release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -83,6 +83,9 @@ prove-time: environment-test ## run the long test of the effects of time, with a
 
 prove-sessions: environment-test ## run the long test of sessions (some minutes)
 	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
+
+prove-removal: environment-test ## run the long test of the removal of unused entities (half an hour)
+	$(PY) -m tests.registry.removal.run $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
 	$(PY) -m tools.release

@@ -69,6 +69,8 @@ class Removal(NamedTuple):
 async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: float) -> Removal:
     """Delete an entity if no user has called it for ``idle`` ms; ``record`` was read before, and may be out of date.
 
+    Finishes a creation that another client has begun, because nobody else may ever name the entity.
+
     Raises an error if a partition could not be reached, or if another client has changed the entity meanwhile, for
     instance because it has taken the removal back: then the entity is not removed. Also raises an error if the deletion
     has begun, but is not finished.
@@ -77,6 +79,9 @@ async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: f
     if found is None or found.incarnation != record.incarnation:
         return Removal(removed=True, quiet=idle)
     record = found
+    if record.state == "creating":  # the client that creates the entity may have stopped; its idle time begins now
+        await steps.settled(record, until)
+        return Removal(removed=False, quiet=0)
     if record.state == "active":
         quiet = await _ask(steps, record, idle, record.version, until)
         if quiet is not None:
@@ -167,11 +172,12 @@ async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until
         except SettingsBehindError:  # a user has changed the entity, and this partition does not know it yet
             await steps.ask_partition(partition.configure(use=True, now=steps.now()), until)
             found.append(_IN_USE)
-        except MessagingEntityNotFoundError:  # a failover has lost the partition: it begins anew
-            await steps.ask_partition(partition.configure(create=True, now=steps.now()), until)
-            found.append(_IN_USE)
 
-    await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
+    try:
+        await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
+    except MessagingEntityNotFoundError:  # a failover has lost a partition, which begins anew; or the entity is gone
+        await steps.restored(record, until)
+        return 0
     return None if all(each.closed for each in found) else min(each.quiet for each in found)
 
 

@@ -160,6 +160,24 @@ async def test_an_update_counts_as_use_and_taking_back_does_not(transport: Trans
     assert (await namespace.remove_if_idle(taken_back, IDLE)).removed
 
 
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_creation_that_nobody_finishes_is_finished_and_later_removed(
+    transport: Transport, clock: Clock, at: int
+) -> None:
+    await Namespace.open(transport, "ns", 2, told=clock.told)
+    with pytest.raises(ServiceBusCommunicationError):
+        await client(Cut(transport, at, before=False), clock, 2).create_entity("Q", SETTINGS, partitioned=True)
+    namespace = client(transport, clock, 2)
+    (record,) = await namespace.list_entities()
+    assert record.state == "creating"
+    assert await namespace.remove_if_idle(record, IDLE) == (False, 0)
+    (record,) = await namespace.list_entities()
+    assert record.state == "active"
+    clock.now += IDLE + MINUTE
+    assert (await namespace.remove_if_idle(record, IDLE)).removed
+    assert await only_the_registry_is_left(transport)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["read", "send", "continue"])
 async def test_a_removal_that_stops_after_any_step_is_taken_back_or_finished(

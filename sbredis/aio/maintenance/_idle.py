@@ -4,7 +4,8 @@
 The removal itself is safe whatever the agenda believes (:mod:`sbredis.registry._removal`), so two clients that both
 believed that they had the role would do no harm.
 
-The duty also finishes removals and deletions that another client has begun and not finished.
+The duty also finishes removals and deletions that another client has begun and not finished, and creations of entities
+that are removed when they are idle.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class IdleDuty(Duty):
 
     def _set_entities(self, clock: float) -> None:
         records = self.shared.census.by_id
-        self._records = {id_: each for id_, each in records.items() if each.state in ("active", "removing")}
+        self._records = {id_: each for id_, each in records.items() if each.state != "deleting"}
         self.agenda.set_entities(
             {
                 id_: Temporary(each.partitions, idle / 1000)

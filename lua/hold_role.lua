@@ -11,7 +11,7 @@
 --
 -- Result: { 1 if the client has the role, the fence, the time in ms until the holder's time ends }
 -- Refusals: BADCALL, FULL (there are too many roles of applications; the detail is the most)
--- @use refuse server_time whole_number
+-- @use make_room refuse server_time whole_number
 local role, holder, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
 local own = string.find(role, '^own%.%w[%w._-]*$')
 if not own and not string.find(role, '^[a-z]+$') or not string.find(holder, '^%w+$') or not duration then
@@ -19,18 +19,14 @@ if not own and not string.find(role, '^[a-z]+$') or not string.find(holder, '^%w
 end
 local now = tonumber(server_time())
 local before, till, fence = string.match(redis.call('HGET', KEYS[1], role) or '', '^(%w+) (%d+) (%d+)$')
-if own and not before and duration > 0 and redis.call('HLEN', KEYS[1]) >= 1000 then
-  local all, free = redis.call('HGETALL', KEYS[1]), 0
-  for i = 1, #all, 2 do
-    local ended, used = string.match(all[i + 1], '^%w+ (%d+) (%d+)$')
+if own and not before and duration > 0 then
+  local refusal = make_room(KEYS[1], function(name, held)
+    local ended, used = string.match(held, '^%w+ (%d+) (%d+)$')
     -- A later holder gets a fence of `now` at least, so a fence below `now` need not be remembered.
-    if string.find(all[i], '^own%.') and tonumber(ended) < now - 86400000 and tonumber(used) < now then
-      redis.call('HDEL', KEYS[1], all[i])
-      free = free + 1
-    end
-  end
-  if free == 0 then
-    return refuse('FULL', '1000')
+    return string.find(name, '^own%.') and tonumber(ended) < now - 86400000 and tonumber(used) < now
+  end)
+  if refusal then
+    return refusal
   end
 end
 till, fence = tonumber(till or 0), tonumber(fence or 0)

@@ -13,7 +13,7 @@
 -- Result: { 1 if the caller gets a tick, its start in ms since 1970, the number of ticks since the last one that no
 --   caller got, the time in ms until the next tick }; without a tick, the start and the number are 0
 -- Refusals: BADCALL, FULL (there are too many names; the detail is the most)
--- @use never refuse server_time whole_number
+-- @use make_room never refuse server_time whole_number
 local name, period, caller = ARGV[1], whole_number(ARGV[2], 1, 31536000000), ARGV[3]
 local told = ARGV[4] ~= '' and whole_number(ARGV[4], 0, NEVER - 1)
 if #ARGV ~= 4 or not string.find(name, '^%w[%w._-]*$') or not period or not string.find(caller, '^%w+$') or told == nil then
@@ -30,17 +30,13 @@ local start = now - now % period
 if last and start <= last and last - now < math.max(period, 86400000) then
   return { 0, 0, 0, math.max(1, last - last % period + period - now) }
 end
-if not last and redis.call('HLEN', KEYS[1]) >= 1000 then
-  local all, free = redis.call('HGETALL', KEYS[1]), 0
-  for i = 1, #all, 2 do
-    local begun, length = string.match(all[i + 1], '^(%d+) (%d+) ')
-    if tonumber(begun) + tonumber(length) < now - 86400000 then
-      redis.call('HDEL', KEYS[1], all[i])
-      free = free + 1
-    end
-  end
-  if free == 0 then
-    return refuse('FULL', '1000')
+if not last then
+  local refusal = make_room(KEYS[1], function(_, taken)
+    local begun, length = string.match(taken, '^(%d+) (%d+) ')
+    return tonumber(begun) + tonumber(length) < now - 86400000
+  end)
+  if refusal then
+    return refusal
   end
 end
 missed = last and start > last and math.max(0, math.floor((start - last) / period) - 1) or 0

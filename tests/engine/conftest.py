@@ -15,8 +15,11 @@ from sbredis.engine import Partition, PartitionSettings, load, operations
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, open_transport
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
+from tests.engine.moves import Town
 from tests.engine.receivers import Receiver, Receivers
 from tests.engine.rights import Rights, commands_of, confined, nodes_of
+from tests.engine.topics import Topic
+from tests.engine.transactions import World
 
 READING = ("type", "hgetall", "zrange")
 """The commands that the bench itself uses on the keys of its partition, besides calling scripts."""
@@ -109,3 +112,27 @@ def listening(bench: Bench) -> Receivers:
 
 async def _keys_in_memory(transport: Transport) -> set[str]:
     return {key.decode() for key in await transport.command("KEYS", "*")}
+
+
+@pytest.fixture
+async def topic(url: str) -> AsyncIterator[Topic]:
+    """A new partition of a topic and of its subscriptions."""
+    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
+        made = Topic(transport)
+        for partition in (made.topic, *made.subscriptions):
+            await made.tell(partition.configure(create=True))
+        yield made
+
+
+@pytest.fixture
+async def town(url: str) -> AsyncIterator[Town]:
+    """New partitions of entities in several slots."""
+    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
+        yield await Town(transport).create()
+
+
+@pytest.fixture
+async def world(url: str) -> AsyncIterator[World]:
+    """New partitions of entities in one slot."""
+    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
+        yield await World(transport).create()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from sbredis.engine import (
+    Batch,
     Changes,
     Copy,
+    Delivery,
     Destination,
     Lock,
     MessagesMovedError,
@@ -17,6 +17,7 @@ from sbredis.engine import (
     Outgoing,
     Recipient,
     Verdict,
+    Waiting,
     calling,
     destroy_source,
     encode_changes,
@@ -28,18 +29,11 @@ from sbredis.engine import (
     withdraw,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
-from sbredis.transport import open_transport
 from tests.engine.moves import NAMESPACE, START, A, B, T, Town, body_of
 
 pytestmark = pytest.mark.anyio
 
 WHY = encode_changes(Changes(reason="because", description="It was refused."))
-
-
-@pytest.fixture
-async def town(url: str) -> AsyncIterator[Town]:
-    async with await open_transport(url) as transport:
-        yield await Town(transport).create()
 
 
 # -- between slots -----------------------------------------------------------------------------------------------------
@@ -310,17 +304,23 @@ async def roll_back(town: Town, name: str, before: dict[str, tuple[str, object]]
     await town.put(name, run_id=run_id)
 
 
+async def taken_and_lost(town: Town, waiting: Waiting, *messages: Delivery) -> Batch:
+    """Freeze messages, let the destination take them, and let the source forget the batch."""
+    before = await town.everything("q")
+    batch = await town.freeze(A, *messages)
+    assert batch is not None
+    await town.tell(town.taking(batch, waiting.birth, *messages))
+    await roll_back(town, "q", before)
+    return batch
+
+
 @pytest.mark.parametrize("target", ["server"])
 async def test_a_source_rolled_back_after_a_freeze_numbers_its_batches_anew(town: Town) -> None:
     """The destination took the lost batch. It takes the next batch too, because its number has leapt."""
     await town.send("q", b"one", b"two")
-    before = await town.everything("q")
     waiting = await town.waiting()
     one, two = waiting.messages
-    batch = await town.freeze(A, one)
-    assert batch is not None
-    await town.tell(town.taking(batch, waiting.birth, one))
-    await roll_back(town, "q", before)
+    batch = await taken_and_lost(town, waiting, one)
     later = await town.freeze(A, two)
     assert later is not None
     assert later.number > batch.number + 1
@@ -332,13 +332,9 @@ async def test_a_source_rolled_back_after_a_freeze_numbers_its_batches_anew(town
 @pytest.mark.parametrize("target", ["server"])
 async def test_messages_of_a_batch_that_the_source_has_lost_are_not_stored_twice(town: Town) -> None:
     await town.send("q", b"one", b"two")
-    before = await town.everything("q")
     waiting = await town.waiting()
     one, two = waiting.messages
-    batch = await town.freeze(A, one)
-    assert batch is not None
-    await town.tell(town.taking(batch, waiting.birth, one))
-    await roll_back(town, "q", before)
+    await taken_and_lost(town, waiting, one)
     later = await town.freeze(A, one, two)
     assert later is not None
     taken = await town.tell(town.taking(later, waiting.birth, one, two))
@@ -623,13 +619,9 @@ async def test_a_transfer_is_withdrawn_within_its_slot(town: Town) -> None:
 async def test_messages_of_a_lost_batch_are_recognised_one_by_one(town: Town, count: int) -> None:
     """The batch that was lost, and the next one, consist of every second message and of every third."""
     await town.send("q", *(b"%d" % number for number in range(count)))
-    before = await town.everything("q")
     waiting = await town.waiting()
     lost, later = waiting.messages[::2], waiting.messages[::3]
-    batch = await town.freeze(A, *lost)
-    assert batch is not None
-    await town.tell(town.taking(batch, waiting.birth, *lost))
-    await roll_back(town, "q", before)
+    await taken_and_lost(town, waiting, *lost)
     again = await town.freeze(A, *later)
     assert again is not None
     taken = await town.tell(town.taking(again, waiting.birth, *later))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 import pytest
@@ -30,13 +30,6 @@ from tests.engine.transactions import World
 pytestmark = pytest.mark.anyio
 
 MINUTE = 60_000
-
-
-@pytest.fixture
-async def world(url: str) -> AsyncIterator[World]:
-    transport = await open_transport(url, scripts=[load(name) for name in operations()])
-    async with transport:
-        yield await World(transport).create()
 
 
 async def remember(world: World, *keys: bytes, window: int = MINUTE, name: str = "a") -> Transacted:

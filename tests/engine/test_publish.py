@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -38,15 +37,6 @@ from tests.transport.ears import Ear
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def topic(url: str) -> AsyncIterator[Topic]:
-    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
-        made = Topic(transport)
-        for partition in (made.topic, *made.subscriptions):
-            await made.tell(partition.configure(create=True))
-        yield made
 
 
 async def test_each_subscription_receives_its_matching_messages(topic: Topic) -> None:

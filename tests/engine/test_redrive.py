@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from sbredis.engine import (
@@ -14,12 +12,9 @@ from sbredis.engine import (
     PartitionSettings,
     Redrive,
     Status,
-    load,
     new_token,
 )
-from sbredis.engine._scripts import operations
 from sbredis.exceptions import MessagingEntityDisabledError
-from sbredis.transport import open_transport
 from tests.engine.bench import SETTINGS, Bench, set_to
 from tests.engine.holding import body, holder, put
 from tests.engine.receivers import Receivers
@@ -27,15 +22,6 @@ from tests.engine.topics import Topic
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def topic(url: str) -> AsyncIterator[Topic]:
-    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
-        made = Topic(transport)
-        for partition in (made.topic, *made.subscriptions):
-            await made.tell(partition.configure(create=True))
-        yield made
 
 
 async def dead(bench: Bench, *payloads: bytes, changes: bytes = b"", time_to_live: int | None = None) -> list[str]:

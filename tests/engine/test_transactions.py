@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -85,13 +85,6 @@ CHANGES: list[Change] = [
     *(_remember(name) for name in "acst"),
     *(_transfer(name) for name in "acst"),
 ]
-
-
-@pytest.fixture
-async def world(url: str) -> AsyncIterator[World]:
-    transport = await open_transport(url, scripts=[load(name) for name in operations()])
-    async with transport:
-        yield await World(transport).create()
 
 
 # -- what happens together ---------------------------------------------------------------------------------------------

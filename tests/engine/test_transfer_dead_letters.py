@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -18,22 +17,12 @@ from sbredis.engine import (
     calling,
     decode_changes,
     encode_changes,
-    load,
-    operations,
     recipient_of,
 )
 from sbredis.exceptions import MessagingEntityDisabledError
-from sbredis.transport import open_transport
 from tests.engine.moves import NAMESPACE, SETTINGS, A, B, Town, body_of
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def town(url: str) -> AsyncIterator[Town]:
-    transport = await open_transport(url, scripts=[load(name) for name in operations()])
-    async with transport:
-        yield await Town(transport).create()
 
 
 async def refused(town: Town, *bodies: bytes, name: str = "n") -> tuple[Delivery, ...]:

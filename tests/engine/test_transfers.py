@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -17,24 +16,14 @@ from sbredis.engine import (
     Partition,
     Step,
     encode_changes,
-    load,
-    operations,
     read_record,
     transfer,
 )
 from sbredis.engine._lifecycle import Side, State, band, score
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceededError
-from sbredis.transport import open_transport
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def world(url: str) -> AsyncIterator[World]:
-    transport = await open_transport(url, scripts=[load(name) for name in operations()])
-    async with transport:
-        yield await World(transport).create()
 
 
 async def stored(world: World, name: str, store: str) -> tuple[list[int], list[bytes], list[bytes], int]:

@@ -14,8 +14,8 @@
 -- ARGV[11...] messages    for each message its name and its changed properties
 --
 -- Result: { more, the number of the batch as text, the incarnation of its destination, the names of its messages as
---   runs, its purpose }. The number is 0 if there is no batch, because no message is there as named, because the partition
---   has another birth, or because 64 batches are outstanding
+--   runs, its purpose }. The number is 0 if there is no batch, because no message is there as named, because the
+--   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- @use advance begin finish has_overdue movable_messages name_runs outstanding_batch parse_destination refuse
 -- @use refuse_while_due side_of split_words stop_expiry

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sbredis._quoting import quoted
 from sbredis.aio._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
 from sbredis.aio._redrive_ways import Way
-from sbredis.aio.calls._arguments import seconds_of
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, Shares, cursor_text, read_cursor
 from sbredis.aio.receiving._changes import require_modification
@@ -67,7 +67,10 @@ class Request:
     def check(self) -> Condition:
         """Raise for arguments that are wrong. Return the function that chooses the messages."""
         if self.rate is not None:
-            self.rate = seconds_of(self.rate, "rate")
+            if isinstance(self.rate, bool) or not isinstance(self.rate, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"rate must be a number of messages a second, not {type(self.rate).__name__}")
+            if not self.rate > 0:
+                raise ValueError(f"rate must be greater than 0, not {quoted(self.rate)}")
         if self.budget is not None and not isinstance(self.budget, RedriveBudget):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"budget must be a RedriveBudget, not {type(self.budget).__name__}")
         if self.reason is not None and not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks

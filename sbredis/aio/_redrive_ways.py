@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 from sbredis.aio._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
 from sbredis.aio.maintenance._carrying import Carrier, ask
 from sbredis.aio.maintenance._destinations import Bound, Destinations, NotKnownYetError, partition_of
-from sbredis.engine import Delivery, Destination, Recipient, Redrive, outgoing, payload_offset, recipient_of
-from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, Outcome
+from sbredis.engine import NEVER, Delivery, Destination, Recipient, Redrive, outgoing, payload_offset, recipient_of
+from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import (
     MoveKind,
     PrimitiveTypes,
@@ -21,17 +22,21 @@ from sbredis.model import (
     read_purpose,
     redrive_of,
 )
+from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from sbredis.aio.calls._entity import Entity
 
 __all__ = ["Back", "Elsewhere", "Range", "Way"]
 
+_log = logging.getLogger("sbredis.client")
 _CALLING = 30.0
 _TRIES = 3
 _FOREVER = (1 << 53) - 1
+
+
+Find: TypeAlias = "Callable[[str], Awaitable[Entity]]"
+"""A function that returns the entity with a name as the registry has it now."""
 
 
 class Range(NamedTuple):
@@ -68,16 +73,22 @@ class Back:
         self,
         letters: DeadLetters,
         modify: Mapping[str, PrimitiveTypes] | None,
-        find: Callable[[str], Awaitable[Entity]],
+        find: Find,
     ) -> None:
         self.watched = letters
         self._modify = modify
         self._find = find
         self._found: dict[Recipient, Entity | None] = {}
         self._ranges: list[Range] = []
+        self._longest = NEVER
 
     async def open(self) -> None:
-        """Do nothing: each call is complete in itself."""
+        """Complete the batches of other redrives, and read how long messages of a subscription's topic may live."""
+        entity = self.watched.entity
+        await _complete_batches(entity, self._find, None)
+        if entity.record.kind == "subscription":
+            topic = await self._find(split_path(entity.record.path)[0])
+            self._longest = topic.record.settings.time_to_live
 
     async def carry(self, number: int, messages: Sequence[ServiceBusReceivedMessage]) -> Mapping[str, bytes]:
         """Move dead letters of one partition. Return the names of those that were moved, and their keys."""
@@ -88,7 +99,7 @@ class Back:
             if self.watched.side == "t" and (recipient := await self._recipient(number, delivery)) is None:
                 continue
             try:
-                asked[delivery.name] = redrive_of(message, self._modify, recipient)
+                asked[delivery.name] = redrive_of(message, self._modify, recipient, longest=self._longest)
             except MessageSizeExceededError:
                 continue
             keys[delivery.name] = key_of(delivery.record[payload_offset(delivery.record) :])
@@ -128,63 +139,89 @@ class Back:
         return Recipient(entity.record.id, entity.record.incarnation, place, entity.record.path)
 
 
-class _Chosen(Destinations):
-    """The destination that the caller of a redrive has chosen, for all dead letters of one partition."""
+class _Named(Destinations):
+    """The destination that the caller of a redrive has chosen, and those that the batches of earlier redrives name."""
 
-    def __init__(self, source: Entity, number: int, entity: Entity, purpose: Purpose) -> None:
+    def __init__(self, source: Entity, number: int, find: Find, entity: Entity | None, purpose: Purpose) -> None:
         self._source = source
         self._number = number
+        self._find = find
         self._entity = entity
         self.purpose = purpose
         self.nowhere = Destination(source.record.id, number)
 
     async def _target(self, delivery: Delivery, why: MoveKind) -> tuple[Entity | None, str]:
         del delivery, why
-        return self._entity, self._entity.name
+        return self._entity, "" if self._entity is None else self._entity.name
 
-    async def _by_id(self, entity_id: str) -> Entity:
-        if entity_id != self._entity.record.id:
-            raise NotKnownYetError(
-                "Messages of this dead-letter queue are on their way to another entity. Begin again later.",
-                outcome=Outcome.NEVER_SENT,
-            )
-        return self._entity
+    async def _by_id(self, entity_id: str, path: str | None = None) -> Entity:
+        entity = self._entity
+        if entity is None or entity.record.id != entity_id:
+            if path is None:
+                raise NotKnownYetError(
+                    "Messages of this dead-letter queue are on their way to another entity. Begin again later.",
+                    outcome=Outcome.NEVER_SENT,
+                )
+            entity = await self._find(path)
+            if entity.record.id != entity_id:
+                raise MessagingEntityNotFoundError(f"'{path}' was deleted and created again.")
+        if entity.record.kind == "topic" and entity.routing is None:
+            await entity.load_routing(asyncio.get_running_loop().time() + _CALLING)
+        return entity
+
+
+async def _complete_batches(source: Entity, find: Find, entity: Entity | None) -> dict[int, str]:
+    """Complete the batches that other redrives have left behind, and all batches for the destination ``entity``.
+
+    Return the birth of each partition.
+    """
+    runtime, births = source.runtime, dict[int, str]()
+    for number in source.numbers:
+        while True:
+            waiting = await ask(runtime, source, number, partial(outgoing, wanted=1, now=runtime.clock.told()))
+            if not waiting.more:
+                break
+        births[number] = waiting.birth
+        for batch in waiting.batches:
+            mine = entity is not None and batch.destination.entity == entity.record.id
+            if mine or batch.purpose:
+                carrier = Carrier(
+                    runtime, source, number, waiting.birth, _Named(source, number, find, entity, Purpose())
+                )
+                try:
+                    await carrier.carry(batch.destination, None)
+                except ServiceBusError as error:
+                    if mine:
+                        raise
+                    _log.info("%s: a batch of an earlier redrive is still on its way: %s", source.name, error)
+    return births
 
 
 class Elsewhere:
     """Moves dead letters to another queue or topic."""
 
-    def __init__(self, letters: DeadLetters, entity: Entity, modify: Mapping[str, PrimitiveTypes] | None) -> None:
+    def __init__(
+        self, letters: DeadLetters, modify: Mapping[str, PrimitiveTypes] | None, find: Find, entity: Entity
+    ) -> None:
         self.watched = DeadLetters(entity, "d", None)
         self._letters = letters
         self._source = letters.entity
+        self._find = find
         self._entity = entity
         # It is read as every other mover reads it, so all make the same messages.
-        self._purpose = read_purpose(Purpose(True, modify).stored())
+        self._purpose = read_purpose(Purpose(True, modify, entity.record.path).stored())
         self._doors: dict[Destination, str] = {}
         self._births: dict[int, str] = {}
 
     async def open(self) -> None:
-        """Read the rules of a topic. Complete the batches for this destination that other clients have left behind."""
-        until = asyncio.get_running_loop().time() + _CALLING
+        """Read the rules of a topic. Complete the batches that other clients have left behind."""
         if self._entity.record.kind == "topic" and self._entity.routing is None:
-            await self._entity.load_routing(until)
-        runtime = self._source.runtime
-        for number in self._source.numbers:
-            while True:
-                waiting = await ask(
-                    runtime, self._source, number, partial(outgoing, wanted=1, now=runtime.clock.told())
-                )
-                if not waiting.more:
-                    break
-            self._births[number] = waiting.birth
-            for batch in waiting.batches:
-                if batch.destination.entity == self._entity.record.id:
-                    await self._carrier(number).carry(batch.destination, None)
+            await self._entity.load_routing(asyncio.get_running_loop().time() + _CALLING)
+        self._births = await _complete_batches(self._source, self._find, self._entity)
 
     def _carrier(self, number: int) -> Carrier:
-        chosen = _Chosen(self._source, number, self._entity, self._purpose)
-        return Carrier(self._source.runtime, self._source, number, self._births[number], chosen)
+        named = _Named(self._source, number, self._find, self._entity, self._purpose)
+        return Carrier(self._source.runtime, self._source, number, self._births[number], named)
 
     async def carry(self, number: int, messages: Sequence[ServiceBusReceivedMessage]) -> Mapping[str, bytes]:
         """Move dead letters of one partition. Return the names of those that were moved, and their keys.

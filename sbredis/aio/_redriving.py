@@ -105,7 +105,7 @@ class Redriver(Settler):
             if to is None:
                 way = Back(letters, properties_to_modify, find)
             else:
-                way = Elsewhere(letters, await self._other(to, entity, timeout), properties_to_modify)
+                way = Elsewhere(letters, properties_to_modify, find, await self._other(to, entity, timeout))
             if budget is not None:
                 _require_watchable(way.watched)
             result = await _redrive(letters, request, chosen, way)

@@ -44,10 +44,14 @@ class Purpose(NamedTuple):
     """Whether a redrive has chosen the messages. If not, they wait to be moved."""
     modify: Mapping[str, Value] | None = None
     """The properties that a redrive adds to the application properties, or replaces."""
+    to: str | None = None
+    """The name of the destination of a redrive."""
 
     def stored(self) -> bytes:
         """Return the purpose as it is stored with a batch; empty for messages that wait to be moved."""
-        return _REDRIVEN + encode_changes(Changes(dict(self.modify or {}) or None)) if self.redriven else b""
+        if not self.redriven:
+            return b""
+        return _REDRIVEN + encode_changes(Changes(dict(self.modify or {}) or None, destination=self.to))
 
     def kind(self, message: Delivery) -> MoveKind:
         """Return why a message is moved."""
@@ -67,7 +71,8 @@ def read_purpose(stored: bytes) -> Purpose:
         return Purpose()
     if not stored.startswith(_REDRIVEN):
         raise ServiceBusError("This release cannot read the purpose of a batch: update the clients that move messages.")
-    return Purpose(True, decode_changes(stored.removeprefix(_REDRIVEN)).properties)
+    changes = decode_changes(stored.removeprefix(_REDRIVEN))
+    return Purpose(True, changes.properties, changes.destination)
 
 
 def moved(

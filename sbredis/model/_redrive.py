@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sbredis._quoting import quoted
 from sbredis.engine import (
     MAXIMUM_CHANGES_BYTES,
+    NEVER,
     Changes,
     CodecError,
     Content,
@@ -105,18 +106,24 @@ def readable_content(message: ServiceBusReceivedMessage) -> Content | None:
 
 
 def redrive_of(
-    message: ServiceBusReceivedMessage, modify: Mapping[str, Value] | None, recipient: Recipient | None = None
+    message: ServiceBusReceivedMessage,
+    modify: Mapping[str, Value] | None,
+    recipient: Recipient | None = None,
+    *,
+    longest: int = NEVER,
 ) -> Redrive:
     """Return a dead letter after a redrive: its time to live begins again, and it has no reason and no description.
 
     The properties in ``modify`` are added to its application properties, or replace them. A transfer dead letter has a
-    ``recipient``.
+    ``recipient``. ``longest`` is the longest time to live that the topic of a subscription allows, in ms.
     """
     delivery = hold_of(message).delivery
     content = readable_content(message)
+    own = None if content is None else content.time_to_live
+    time_to_live = own if longest >= NEVER else min(longest, NEVER if own is None else own)
     if content is None:
-        return Redrive(delivery.name, None, b"" if recipient is None else recipient.changes())
-    return Redrive(delivery.name, content.time_to_live, redriven_changes(delivery, modify, recipient))
+        return Redrive(delivery.name, time_to_live, b"" if recipient is None else recipient.changes())
+    return Redrive(delivery.name, time_to_live, redriven_changes(delivery, modify, recipient))
 
 
 def redriven_changes(

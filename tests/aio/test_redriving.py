@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -259,6 +260,94 @@ async def test_a_redrive_with_a_budget_ends_normally_if_the_messages_live(url: s
         assert (result.moved, result.died_again, result.completed) == (6, 0, True)
 
 
+@pytest.mark.slow
+@both
+@pytest.mark.parametrize("dies", [True, False])
+async def test_without_a_rate_a_budget_is_judged_share_by_share(url: str, partitioned: bool, dies: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *(str(number) for number in range(30)))
+        receiver = queue.receiver()
+
+        async def handle() -> None:
+            while True:
+                for message in await receiver.receive_messages(10, 60):
+                    if dies:
+                        await receiver.dead_letter_message(message, "StillBroken")
+                    else:
+                        await receiver.complete_message(message)
+
+        handler = asyncio.ensure_future(handle())
+        try:
+            letters = queue.receiver(sub_queue="deadletter")
+            result = await letters.redrive_messages(budget=RedriveBudget(share=0.5, minimum=4))
+        finally:
+            handler.cancel()
+        if dies:
+            assert (result.moved, result.completed) == (4, False)
+            assert result.died_again > 2
+        else:
+            assert (result.moved, result.died_again, result.completed) == (30, 0, True)
+
+
+@both
+async def test_a_share_that_nobody_handles_holds_a_redrive_up_for_the_window_only(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await kill(queue, *"abcdef")
+        letters = queue.receiver(sub_queue="deadletter")
+        result = await letters.redrive_messages(budget=RedriveBudget(share=0, minimum=2, window=0.1))
+        assert (result.moved, result.died_again, result.completed) == (6, 0, True)
+
+
+@pytest.mark.slow
+@both
+async def test_a_redrive_by_number_goes_on_at_the_cursor_of_the_one_that_its_budget_stopped(
+    url: str, partitioned: bool
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        numbers = await kill(queue, *map(str, range(12)))
+        others = await kill(queue, "x")
+        receiver = queue.receiver()
+
+        async def handle() -> None:
+            while True:
+                for message in await receiver.receive_messages(10, 60):
+                    await receiver.dead_letter_message(message, "StillBroken")
+
+        handler = asyncio.ensure_future(handle())
+        letters = queue.receiver(sub_queue="deadletter")
+        first = await letters.redrive_messages(sequence_numbers=numbers, budget=RedriveBudget(share=0.5, minimum=4))
+        handler.cancel()
+        assert (first.moved, first.completed) == (4, False)
+        with pytest.raises(MessageNotFoundError, match="No message was moved"):
+            await letters.redrive_messages(sequence_numbers=numbers)
+        again = await letters.redrive_messages(sequence_numbers=numbers, cursor=first.cursor, dry_run=True)
+        assert again.matched == 8
+        later = await kill(queue, "later")
+        with pytest.raises(MessageNotFoundError, match="No message was moved"):
+            await letters.redrive_messages(sequence_numbers=[*numbers, *later], cursor=first.cursor)
+        rest = await letters.redrive_messages(sequence_numbers=numbers, cursor=first.cursor)
+        assert (rest.moved, rest.completed) == (8, True)
+        assert (await letters.redrive_messages(sequence_numbers=numbers, cursor=rest.cursor)).matched == 0
+        assert (await letters.redrive_messages(sequence_numbers=others)).moved == 1
+
+
+@both
+async def test_all_conditions_must_hold(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        letters = queue.receiver(sub_queue="deadletter")
+        numbers = [*await kill(queue, "a", reason="Timeout"), *await kill(queue, "b", reason="Broken")]
+        await kill(queue, "c", reason="Timeout")
+        await kill(queue, "d")
+        chosen: dict[str, Any] = {"sequence_numbers": numbers, "reason": "Timeout", "rate": 1000}
+        chosen["matching"] = "sys.DeadLetterReason LIKE 'T%'"
+        found = await letters.redrive_messages(**chosen, dry_run=True)
+        assert (found.matched, found.by_reason) == (1, {"Timeout": 1})
+        result = await letters.redrive_messages(**chosen, cursor=found.cursor)
+        assert (result.matched, result.moved) == (1, 1)
+        assert (await letters.redrive_messages(matching="sys.DeadLetterReason IS NULL", rate=float("inf"))).moved == 1
+        assert sorted(bodies(await all_dead(queue))) == ["b", "c"]
+
+
 @both
 async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as topic:
@@ -271,6 +360,24 @@ async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, pa
         assert result.moved == 3
         assert sorted(bodies(await all_of(receiver, 3))) == ["a", "b", "c"]
         assert len(await topic.take_all("two")) == 3
+
+
+@both
+async def test_a_redriven_message_lives_as_long_as_its_topic_allows(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with topic_at(
+        url, partitioned=partitioned, clock=clock, default_message_time_to_live=timedelta(seconds=60)
+    ) as topic:
+        await topic.create({"one": None})
+        await topic.sender().send_messages(ServiceBusMessage("a"))
+        receiver = topic.receiver("one")
+        (message,) = await all_of(receiver, 1)
+        await receiver.dead_letter_message(message)
+        clock.move(1000)
+        assert (await topic.receiver("one", sub_queue="deadletter").redrive_messages()).moved == 1
+        (message,) = await all_of(receiver, 1)
+        assert message.expires_at_utc is not None
+        assert message.expires_at_utc.timestamp() == clock.utc() + 60
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusReceivedMessage
-from sbredis.aio import ServiceBusReceiver
+from sbredis.aio import ServiceBusReceiver, _redriving
 from sbredis.engine import read_record
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
 from tests.aio.queues import in_memory
 from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text
@@ -54,7 +54,7 @@ async def test_a_mover_completes_a_redrive_as_its_client_would_have(url: str, sc
         await flow.admin.create_queue("from")
         await kill(flow, "from", *"abc")
         letters = await peeked(flow, "from", "deadletter")
-        purpose = read_purpose(Purpose(True, CHANGES).stored())
+        purpose = read_purpose(Purpose(True, CHANGES, "to").stored())
         expected = [
             moved(hold_of(each).delivery, purpose, number=each.sequence_number or 0, now=0, died_in="from").payload
             for each in letters
@@ -77,6 +77,39 @@ async def test_a_mover_completes_a_redrive_as_its_client_would_have(url: str, sc
         for message in found:
             assert message.application_properties == CHANGES
             assert (message.dead_letter_source, message.dead_letter_reason) == ("from", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_any_later_redrive_completes_what_a_killed_one_has_left_behind(
+    url: str, deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages go on to their destination. If it was deleted, they are dead letters as before."""
+    monkeypatch.setattr(_redriving, "_CLAIM", 0.2)
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from")
+        await kill(flow, "from", *"abc")
+        async with flow.other_client() as client:
+            mortal = Mortal(client, 1, frozenset({"freeze"}), runs=True)
+            async with client.get_queue_receiver("from", sub_queue="deadletter") as receiver:
+                with suppress(ServiceBusError):
+                    await receiver.redrive_messages(to="to", properties_to_modify=CHANGES)
+            assert mortal.dead
+        if deleted:
+            await flow.admin.delete_queue("to")
+        async with flow.client.get_queue_receiver("from", sub_queue="deadletter") as letters:
+
+            async def redriven() -> bool:
+                with suppress(RedriveInProgressError):  # the claim of the killed client has not ended yet
+                    result = await letters.redrive_messages()
+                    assert (result.moved, result.skipped) == (3 if deleted else 0, 0)
+                    return True
+                return False
+
+            await eventually(redriven)
+        found = await flow.take(3, "from" if deleted else "to")
+        assert [each.application_properties for each in found] == [{"kept": 1} if deleted else CHANGES] * 3
 
 
 @pytest.mark.slow

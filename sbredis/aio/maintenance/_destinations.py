@@ -150,10 +150,10 @@ class Destinations:
             faults = {move.message.name: move for move in faulty.moves}
             return Heap(destination, None, [faults.get(each.name, Move(Bound(each))) for each in messages])
         try:
-            entity = await self._by_id(destination.entity)
+            entity = await self._by_id(destination.entity, purpose.to)
         except MessagingEntityNotFoundError:
             recipients = [recipient_of(each) for each in messages]
-            paths = [destination.entity if to is None else to.path for to in recipients]
+            paths = [purpose.to or destination.entity if to is None else to.path for to in recipients]
             pairs = zip(messages, paths, strict=True)
             return Heap(destination, None, [Move(Bound(each), gone(path)) for each, path in pairs])
         moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
@@ -225,8 +225,12 @@ class Destinations:
             return None, str(path)
         return entity, entity.name
 
-    async def _by_id(self, entity_id: str) -> Entity:
-        """Return the entity with this id. Raise :class:`MessagingEntityNotFoundError` if it does not exist any more."""
+    async def _by_id(self, entity_id: str, path: str | None = None) -> Entity:
+        """Return the entity with this id. Raise :class:`MessagingEntityNotFoundError` if it does not exist any more.
+
+        ``path`` is its name, if the caller knows it. Maintenance knows the names of all ids.
+        """
+        del path
         census, until = self._shared.census, asyncio.get_running_loop().time() + _CALLING
         record = census.by_id.get(entity_id)
         if record is None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis import RedriveBudget
-from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, cursor_text, fingerprint, read_cursor
+from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, Shares, cursor_text, fingerprint, read_cursor
 
 # -- fingerprints ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +149,25 @@ def test_without_a_rate_a_redrive_takes_full_steps_and_never_waits() -> None:
     pace = Pace(None, 1000)
     pace.moved(1000, 5)
     assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
+
+
+def test_a_redrive_without_a_limit_may_say_so_as_a_rate() -> None:
+    pace = Pace(float("inf"), 1000)
+    pace.moved(1000, 5)
+    assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
+
+
+def test_each_share_is_twice_as_large_as_the_one_before() -> None:
+    shares, sizes = Shares(3, 10), list[int]()
+    for _ in range(4):
+        sizes.append(shares.left)
+        shares.moved(2)
+        assert shares.left == sizes[-1] - 2
+        shares.moved(shares.left)
+        assert shares.left == 0
+        shares.judged()
+    assert sizes == [3, 6, 10, 10]
+    assert Shares(50, 10).left == 50
 
 
 @given(st.dictionaries(st.integers(0, 4095), st.tuples(st.integers(0, 2**48), st.integers(0, 2**48)), min_size=1))

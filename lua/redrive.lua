@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Moves dead letters back to the main side of their partition, in the order of the call. There each message is active
 -- under a new number, as if it had been sent now: its delivery count is 0, its time to live begins again, and it is the
--- last message of its session. A transfer dead letter becomes a transfer again, and waits to be moved. Each message is moved at most once, because its old name no longer exists afterwards.
--- Messages that a receiver holds stay. The call checks neither the quota nor duplicates, because the messages are
--- already stored.
+-- last message of its session. A transfer dead letter becomes a transfer again, and waits to be moved. Each message is
+-- moved at most once, because its old name no longer exists afterwards. Messages that a receiver holds stay. The call
+-- checks neither the quota nor duplicates, because the messages are already stored.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

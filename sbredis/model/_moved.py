@@ -94,6 +94,8 @@ def moved(
         message = message._replace(changes=redriven_changes(message, purpose.modify))
     content = current_content(message, with_reason=kind == "dead")
     record = read_record(message.record)
+    if kind == "redrive":
+        content.hops = None
     hops = content.hops or 0
     if kind in {"forward", "dead"}:
         if hops >= MOST_HOPS:

@@ -123,20 +123,27 @@ def redrive_of(
     time_to_live = own if longest >= NEVER else min(longest, NEVER if own is None else own)
     if content is None:
         return Redrive(delivery.name, time_to_live, b"" if recipient is None else recipient.changes())
-    return Redrive(delivery.name, time_to_live, redriven_changes(delivery, modify, recipient))
+    return Redrive(delivery.name, time_to_live, redriven_changes(delivery, modify, recipient, hops=content.hops))
 
 
 def redriven_changes(
-    delivery: Delivery, modify: Mapping[str, Value] | None, recipient: Recipient | None = None
+    delivery: Delivery,
+    modify: Mapping[str, Value] | None,
+    recipient: Recipient | None = None,
+    *,
+    hops: int | None = None,
 ) -> bytes:
-    """Return the changed properties of a dead letter that is redriven: with ``modify``, and without a reason."""
+    """Return the changed properties of a dead letter that is redriven: with ``modify``, and without a reason.
+
+    ``hops`` is how often the message was forwarded. After the redrive, it may be forwarded as often as a new one.
+    """
     before = decode_changes(delivery.changes)
     properties = before.properties
     if modify:
         if properties is None:
             properties = decode(delivery.record, payload_offset(delivery.record)).properties or {}
         properties = {**properties, **modify}
-    after = Changes(properties, system=before.system)
+    after = Changes(properties, system={**(before.system or {}), "hops": 0} if hops else before.system)
     changes = encode_changes(after) if recipient is None else recipient.changes(after)
     if len(changes) > MAXIMUM_CHANGES_BYTES:
         raise MessageSizeExceededError(

@@ -17,7 +17,7 @@ from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
-from tests.engine.proof.machine import Machine, every, wrong_calls
+from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
 
 _STRANGE = [Lock("x" * 12, "1", b"", 0)]
@@ -47,7 +47,7 @@ _DEFECTS = {
     "configure": ("incarnation", "layout", "stale", "malformed"),
     "destroy": ("incarnation", "layout", "malformed"),
 }
-_ALL_DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed")
+_ALL_DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", AGAIN)
 _WRONG = tuple((operation, defect) for operation in _ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS))
 
 
@@ -58,9 +58,7 @@ class AimedMachine(Machine):
 
     @rule(data=st.data())
     def call_wrongly(self, data: st.DataObject) -> None:
-        for (operation, defect), lane, breakage in data.draw(wrong_calls(_WRONG, self.sought)):
-            self.know_lanes(defect, lane)
-            _ANY[operation](self.both, How(defect, lane, breakage=breakage))
+        self.make_wrong_calls(data, _WRONG, _ANY)
 
     @every(6, 0)
     @rule(status=some(["SendDisabled", "ReceiveDisabled", "Disabled"]), lane=some(["", *draws.LANES]))

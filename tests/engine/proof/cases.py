@@ -38,13 +38,13 @@ TRANSACTED = tuple(name for name in REFUSED_IN_TRANSACTIONS if name != "another 
 _OF_MOVES = {Event.TRANSFER, Event.WITHDRAW, Event.FREEZE, Event.TAKE, Event.RETURN, Event.REFUSE}
 
 
-def _of_a_move(side: Side, state: State, event: Event) -> bool:
+def of_a_move(side: Side, state: State, event: Event) -> bool:
     """Return whether only moves bring a transition about. The machine of moves is in moves_machine.py."""
     return side is Side.TRANSFER_DEAD or state is State.KEPT or event in _OF_MOVES
 
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
-    (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes if not _of_a_move(*of)
+    (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes if not of_a_move(*of)
 )
 _OF_TRANSACTIONS = {
     *(Event.SEND, Event.SCHEDULE, Event.PUBLISH, Event.COPY),

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.engine.model import Bounds
-from tests.engine.proof.aims import machine
+from tests.engine.proof.aims import machine as queue_machine
 from tests.engine.proof.cases import Case, required
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.hosts import Host
@@ -25,7 +25,7 @@ BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held
 """The real bounds of the scripts, and narrow bounds that calls reach often."""
 
 MACHINES = {
-    "queue": machine,
+    "queue": queue_machine,
     "sessions": session_machine,
     "topic": topic_machine,
     "transactions": transaction_machine,
@@ -33,6 +33,10 @@ MACHINES = {
 """The machine for each kind of entity. The machine of transactions has a topic with its subscriptions, and a queue."""
 SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3, "transactions": 0.1}
 """The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
+
+DIRECTED = ("seek", "call_wrongly", "call_the_topic_wrongly", "transact_wrongly")
+OFTEN = 8
+"""The rules that a long run takes more often than others, because they choose what the run lacks; and how often."""
 
 
 def bounded(
@@ -69,9 +73,13 @@ def drive(
 ) -> None:
     """Run one of the machines on a host whose scripts have these bounds.
 
-    Some rules choose among the cases that are ``sought``, by default among all.
+    Some rules choose among the cases that are ``sought``, by default among all. Named cases are sought more often.
     """
     with_these = bounded(max(1, round(examples * SHARES[what])), derandomize=derandomize, phases=phases)
     cases = required() if sought is None else tuple(sought)
-    made = type("Seeking", (MACHINES[what](on, tally, bounds),), {"sought": cases})
+    machine = MACHINES[what](on, tally, bounds)
+    members: dict[str, object] = {"sought": cases}
+    for name in DIRECTED if sought else ():
+        members |= {f"{name}_{again}": getattr(machine, name) for again in range(OFTEN) if getattr(machine, name, None)}
+    made = type("Seeking", (machine,), members)
     run_state_machine_as_test(made, settings=with_these)

@@ -202,13 +202,17 @@ class Machine(RuleBasedStateMachine):
     """More due messages than a call handles."""
     pair: Pair
 
-    @initialize(given=settings)
-    def begin(self, given: PartitionSettings) -> None:
+    # The first example of each run has the first of all values. So at least one call has more work than one share.
+    @initialize(given=settings, crowded=some([True, False, False, False]))
+    def begin(self, given: PartitionSettings, crowded: bool) -> None:
         self.pair = Pair(self.on, replace(given, sessions=self.sessions), self.extent)
         self.held: list[tuple[str, list[str]]] = []
         self.scheduled: list[str] = []
         self.deferred: list[str] = []
         self.accepted: list[SessionLock] = []
+        if crowded:
+            self.send_many(looks=[], life=None, when=1_000, apart=0)
+            self.pair.now += 1_000
 
     def teardown(self) -> None:
         if hasattr(self, "pair"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -33,6 +33,8 @@ REFUSED_FOR = {
     "malformed": "BADCALL",
 }
 """The refusal of a call with a defect."""
+AGAIN = "again"
+"""Instead of a defect: the call has none, and is repeated."""
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -44,9 +46,9 @@ def every(of: int, at: int) -> Callable[[Rule], Rule]:
 
 @cache
 def wrong_calls(wrong: tuple[tuple[str, str], ...], sought: tuple[Case, ...]) -> WrongCalls:
-    """Return a strategy for some calls with a defect; each refusal is one that is sought, if there is any."""
-    refusals = {case.key for case in sought if case.kind == "refusals"}
-    chosen = [one for one in wrong if (one[0], REFUSED_FOR.get(one[1])) in refusals]
+    """Return a strategy for some calls with a defect, or repeated ones; each is one that is sought, if there is any."""
+    keys = {case.key for case in sought}
+    chosen = [one for one in wrong if (one[0] if one[1] == AGAIN else (one[0], REFUSED_FOR.get(one[1]))) in keys]
     return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=2, max_size=8)
 
 
@@ -277,6 +279,19 @@ class Machine(RuleBasedStateMachine):
         self.both.again(data.draw(some(sorted(self.both.frozen))))
 
     # -- cases that the run has not seen often enough ------------------------------------------------------------------
+
+    def make_wrong_calls(
+        self, data: st.DataObject, wrong: tuple[tuple[str, str], ...], calls: Mapping[str, Callable[[Town, How], Any]]
+    ) -> None:
+        """Make some of the wrong calls, each given as an operation and a defect."""
+        for (operation, defect), lane, breakage in data.draw(wrong_calls(wrong, self.sought)):
+            if defect == AGAIN:
+                calls[operation](self.both, How(lane=lane))
+                if lane in self.both.frozen:
+                    self.both.again(lane)
+                continue
+            self.know_lanes(defect, lane)
+            calls[operation](self.both, How(defect, lane, breakage=breakage))
 
     @rule(data=st.data(), how=hows)
     def seek(self, data: st.DataObject, how: How) -> None:

@@ -1,26 +1,21 @@
 """A state machine of moves: movers that may stop or repeat old calls at any step, users, failures; nothing is lost.
 
-python -m tests.engine.proof.moves_machine [--examples N] [--steps N]
-
 A source forwards its messages and its dead letters to three destinations: two in other slots, and one in its own. The
 destination of each message is fixed. In the end an honest mover moves what is left. Then each message must be at one
-place: at the source, at its destination, or with a receiver.
+place: at the source, at its destination, or with a receiver. Each move of a message is compared with the table of
+transitions.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.errors import FlakyFailure
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sbredis.engine import (
     NO_CALL_ID,
@@ -39,9 +34,7 @@ from sbredis.engine import (
     SidePrefix,
     Taken,
     Waiting,
-    destroy_source,
     encode_changes,
-    forget_source,
     freeze,
     outgoing,
     read_batch,
@@ -52,14 +45,23 @@ from sbredis.engine import (
     transfer,
     withdraw,
 )
-from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, Side, State
-from sbredis.engine._scripts import read_source
-from sbredis.servers import LocalServer
+from sbredis.engine._lifecycle import (
+    BAND_WIDTH,
+    BANDS,
+    SENTINEL_BAND,
+    Condition,
+    Event,
+    Side,
+    State,
+    split_score,
+    state_of_band,
+)
 from tests.engine.model import Refused
-from tests.engine.proof.hosts import Host, Read, host, with_texts_replaced
+from tests.engine.proof.hosts import Host
+from tests.engine.proof.moves_cases import Place, condition_of, text_of
 from tests.stored_settings import with_settings
 
-__all__ = ["BUGS", "MovesMachine", "prove"]
+__all__ = ["LOCK", "WHY", "Mover", "MovesMachine"]
 
 T0 = 1_700_000_000_000
 LOCK = 5_000
@@ -67,6 +69,8 @@ SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_coun
 SALTS = {"q": "abc", "n": "abc", "a": "abd", "b": "abe"}
 WHY = encode_changes(Changes(reason="because"))
 DOORLESS = ""
+_VERDICT = 8
+"""The index of the verdict in the arguments of a settlement."""
 
 _examples = itertools.count(1)
 
@@ -87,8 +91,9 @@ class Mover:
 class MovesMachine(RuleBasedStateMachine):
     """One source, three destinations, movers, receivers and failures."""
 
-    on: Host
-    """The host of the run; a subclass sets it."""
+    on: ClassVar[Host]
+    seen: ClassVar[Counter[str]]
+    """How often each case has happened in all examples. A subclass sets both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,22 +124,60 @@ class MovesMachine(RuleBasedStateMachine):
     def _settings(name: str) -> PartitionSettings:
         return replace(SETTINGS, forwards=True, forwards_dead=True) if name == "q" else SETTINGS
 
-    @initialize()
-    def create(self) -> None:
+    @initialize(keeps=st.booleans(), twice=st.sampled_from([False, False, True]))
+    def create(self, keeps: bool, twice: bool) -> None:
+        """Make all entities; the source keeps expired messages as dead letters, or deletes them. With ``twice``, each
+        settlement of a batch comes twice, as from two movers.
+        """
+        self.keeps, self.twice = keeps, twice
+        self.of["q"].settings = replace(self.of["q"].settings, dead_letter_expired=keeps)
         for name in SALTS:
             self._tell(name, self.of[name].configure(create=True, now=self.now))
 
     # -- calling -------------------------------------------------------------------------------------------------------
 
     def _tell(self, name: str, request: Request[Any]) -> Any:
+        self.tally["steps"] += 1
         arguments = (*request.arguments[:4], self.now, *request.arguments[5:])
         for _ in range(50):
             try:
-                return self.on.run(request._replace(arguments=arguments), f"r{self.runs[name]}")
+                result = self.on.run(request._replace(arguments=arguments), f"r{self.runs[name]}")
             except Refused as refusal:
                 if refusal.code != "DUE":
                     raise
+                continue
+            if isinstance(result, Taken):
+                self.tally[f"take: {result.verdict}"] += 1
+            elif request.script.name == "settle_batch":
+                self.tally[f"settle: {request.arguments[_VERDICT]!s}" + ", not outstanding" * (not result)] += 1
+            return result
         raise AssertionError("the partition always has due work")
+
+    def _places(self) -> dict[str, Place]:
+        """Return the place of each message of the source, by its name."""
+        order = self.on.ask("ZRANGE", self.of["q"].keys[1], 0, -1, "WITHSCORES")
+        bands = {name.decode(): split_score(int(score))[0] for name, score in order}
+        return {name: Place(*state_of_band(band)[:2]) for name, band in bands.items() if band != SENTINEL_BAND}
+
+    def _frozen(self) -> set[str]:
+        return {name for name, place in self._places().items() if place.state is State.FROZEN}
+
+    def _watch(self, request: Request[Any], events: Callable[[Any], Mapping[str, Event]]) -> Any:
+        """Make a call at the source, and compare the moves of messages with the table. ``events`` returns the events
+        that the call has brought about, by the name of the message.
+        """
+        before = self._places()
+        result = self._tell("q", request)
+        after = self._places()
+        added = {place.side for name, place in after.items() if name not in before}
+        for name, event in events(result).items():
+            if name in before:
+                condition = condition_of(before[name], event, after.get(name), added)
+                ended = before[name].state is State.FROZEN and event is not Event.FREEZE
+                assert condition or not ended, f"{name}: {event} led to {after.get(name)}"
+                if condition:
+                    self.tally[text_of((*before[name], event, condition))] += 1
+        return result
 
     def _call_id(self) -> CallId:
         return CallId(f"lane{next(self.numbers)}", 1, self.now)
@@ -162,16 +205,21 @@ class MovesMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4), lives=st.sampled_from([None, None, 300, 2000]))
     def send(self, count: int, lives: int | None) -> None:
-        bodies = [next(self.bodies) for _ in range(count)]
-        self.alive |= set(bodies)
-        messages = [Outgoing(b"%d" % body, lives) for body in bodies]
-        self._tell("q", self.of["q"].send(self._call_id(), messages))
+        self._send([next(self.bodies) for _ in range(count)], lives)
+
+    def _send(self, bodies: list[int], lives: int | None) -> None:
+        lasting = self.alive if self.keeps or lives is None else self.perhaps
+        lasting.update(bodies)
+        self._tell("q", self.of["q"].send(self._call_id(), [Outgoing(b"%d" % body, lives) for body in bodies]))
 
     @rule()
     def transfer(self) -> None:
         """Send a message to its destination in a transaction of the source."""
-        body = next(self.bodies)
+        self._transfer(next(self.bodies))
+
+    def _transfer(self, body: int) -> None:
         self.alive.add(body)
+        self.tally[text_of((Side.MAIN, State.NEW, Event.TRANSFER, Condition.OTHERWISE))] += 1
         name = "abn"[body % 3]
         to = self.to[name]
         work = transfer(self.of["q"], [Outgoing(b"%d" % body)], self.of[name], to.number, name)
@@ -276,26 +324,45 @@ class MovesMachine(RuleBasedStateMachine):
             return True
         if mover.batch is None:
             request = freeze(self.of["q"], mover.birth, mover.destination, f"of-{name}", mover.messages, now=self.now)
-            mover.batch = self._tell_and_keep("q", request)
+            self.past.append(("q", request))
+            frozen = self._frozen()
+            mover.batch = self._watch(request, lambda batch: dict.fromkeys(batch.names if batch else (), Event.FREEZE))
             if mover.batch is None:
+                self.tally["freeze: no batch"] += 1
                 return True
+            self.tally["freeze: the outstanding batch" if {*mover.batch.names} <= frozen else "freeze: a batch"] += 1
             known = {each.name: each for each in mover.messages}
             if set(mover.batch.names) <= set(known):
                 mover.messages = tuple(known[each] for each in mover.batch.names)
             else:
                 self._read_batch(mover)
-            self.tally["frozen"] += 1
             return mover.batch is None
         if mover.taken is None:
             mover.taken = self._tell_and_keep(name, self._taking(mover))
             assert mover.taken is not None
-            self.tally[mover.taken.verdict] += 1
             if mover.taken.verdict == "door":
                 birth, mover.door, mover.taken = mover.birth, mover.taken.detail, None
                 return not self._read_batch(mover) or mover.birth != birth
             return False
-        self._tell_and_keep("q", self._settling(mover, divide=divide))
+        self._settle(mover, self._settling(mover, divide=divide))
         return True
+
+    def _settle(self, mover: Mover, request: Request[bool]) -> None:
+        """Settle the batch of a mover."""
+        assert mover.batch is not None
+        verdict, rest = str(request.arguments[_VERDICT]), request.arguments[_VERDICT + 1 :]
+        chosen = set(rest if verdict == "again" else rest[::2])
+        event = {"taken": Event.TAKE, "back": Event.RETURN, "again": Event.RETURN, "refused": Event.RETURN}[verdict]
+        of_chosen = Event.TAKE if verdict == "again" else Event.REFUSE
+        names = mover.batch.names
+        self.past.append(("q", request))
+
+        def events(settled: bool) -> Mapping[str, Event]:
+            return {name: of_chosen if name in chosen else event for name in names} if settled else {}
+
+        self._watch(request, events)
+        if self.twice:
+            self._tell("q", request)
 
     def _taking(self, mover: Mover) -> Request[Taken]:
         assert mover.batch is not None
@@ -323,22 +390,6 @@ class MovesMachine(RuleBasedStateMachine):
             return settle_batch(of, birth, destination, number, "back", now=self.now)
         return settle_batch(of, birth, destination, number, "refused", changes={batch.names[0]: WHY}, now=self.now)
 
-    @precondition(lambda self: self.movers)
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
-        del self.movers[data.draw(st.integers(0, len(self.movers) - 1))]
-
-    @precondition(lambda self: self.past)
-    @rule(kind=st.sampled_from(["take", "take", "freeze", "settle_batch", "transact"]), data=st.data())
-    def repeat(self, kind: str, data: st.DataObject) -> None:
-        """Let an old call of any mover come again."""
-        calls = [each for each in self.past if each[1].script.name == kind]
-        if calls:
-            name, request = calls[-data.draw(st.integers(1, len(calls)))]
-            with suppress(Refused):
-                self._tell(name, request)
-            self.tally[f"repeated {kind}"] += 1
-
     @rule(most=st.integers(1, 6))
     def move_in_the_slot(self, most: int) -> None:
         waiting = self._read()
@@ -349,125 +400,22 @@ class MovesMachine(RuleBasedStateMachine):
                 Operation(self.of["n"], self._sending("n", mine)),
             ]
             request = transact(self._call_id(), operations)
-            with suppress(Refused):
-                self._tell_and_keep("q", request)
+            self.past.append(("q", request))
+            self._withdraw(request, mine)
 
-    # -- sequences that chance alone makes rarely ----------------------------------------------------------------------
+    def _withdraw(self, request: Request[Any], messages: Sequence[Delivery]) -> None:
+        try:
+            self._watch(request, lambda _: {each.name: Event.WITHDRAW for each in messages})
+            self.tally["withdraw: all"] += 1
+        except Refused as refused:
+            self.tally[f"withdraw: {refused.code}"] += 1
 
-    def _again(self, kind: str, back: int = 1) -> None:
-        """Repeat a recent call of this kind."""
-        calls = [each for each in self.past if each[1].script.name == kind]
-        if len(calls) >= back:
-            with suppress(Refused):
-                self._tell(*calls[-back])
-
-    @rule(name=st.sampled_from("ab"), kind=st.sampled_from(["take", "settle_batch", "freeze"]), frozen=st.booleans())
-    def repeat_the_call_before_the_last(self, name: str, kind: str, frozen: bool) -> None:
-        """Move two batches to one destination, and repeat a call of the first. The second may be under way."""
-        self.send(9, None)
-        self.move(name, 2)
-        count = len(self.movers)
-        self.begin(name, 2)
-        if len(self.movers) > count:
-            self._step(self.movers[-1], divide=True)
-            if not frozen:
-                self.hurry()
-            self._again(kind, 1 if frozen and kind != "freeze" else 2)
-
-    @rule(name=st.sampled_from("ab"), forgotten=st.booleans())
-    def repeat_a_take_from_a_former_source(self, name: str, forgotten: bool) -> None:
-        self.move(name, 3)
-        self.make_the_source_again(5)
-        if forgotten:
-            self.forget()
-        self._again("take")
-        self._again("settle_batch")
-
-    @rule(name=st.sampled_from("ab"), count=st.integers(1, 3))
-    def repeat_a_refused_take(self, name: str, count: int) -> None:
-        """The destination refuses a batch, receivers take the messages at the source, and the take is repeated."""
-        self.set_status(name, "SendDisabled")
-        self.begin(name, 2)
-        if self.movers:
-            mover = self.movers.pop()
-            while not self._step(mover, divide=True):
-                pass
-        self.set_status(name, "Active")
-        self.receive_at_the_source(count, "complete", dead=False)
-        self._again("take")
-
-    @rule(name=st.sampled_from("ab"), early=st.booleans())
-    def receive_what_a_mover_has_read(self, name: str, early: bool) -> None:
-        """A receiver locks messages before or after a mover freezes them. A mover leaves locked messages out."""
-        self.send(3, None)
-        self.begin(name, 3)
-        if self.movers:
-            if not early:
-                self._step(self.movers[-1], divide=False)
-            token = self._token()
-            self._set("q", forwards="0")
-            found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
-            self._set("q", forwards="1")
-            self.hurry()
-            if found:
-                locks = [Lock(token, each.name) for each in found]
-                assert not self._tell("q", self.of["q"].complete(self._call_id(), locks)).lost, "a lock was lost"
-                self.received.update(map(self._body, found))
-
-    @rule(name=st.sampled_from("ab"), time=st.sampled_from([0, 400, 3000]))
-    def leave_a_batch_alone(self, name: str, time: int) -> None:
-        """A mover stops after a freeze. Time passes, and another mover returns the messages."""
-        self.send(2, 300)
-        self.begin(name, 4)
-        if self.movers:
-            mover = self.movers.pop()
-            self._step(mover, divide=True)
-            self.now += time
-            self.set_quota(name, 1)
-            while not self._step(mover, divide=True):
-                pass
-            self.set_quota(name, 10**9)
-            self.now += 2000
-            self._no_message_is_late()
-
-    def _no_message_is_late(self) -> None:
-        """Check that all messages have expired whose time has come, except those in batches."""
-        waiting = self._read()
-        for each in waiting.messages:
-            record = read_record(each.record)
-            expires = record.expires if each.expires is None else each.expires
-            assert expires > self.now or not each.name.isdigit(), f"{each.name} has not expired"
-
-    @rule(name=st.sampled_from("ab"))
-    def let_two_movers_freeze(self, name: str) -> None:
-        """Two movers have read different messages."""
-        self.send(3, None)
-        self.begin(name, 1)
-        self.send(6, None)
-        self.begin(name, 6)
-        for mover in self.movers[-2:]:
-            self._step(mover, divide=False)
-
-    @rule(most=st.integers(1, 4), how=st.sampled_from(["complete", "keep", "expire"]))
-    def withdraw_what_has_left(self, most: int, how: str) -> None:
-        """A mover has read messages of its own slot. Receivers get some of them, or they expire."""
-        self.send(3, 300)
-        waiting = self._read()
-        mine = tuple(each for each in waiting.messages if self._destination(each) == "n")[-most:]
-        if how != "expire":
-            self.receive_at_the_source(2, how, dead=False)
-        self.now += 300
-        if mine:
-            sending = Operation(self.of["n"], self._sending("n", mine))
-            with suppress(Refused):
-                self._tell("q", transact(self._call_id(), [withdraw(self.of["q"], waiting.birth, mine), sending]))
+    # -- destinations that refuse --------------------------------------------------------------------------------------
 
     def _set(self, name: str, **settings: str) -> None:
         key = self.of[name].keys[0]
         held = self.on.ask("HGET", key, "settings")
         self.on.ask("HSET", key, "settings", with_settings(held, settings))
-
-    # -- destinations that refuse --------------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from("abn"), status=st.sampled_from(["Active", "Active", "SendDisabled"]))
     def set_status(self, name: str, status: str) -> None:
@@ -476,89 +424,6 @@ class MovesMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("abn"), quota=st.sampled_from([20, 10**9, 10**9]))
     def set_quota(self, name: str, quota: int) -> None:
         self.on.ask("HSET", self.of[name].keys[9], "quota", quota)
-
-    # -- failures ------------------------------------------------------------------------------------------------------
-
-    def _data(self, name: str) -> dict[bytes, tuple[str, dict[Any, Any]]]:
-        found: dict[bytes, tuple[str, dict[Any, Any]]] = {}
-        for key in self.of[name].keys:
-            kind = self.on.ask("TYPE", key)
-            kind = kind.decode() if isinstance(kind, bytes) else kind
-            if kind == "hash":
-                found[key] = kind, self.on.ask("HGETALL", key)
-            elif kind == "zset":
-                found[key] = kind, dict(self.on.ask("ZRANGE", key, 0, -1, "WITHSCORES"))
-        return found
-
-    def _roll_back(self, name: str, data: dict[bytes, tuple[str, dict[Any, Any]]]) -> None:
-        self.runs[name] += 1
-        self.on.ask("DEL", *self.of[name].keys)
-        for key, (kind, held) in data.items():
-            if kind == "hash":
-                self.on.ask("HSET", key, *itertools.chain.from_iterable(held.items()))
-            else:
-                self.on.ask(
-                    "ZADD", key, *itertools.chain.from_iterable((b"%d" % score, m) for m, score in held.items())
-                )
-
-    @rule(name=st.sampled_from("ab"), most=st.integers(1, 5), then=st.integers(1, 5))
-    def lose_a_freeze(self, name: str, most: int, then: int) -> None:
-        """The source is rolled back after the destination has taken a batch. Then a mover goes on."""
-        self.send(9, None)
-        waiting = self._read()
-        mine = tuple(each for each in waiting.messages if self._destination(each) == name)
-        if not mine or any(batch.destination == self.to[name] for batch in waiting.batches):
-            return
-        before = self._data("q")
-        mover = Mover(self.to[name], mine[:most], waiting.birth)
-        while mover.taken is None:
-            if self._step(mover, divide=False):
-                return
-        self._roll_back("q", before)
-        if mover.taken.verdict == "taken":
-            self.tally["lost freeze"] += 1
-        left = [each for each in mine if each not in mine[:most]][: then - 1]
-        for part in ((*mine[:1], *left), mine[1:most]):
-            if part:
-                other = Mover(self.to[name], tuple(part), waiting.birth)
-                while not self._step(other, divide=True):
-                    pass
-        self._finish(name)
-
-    @precondition(lambda self: self.movers)
-    @rule()
-    def lose_a_take(self) -> None:
-        """The destination is rolled back after it has taken a batch that is outstanding. The mover stops."""
-        mover = self.movers[-1]
-        if mover.batch is None or mover.taken is not None:
-            return
-        name = self._name(mover.destination)
-        before = self._data(name)
-        self._tell_and_keep(name, self._taking(mover))
-        self._roll_back(name, before)
-        self.movers.pop()
-        self.tally["lost take"] += 1
-
-    @rule(really=st.integers(0, 7))
-    def make_the_source_again(self, really: int) -> None:
-        if really != 5:
-            return
-        there = {self._body(each) for each in self._all("q")}
-        destroyed = self._tell("q", destroy_source(self.of["q"]))
-        self._tell("q", self.of["q"].configure(create=True, now=self.now))
-        self.alive -= there
-        self.perhaps |= there
-        self.gone.append((destroyed.birth, destroyed.destinations))
-        self.tally["made again"] += 1
-
-    @precondition(lambda self: self.gone)
-    @rule()
-    def forget(self) -> None:
-        birth, destinations = self.gone.pop()
-        for name in "ab":
-            if self.ids[name] in destinations:
-                self._tell(name, forget_source(self.of[name], [Origin(self.ids["q"], birth)], now=self.now))
-            assert f"in:{self.ids['q']}:{birth}".encode() not in self.on.ask("HKEYS", self.of[name].keys[30])
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -625,123 +490,5 @@ class MovesMachine(RuleBasedStateMachine):
             self.on.ask("ZRANGE", self.of["q"].keys[1], 0, -1),
         )
         assert set(entries) <= set(members), "entries of messages are left"
-        SEEN.update(self.tally)
+        self.seen.update(self.tally)
         self.on.ask("DEL", *{key for partition in self.of.values() for key in partition.keys})
-
-
-SEEN: Counter[str] = Counter()
-"""How often each thing has happened in all examples."""
-
-
-BUGS: dict[str, tuple[str, str, str]] = {
-    "a take leaves no record": (
-        "take",
-        "  redis.call('HSET', p.lasting, field, string.format('%.0f %s ', number, held) .. verdict)\n",
-        "",
-    ),
-    "a refusal leaves no record": (
-        "take",
-        "    return answer(refused.err, taken or '-')",
-        "    return { 0, code, '', '', {} }",
-    ),
-    "an older batch is taken": ("take", "  elseif number < tonumber(last) then", "  elseif false then"),
-    "a batch of a forgotten source is taken": ("take", "  if ARGV[10] ~= door then", "  if false then"),
-    "messages of a lost freeze are stored twice": ("take", "  if #here > 0 then", "  if false then"),
-    "the names of an earlier take are forgotten": (
-        "take",
-        "    return answer('again ' .. name_runs(here), taken)",
-        "    return answer('again ' .. name_runs(here), '-')",
-    ),
-    "a settlement does not look at the number": ("settle_batch", "tonumber(number) ~= wanted or", "not number or"),
-    "batches are numbered anew after a failover": (
-        "freeze",
-        "p.dead_seq = p.dead_seq + 1\n",
-        "p.dead_seq = tonumber(redis.call('HGET', p.state, 'dead_seq')) + 1\n",
-    ),
-    "a freeze replaces the outstanding batch": ("freeze", "if number then", "if false then"),
-    "a freeze takes messages that a receiver holds": (
-        "includes/movable_messages",
-        "movable = main and not p.index or",
-        "movable = score >= 0 and not p.index or",
-    ),
-    "a withdrawal takes messages that a receiver holds": (
-        "includes/check_withdraw",
-        "  if #gone > 0 then",
-        "  if false then",
-    ),
-    "a frozen message expires": ("includes/stop_expiry", "      if found.main[i] then", "      if false then"),
-    "an expired message is withdrawn": ("includes/check_withdraw", "    if late[i] or", "    if"),
-    "a returned message never expires": (
-        "settle_batch",
-        "make_ready(p, name, side, own, e, expires < NEVER)",
-        "make_ready(p, name, side, own, e, false)",
-    ),
-    "the bytes of moved messages still count": (
-        "includes/delete_moved",
-        "  drop_record(p, record, size, changes)\n",
-        "",
-    ),
-    "settled messages keep their entries": ("includes/delete_moved", "    p.forgotten[#p.forgotten + 1] = name\n", ""),
-    "a call for a mover is not withdrawn": ("outgoing", "waits and '1' or '', waits", "'1', true"),
-    "a settled batch stays": ("settle_batch", "redis.call('HDEL', p.lasting, 'b:' .. destination)\n", ""),
-    "a forgotten source keeps its verdict": ("forget_source", "redis.call('HDEL', p.lasting, unpack(fields))", "1"),
-    "forgetting does not change the door": ("forget_source", "if known > 0 then", "if false then"),
-    "a source does not tell its destinations": ("freeze", "  told = told .. id .. ' '\n", ""),
-}
-"""Mistakes that the machine must find, each as a file, a text in it, and what takes its place."""
-
-
-def prove(on: Host, *, examples: int, steps: int = 40, derandomize: bool = False) -> Counter[str]:
-    """Run the machine; return how often each thing has happened."""
-    machine = type("Machine", (MovesMachine,), {"on": on})
-    SEEN.clear()
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            report_multiple_bugs=False,
-            database=None,
-            derandomize=derandomize,
-            phases=(Phase.generate,) if derandomize else (Phase.generate, Phase.shrink),
-            suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
-        ),
-    )
-    return SEEN
-
-
-def changed(bug: str) -> Read:
-    """Return a function that reads the scripts with a planted bug."""
-    file, right, wrong = BUGS[bug]
-    return with_texts_replaced({file: [(right, wrong)]}, read_source)
-
-
-def found(bug: str, server: LocalServer, *, examples: int) -> str | None:
-    """Return how the machine finds a planted bug; None if it does not."""
-    with host("server", changed(bug), server=server) as on:
-        try:
-            prove(on, examples=examples, derandomize=True)
-        except (AssertionError, AttributeError, Refused, TypeError, ValueError, FlakyFailure) as error:
-            return str(error) or type(error).__name__
-        return None
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--bugs", action="store_true", help="look for the planted bugs instead")
-    given = parser.parse_args()
-    with LocalServer() as server:
-        for bug in BUGS if given.bugs else ():
-            how = found(bug, server, examples=given.examples)
-            sys.stdout.write(f"{'NOT FOUND' if how is None else 'found'}: {bug}: {(how or '')[:100]}\n")
-            sys.stdout.flush()
-        if not given.bugs:
-            with host("server", server=server) as on:
-                sys.stdout.write(f"{dict(prove(on, examples=given.examples, steps=given.steps))}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
-from tests.engine.proof.machine import Machine, every, wrong_calls
+from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
 
 _NOBODY = SessionLock("a", "x" * 12)
@@ -41,7 +41,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
 }
 """For each operation on sessions, a call that must be refused or have no effect."""
 
-DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "")
+DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "", AGAIN)
 _WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
 
 
@@ -248,9 +248,7 @@ class SessionMachine(Machine):
 
     @rule(data=st.data())
     def call_wrongly(self, data: st.DataObject) -> None:
-        for (operation, defect), lane, breakage in data.draw(wrong_calls(_WRONG, self.sought)):
-            self.know_lanes(defect, lane)
-            ANY[operation](self.both, How(defect, lane, breakage=breakage))
+        self.make_wrong_calls(data, _WRONG, ANY)
 
     @precondition(lambda self: not self.both.settings.sessions)
     @rule(operations=st.lists(some(sorted(ANY)), min_size=3, max_size=6))

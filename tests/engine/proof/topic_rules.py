@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,13 @@ from tests.engine.proof.town import Town
 
 TOPIC, PLAIN_ONE, SESSIONS = 0, 1, 3
 """Indexes in the family of partitions; the second to the fourth partition belong to subscriptions."""
+
+
+_ANY: dict[str, Callable[[Town, How], Any]] = {
+    "publish": lambda both, how: both.publish(how, [Outgoing(b"m")], [[]], []),
+    "ripe": lambda both, how: both.ripe(how, 5),
+}
+_WRONG = tuple((operation, defect) for operation in _ANY for defect in DEFECTS)
 
 
 class TopicMachine(SessionMachine):
@@ -159,15 +166,11 @@ class TopicMachine(SessionMachine):
         self.topic.publish(how, [Outgoing(b"m")], [[Copy(1)]], self.subscriptions, missing=missing)
 
     @every(2, 1)
-    @rule(calls=st.lists(st.tuples(some(DEFECTS), some(draws.LANES), draws.breakages), min_size=1, max_size=3))
-    def call_the_topic_wrongly(self, calls: list[tuple[str, str, int]]) -> None:
-        for defect, lane, breakage in calls:
-            if defect == "older" and not any(known.number > 1 for known in self.topic.model.lanes.values()):
-                self.topic.due(How(lane=lane))
-                self.topic.due(How(lane=lane))
-            how = How(defect, lane, breakage=breakage)
-            self.topic.publish(how, [Outgoing(b"m")], [[]], [])
-            self.topic.ripe(how, 5)
+    @rule(data=st.data())
+    def call_the_topic_wrongly(self, data: st.DataObject) -> None:
+        at, self.at = self.at, TOPIC
+        self.make_wrong_calls(data, _WRONG, _ANY)
+        self.at = at
 
     @precondition(lambda self: self.at == PLAIN_ONE or self.at == PLAIN_ONE + 1)
     @rule(how=hows, wanted=some([1, 2, 3, 4]), mode=draws.modes)

@@ -47,6 +47,9 @@ ELSEWHERE = (
 """Rules of other machines that tell nothing about transactions."""
 
 
+_WRONG = tuple(("transact", defect) for defect in DEFECTS if defect)
+
+
 class TransactionMachine(TopicMachine):
     """A topic with subscriptions, and a queue, from their creation on."""
 
@@ -245,16 +248,12 @@ class TransactionMachine(TopicMachine):
             return [(self.topic, self.topic.publishing(*one, missing=data.draw(some([0, 2]))))]
         return [(self.topic, self.topic.publishing(*one, fence=1))] if kind == "f" else []
 
-    @rule(calls=st.lists(st.tuples(some(DEFECTS), some(draws.LANES), draws.breakages, some(range(5))), max_size=3))
-    def transact_wrongly(self, calls: list[tuple[str, str, int, int]]) -> None:
-        for defect, lane, breakage, place in calls:
-            town = self.family[place]
-            if defect == "older" and not any(known.number > 1 for known in town.model.lanes.values()):
-                town.due(How(lane=lane))
-                town.due(How(lane=lane))
-            own = town.settling("complete", [Lock(STRANGER, "1")])
-            first = self._sends()[0][1] if town is self.topic else own
-            town.transact(How(defect, lane, breakage=breakage), [(town, first), *self._sends()])
+    @rule(data=st.data(), at=some(range(5)))
+    def transact_wrongly(self, data: st.DataObject, at: int) -> None:
+        self.at = at
+        own = self.both.settling("complete", [Lock(STRANGER, "1")])
+        parts = self._sends() if self.both is self.topic else [(self.both, own), *self._sends()]
+        self.make_wrong_calls(data, _WRONG, {"transact": lambda both, how: both.transact(how, parts)})
 
     @rule(data=st.data(), unfit=some(["incarnation", "stale", "newer"]), lane=some(["", *draws.LANES]))
     def know_another_participant_wrongly(self, data: st.DataObject, unfit: str, lane: str) -> None:

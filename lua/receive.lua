@@ -32,11 +32,10 @@
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
 --   (the messages of the main side are forwarded, so no receiver gets them)
--- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
--- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
--- @use next_fence
+-- @use advance begin delete_received delivery_extras due_name finish flush read_many repeat_receive
+-- @use write_lease count_records_that_fit never_text next_due next_fence receive_in_session
 -- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
--- @use parse_token same_slot side_named turns whole_number
+-- @use parse_token same_slot side_named whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -92,17 +91,9 @@ if waiter ~= '' then
   -- A client may wait on both sides under one channel, so only the entry of this side is removed.
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
 end
+local steps = session and receive_in_session(p, session)
 if session then
-  if tonumber(redis.call('ZSCORE', p.turns, 's' .. session)) >= TURNS.waiting then
-    redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
-    p.left = redis.call('ZREM', p.waiters, redis.call('HGET', p.states, 'w' .. session) .. ' h') == 1 or p.left
-    redis.call('HDEL', p.states, 'w' .. session)
-  end
-  local left = MOST_HELD - count_held(p, session)
-  most = math.min(wanted, left)
-  if left <= 0 or tonumber(redis.call('HGET', p.states, '~' .. session) or 0) > p.now then
-    most = -1
-  end
+  most = steps.begin(wanted)
 end
 
 local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
@@ -112,10 +103,7 @@ local main, from = side.prefix == '', #side.prefix + 1
 while n < most and not full do
   local members
   if session then
-    members = index_entries(p, session, 'a', 0, seen, most - n)
-    for i = 1, #members do
-      members[i] = index_name(members[i])
-    end
+    members = steps.members(seen, most - n)
   else
     members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
   end
@@ -188,12 +176,7 @@ while n < most and not full do
 end
 
 if session then
-  for i = 1, n do
-    index_remove(p, session, 'a', numbers[i])
-    if mode == 'lock' then
-      index_add(p, session, 'h', numbers[i])
-    end
-  end
+  steps.take(numbers, n, mode == 'lock')
 end
 local fence = 0
 if n > 0 and mode == 'lock' then
@@ -209,15 +192,13 @@ if n > 0 and mode == 'lock' then
     fence = next_fence(p)
   end
 elseif n > 0 then
-  for i = 1, n do
-    discard(p, names[i], entry(entered[i]))
-  end
+  delete_received(p, names, entered)
 end
 
 local due, waits = 0, 0
 local there = false
 if wanted == 0 and session then
-  there = most == 0 and #index_entries(p, session, 'a', 0, 0, 1) > 0
+  there = most == 0 and #steps.members(0, 1) > 0
 elseif wanted == 0 then
   there = redis.call('ZCOUNT', p.order, side.from, side.to) > 0
 end
@@ -230,8 +211,7 @@ elseif n == 0 then
     waits = 1
     add_waiter(p, waits_at, waiter, waiting_for)
     if session then
-      redis.call('ZADD', p.turns, TURNS.waiting, 's' .. session)
-      redis.call('HSET', p.states, 'w' .. session, waiter)
+      steps.wait(waiter)
     end
   end
 elseif emptied and not session and waiter ~= '' and waiting_for > n then

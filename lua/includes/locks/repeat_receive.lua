@@ -2,7 +2,8 @@
 -- lock on a session also holds messages that other calls gave out. For such a lock, `said` lists, as runs, the messages
 -- that this call gave out. A token never holds more messages than its call gave out. So the messages that are read here
 -- fit into the room of that call.
--- @use delivery_extras messages_of_lease next_due read_records record_of
+-- @use delivery_extras next_due read_records record_of
+-- @use messages_of_lease inside
 local function repeat_receive(p, token, said)
   local names, entries = messages_of_lease(p, token, said)
   if #names == 0 then

@@ -227,7 +227,12 @@ BUGS = (
         "if p.forwards then",
     ),
     Bug("a look finds no message", "receive", "side.from, side.to) > 0\n", "side.from, side.to) < 0\n"),
-    Bug("a look is at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
+    Bug(
+        "a look is at the wrong side",
+        "receive",
+        "p.order, side.from, side.to) > 0",
+        "p.order, 0, side_named('').to) > 0",
+    ),
     Bug(
         "a look that finds no message does not wait",
         "receive",
@@ -274,9 +279,9 @@ BUGS = (
     ),
     Bug(
         "a blocked session gives out messages",
-        "receive",
-        "or 0) > p.now then\n    most = -1",
-        "or 0) > p.now + 9e14 then\n    most = -1",
+        "includes/receive_in_session",
+        "or 0) > p.now then",
+        "or 0) > p.now + 9e14 then",
         "sessions",
     ),
     Bug(
@@ -302,7 +307,7 @@ BUGS = (
     ),
     Bug(
         "one message too many of a session is held",
-        "receive",
+        "includes/receive_in_session",
         "math.min(wanted, left)",
         "math.min(wanted, left + 1)",
         "sessions",

@@ -29,6 +29,7 @@ from sbredis.engine._keys import (
 from sbredis.engine._lifecycle import SidePrefix, is_dead, number_of, side_of
 from sbredis.engine._moving import (
     MAXIMUM_MOVE_BYTES,
+    MOST_HOPS,
     Batch,
     Destination,
     Destroyed,
@@ -156,6 +157,7 @@ __all__ = [
     "MAXIMUM_OPERATIONS",
     "MAXIMUM_PARTICIPANTS",
     "MOST_ASKED",
+    "MOST_HOPS",
     "MOST_PARTITIONS",
     "MOST_QUIET",
     "NEVER",

@@ -21,12 +21,13 @@ from sbredis.engine._partition import CallId, Partition, new_token
 from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery, Sent, deliveries
 from sbredis.engine._scripts import load
-from sbredis.engine._transaction import Operation, Step
+from sbredis.engine._transaction import COMMON_ARGUMENTS, Operation, Step
 from sbredis.engine._upcoming import MOST_ASKED
 from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_MOVE_BYTES",
+    "MOST_HOPS",
     "Batch",
     "Destination",
     "Destroyed",
@@ -46,6 +47,9 @@ __all__ = [
     "withdraw",
 ]
 
+MOST_HOPS = 4
+"""How often a message may be forwarded. Azure has the same limit."""
+
 MAXIMUM_MOVE_BYTES = 2 * 1024 * 1024
 """The largest total size of the messages of one move; a single message may be larger."""
 
@@ -53,8 +57,6 @@ Verdict = Literal["taken", "back", "again", "refused"]
 
 _MOST_CHANGES = MAXIMUM_CHANGES_BYTES + 4096
 """The largest size of changed properties with the reason for which a message is given up."""
-_COMMON = 5
-"""The number of arguments that every call has, without the run id, which the transport adds."""
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
@@ -261,7 +263,7 @@ def take(
     operation, keys = "toolarge", tuple(destination.keys)
     rest: tuple[Argument, ...] = ()
     if sending is not None:
-        operation, keys, rest = sending.script.name, sending.keys, sending.arguments[_COMMON:]
+        operation, keys, rest = sending.script.name, sending.keys, sending.arguments[COMMON_ARGUMENTS:]
         if operation not in {"send", "publish"} or keys[: len(destination.keys)] != destination.keys:
             raise ValueError(f"{operation!r} is not a request that sends to this destination")
     scalars: dict[str, Argument] = {

@@ -17,6 +17,7 @@ from sbredis.engine._results import Delivery, spelled_out
 from sbredis.transport import Argument
 
 __all__ = [
+    "COMMON_ARGUMENTS",
     "MAXIMUM_OPERATIONS",
     "MAXIMUM_PARTICIPANTS",
     "Operation",
@@ -33,7 +34,7 @@ __all__ = [
 MAXIMUM_PARTICIPANTS = 8
 MAXIMUM_OPERATIONS = 100
 
-_COMMON = 5
+COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
 
 
@@ -154,7 +155,7 @@ def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transa
         elif partition.keys != request.keys[: len(KINDS)]:
             raise ValueError(f"{request.script.name!r} is a request of another partition")
         else:
-            name, arguments = request.script.name, tuple(request.arguments[_COMMON:])
+            name, arguments = request.script.name, tuple(request.arguments[COMMON_ARGUMENTS:])
             targets += request.keys[len(KINDS) :]
         if partition.keys[0] not in places:
             participants.append(partition)

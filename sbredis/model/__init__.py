@@ -43,7 +43,6 @@ from sbredis.model._message import (
     from_content,
 )
 from sbredis.model._moved import (
-    MOST_HOPS,
     MoveKind,
     Purpose,
     TooManyHopsError,
@@ -90,7 +89,6 @@ from sbredis.model._warnings import NoOptions, warn_of_unknown
 __all__ = [
     "DEFAULT_RULE",
     "MAXIMUM_PROPERTY_BYTES",
-    "MOST_HOPS",
     "NEXT_AVAILABLE_SESSION",
     "AccessRights",
     "AmqpAnnotatedMessage",

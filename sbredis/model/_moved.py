@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sbredis.engine import (
+    MOST_HOPS,
     NEVER,
     Changes,
     Delivery,
@@ -23,10 +24,7 @@ from sbredis.model._redrive import redriven_changes
 if TYPE_CHECKING:
     from sbredis.engine import Value
 
-__all__ = ["MOST_HOPS", "MoveKind", "Purpose", "TooManyHopsError", "key_at_destination", "moved", "read_purpose"]
-
-MOST_HOPS = 4
-"""How often a message may be forwarded."""
+__all__ = ["MoveKind", "Purpose", "TooManyHopsError", "key_at_destination", "moved", "read_purpose"]
 
 MoveKind = Literal["forward", "dead", "transfer", "redrive"]
 """Why a message is moved: its entity forwards its messages, or its dead letters; a transaction sent it to an entity in

@@ -12,17 +12,16 @@ from sbredis.registry._entity import (
     require_properties,
     split_path,
 )
-from sbredis.registry._forwarding import FORWARDING, MOST_HOPS
 from sbredis.registry._namespace import Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._routes import Routed, Routes
 from sbredis.registry._rules import KeptRule
+from sbredis.registry._steps import DESTINATIONS
 
 __all__ = [
-    "FORWARDING",
+    "DESTINATIONS",
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
-    "MOST_HOPS",
     "EntityChangedError",
     "EntityRecord",
     "Json",

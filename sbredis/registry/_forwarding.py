@@ -16,19 +16,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sbredis._quoting import quoted
-from sbredis.engine import entity_name, name_key
+from sbredis.engine import MOST_HOPS, entity_name, name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord, Json, split_path
 from sbredis.registry._registry import LONGEST_PAGE
 from sbredis.registry._steps import DESTINATIONS, Steps
 
-__all__ = ["FORWARDING", "MOST_HOPS", "require_destinations"]
+__all__ = ["require_destinations"]
 
-FORWARDING = DESTINATIONS
 _, FORWARD_DEAD = DESTINATIONS
-
-MOST_HOPS = 4
-"""The largest number of hops of a message. Azure has the same limit."""
 
 _MOST_READS = 100
 
@@ -45,7 +41,7 @@ async def require_destinations(
     if properties is None:
         return
     chains = _Chains(steps, until)
-    for name in FORWARDING:
+    for name in DESTINATIONS:
         destination, earlier = properties.get(name), before.get(name)
         if not isinstance(destination, str):
             continue
@@ -159,5 +155,5 @@ class _Chains:
 
 
 def _hops(record: EntityRecord) -> list[_Hop]:
-    named = ((name == FORWARD_DEAD, record.properties.get(name)) for name in FORWARDING)
+    named = ((name == FORWARD_DEAD, record.properties.get(name)) for name in DESTINATIONS)
     return [_Hop(record.path, dead, value) for dead, value in named if isinstance(value, str)]

@@ -95,7 +95,7 @@ from sbredis.registry._refusals import (
 )
 from sbredis.registry._registry import Registry, SeenEntity
 
-__all__ = ["PATIENCE", "TOGETHER", "TOPIC", "UNREACHABLE", "Steps", "all_of"]
+__all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "UNREACHABLE", "Steps", "all_of"]
 
 T = TypeVar("T")
 _Step = Callable[[Partition, float], Awaitable[object]]

@@ -11,19 +11,20 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import name_key
+from sbredis.engine import MOST_HOPS, name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
-from sbredis.registry._forwarding import FORWARDING, MOST_HOPS, require_destinations
+from sbredis.registry._forwarding import require_destinations
+from sbredis.registry._steps import DESTINATIONS
 
 Destinations = Mapping[str, str]
 Entities = dict[str, list[Destinations]]
 """The destinations of each queue, in a list of one; of each topic, those of all its subscriptions."""
 
 QUEUES, TOPICS = "abcd", "tu"
-FORWARD, FORWARD_DEAD = FORWARDING
+FORWARD, FORWARD_DEAD = DESTINATIONS
 EMPTY: Entities = {name: [{}] for name in QUEUES + TOPICS}
 named = st.sampled_from([*QUEUES, *QUEUES.upper(), *TOPICS])
-destinations = st.dictionaries(st.sampled_from(FORWARDING), named)
+destinations = st.dictionaries(st.sampled_from(DESTINATIONS), named)
 entities = st.fixed_dictionaries(
     {name: destinations.map(lambda one: [one]) for name in QUEUES}
     | {name: st.lists(destinations, max_size=3) for name in TOPICS}
@@ -100,7 +101,7 @@ def check(held: Entities, path: str, name: str, destination: str) -> None:
 @given(
     held=entities,
     path=st.sampled_from(["a", "b", "t/subscriptions/9", "u/subscriptions/9"]),
-    name=st.sampled_from(FORWARDING),
+    name=st.sampled_from(DESTINATIONS),
     destination=named,
 )
 @example(held=EMPTY | {"t": [{}, {FORWARD: "A"}]}, path="a", name=FORWARD, destination="t")
@@ -119,7 +120,7 @@ def test_a_destination_is_refused_exactly_if_a_path_from_it_is_a_circle_or_too_l
         check(held, path, name, destination)
 
 
-@pytest.mark.parametrize("name", FORWARDING)
+@pytest.mark.parametrize("name", DESTINATIONS)
 def test_a_destination_that_does_not_change_is_not_checked(name: str) -> None:
     async def checked(properties: Destinations | None, before: Destinations) -> None:
         await require_destinations(cast("Any", Namespace({})), "a", properties, before, 0.0)

@@ -35,7 +35,7 @@ from sbredis.model import (
     rule_created,
 )
 from sbredis.registry import (
-    FORWARDING,
+    DESTINATIONS,
     EntityChangedError,
     EntityRecord,
     Kind,
@@ -69,7 +69,7 @@ P = TypeVar("P", bound=Described)
 _TRIES = 10
 _LONGEST_LIST = 300
 _NO_OPTIONS = ("name", "availability_status")
-_OTHERS = ("colocate_with", *FORWARDING)
+_OTHERS = ("colocate_with", *DESTINATIONS)
 _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.aio.maintenance._duty import Shared
     from sbredis.rules import MessageView
 
-__all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "gone", "partition_of"]
+__all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
 
 _CALLING = 30.0
 _REASONS = {
@@ -72,11 +72,6 @@ def fault_of(code: str, path: str) -> Fault:
     """Return the reason and the description of a message that cannot be moved to ``path``."""
     reason, text = _REASONS.get(code, (code, "The message cannot be stored in '{}'."))
     return Fault(reason, text.format(path))
-
-
-def gone(path: str) -> Fault:
-    """Return the reason and the description of a message whose destination does not exist."""
-    return fault_of("GONE", path)
 
 
 def partition_of(entity: Entity, delivery: Delivery, number: int) -> int:
@@ -155,7 +150,7 @@ class Destinations:
             recipients = [recipient_of(each) for each in messages]
             paths = [purpose.to or destination.entity if to is None else to.path for to in recipients]
             pairs = zip(messages, paths, strict=True)
-            return Heap(destination, None, [Move(Bound(each), gone(path)) for each, path in pairs])
+            return Heap(destination, None, [Move(Bound(each), fault_of("GONE", path)) for each, path in pairs])
         moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
         return Heap(destination, entity, moves)
 
@@ -165,7 +160,7 @@ class Destinations:
         self, delivery: Delivery, purpose: Purpose, entity: Entity | None, path: str, now: int
     ) -> tuple[Move, Destination]:
         if entity is None:
-            return Move(Bound(delivery), gone(path)), self.nowhere
+            return Move(Bound(delivery), fault_of("GONE", path)), self.nowhere
         why = purpose.kind(delivery)
         number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
         died_in = self._source.name if why in {"dead", "redrive"} else None

@@ -1,0 +1,233 @@
+"""Messages that are forwarded over two hops while masters fail over, slots move and movers are killed.
+
+With the durability ``replicated`` no acknowledged message is lost, and each message arrives once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import cycle, islice
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.servers import LocalCluster
+from sbredis.servers._cluster import ClusterNode
+from sbredis.transport import key_slot
+from tests.aio.test_forwarding import moving_of
+from tests.waiting import eventually
+from tools.repository import ROOT
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+DISTURBANCES = int(os.environ.get("SBREDIS_FORWARD_FAULTS", "4"))
+"""The number of disturbances. The long form has 40: four kinds and three queues take turns."""
+EACH = 40
+"""The number of messages for each disturbance."""
+PATH = ("source", "middle", "end")
+
+MOVER = """
+import asyncio, sys
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.maintenance import _keeping
+_keeping._CLAIM = 1.0  # so that the next mover need not wait for long
+
+async def main(url):
+    async with ServiceBusClient(url, namespace="ns", maintenance=True):
+        await asyncio.Event().wait()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run without the debug mode of asyncio, like all tests with servers."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def mover(url: str) -> AsyncIterator[None]:
+    """Run a process that moves messages, and kill it at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", MOVER, url), cwd=ROOT, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield
+        assert process.returncode is None
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Chain:
+    """Three queues on the masters of a cluster: the first forwards to the second, and the second to the third."""
+
+    def __init__(self, cluster: LocalCluster, client: ServiceBusClient) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._permits = asyncio.Semaphore(0)
+        self._slots: dict[str, int] = {}
+        self.names: dict[str, str] = {}
+        """The name of each queue of ``PATH``."""
+        self.sent: list[str] = []
+        """The bodies of the messages that were acknowledged."""
+        self.unknown: list[str] = []
+        """The bodies of the messages whose sending failed. The cluster may have them."""
+
+    async def create(self) -> None:
+        """Create each queue on a master of its own."""
+        forward_to = None
+        homes: list[ClusterNode] = []
+        for role in reversed(PATH):
+            for number in range(64):
+                name = f"{role}-{number}"
+                await self._client.ensure_queue(name, forward_to=forward_to)
+                entity = await self._client._connection.entity(name, asyncio.get_running_loop().time() + 60)
+                slot = key_slot(entity.partition(entity.numbers[0]).keys[0])
+                home = self._cluster.master_of(slot)
+                if home not in homes:
+                    break
+            homes.append(home)
+            self.names[role], self._slots[role], forward_to = name, slot, name
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def permit(self, messages: int) -> None:
+        for _ in range(messages):
+            self._permits.release()
+
+    async def send(self, total: int, by: ServiceBusClient | None = None) -> None:
+        """Send as many messages as are permitted, until all are sent."""
+        async with (by or self._client).get_queue_sender(self.names["source"]) as sender:
+            for number in range(total):
+                await self._permits.acquire()
+                try:
+                    await sender.send_messages(ServiceBusMessage(str(number)))
+                except ServiceBusError:
+                    self.unknown.append(str(number))
+                else:
+                    self.sent.append(str(number))
+
+    async def arrived(self) -> list[str]:
+        """Return the bodies of the messages that are at the end of the chain."""
+        found: list[ServiceBusReceivedMessage] = []
+        async with self._client.get_queue_receiver(self.names["end"]) as receiver:
+            while page := await receiver.peek_messages(
+                1000, sequence_number=1 if not found else (found[-1].sequence_number or 0) + 1
+            ):
+                found += page
+        return [str(message) for message in found]
+
+    async def check(self) -> None:
+        """Wait until all messages have arrived, and check that each has arrived once."""
+
+        async def all_are_there() -> bool:
+            return set(await self.arrived()) >= set(self.sent)
+
+        await eventually(all_are_there, 240)
+        async with ServiceBusAdministrationClient(self._cluster.url, namespace="ns") as administration:
+            for role in PATH[:2]:
+
+                async def nothing_is_left(name: str = self.names[role]) -> bool:
+                    return (await administration.get_queue_runtime_properties(name)).total_message_count == 0
+
+                await eventually(nothing_is_left)
+        found = Counter(await self.arrived())
+        assert [body for body, times in found.items() if times > 1] == []
+        assert set(self.sent) <= set(found) <= {*self.sent, *self.unknown}
+
+    # -- disturbances --------------------------------------------------------------------------------------------------
+
+    async def fail_over(self, role: str) -> None:
+        replica = self._cluster.replicas_of(self._cluster.master_of(self._slots[role]))[0]
+        await asyncio.to_thread(self._cluster.failover, replica)
+
+    async def kill(self, role: str) -> None:
+        """Kill a master. It comes back as the replica of its own replica."""
+        master = self._cluster.master_of(self._slots[role])
+        await asyncio.to_thread(master.kill)
+        await asyncio.to_thread(self._cluster.wait_until_ok, 60)
+        await asyncio.to_thread(master.start)
+        await asyncio.to_thread(self._cluster.wait_until_ok, 60)
+
+    async def migrate(self, role: str, *, atomic: bool) -> None:
+        """Move a slot to another master."""
+        slot = self._slots[role]
+        home = self._cluster.master_of(slot)
+        target = next(node for node in self._cluster.masters if node is not home)
+        if atomic and self._cluster.supports_atomic_migration:
+            await asyncio.to_thread(self._cluster.migrate_slot_atomic, slot, target)
+        else:
+            await asyncio.to_thread(self._cluster.migrate_slot_classic, slot, target)
+
+
+async def test_each_message_arrives_once_while_a_cluster_changes_and_movers_are_killed(
+    replicated_cluster: LocalCluster,
+) -> None:
+    """Each disturbance is for the source of the first hop, for the destination of the second hop, or for both hops."""
+    url = f"{replicated_cluster.url}?durability=replicated"
+    async with ServiceBusClient(url, namespace="ns") as client:
+        chain = Chain(replicated_cluster, client)
+        await chain.create()
+        sending = asyncio.create_task(chain.send(DISTURBANCES * EACH))
+        kinds: list[Callable[[str], Awaitable[None]]] = [
+            chain.fail_over,
+            partial(chain.migrate, atomic=True),
+            chain.kill,
+            partial(chain.migrate, atomic=False),
+        ]
+        disturbances = zip(cycle(kinds), cycle(["source", "end", "end", "source", "middle"]), strict=False)
+        for number, (disturb, role) in enumerate(islice(disturbances, DISTURBANCES), 1):
+            async with mover(url):
+                before = len(await chain.arrived())
+                chain.permit(EACH // 2)
+
+                async def some_have_come(before: int = before) -> bool:
+                    return len(await chain.arrived()) > before
+
+                await eventually(some_have_come)
+                chain.permit(EACH // 2)
+                disturbing = asyncio.create_task(disturb(role))
+                if number % 2 == 0:  # this mover is killed after the disturbance, the one before at its beginning
+                    await disturbing
+            await disturbing
+            await eventually(lambda: len(chain.sent) + len(chain.unknown) == number * EACH)  # noqa: B023 -- at once
+        await sending
+        async with mover(url):
+            await chain.check()
+
+
+@pytest.mark.parametrize("change", ["failover", "atomic migration", "classic migration"])
+async def test_a_mover_that_has_nothing_to_do_hears_a_queue_that_is_on_another_node_now(
+    replicated_cluster: LocalCluster, change: str
+) -> None:
+    """The mover makes no call to the partition, and the old node still answers."""
+    async with ServiceBusClient(replicated_cluster.url, namespace="ns", maintenance=True) as client:
+        chain = Chain(replicated_cluster, client)
+        await chain.create()
+        chain.permit(2)
+        await chain.send(1)
+        await eventually(lambda: _has_arrived(chain, 1))
+        await eventually(lambda: moving_of(client).visitor.at_rest)
+        if change == "failover":
+            await chain.fail_over("source")
+        else:
+            await chain.migrate("source", atomic=change.startswith("atomic"))
+        async with ServiceBusClient(replicated_cluster.url, namespace="ns") as other:
+            await chain.send(1, by=other)
+            await eventually(lambda: _has_arrived(chain, 2))
+
+
+async def _has_arrived(chain: Chain, count: int) -> bool:
+    return len(await chain.arrived()) == count

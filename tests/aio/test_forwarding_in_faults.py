@@ -20,10 +20,11 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.servers import LocalCluster
+from sbredis.servers import LocalCluster, LocalServer
 from sbredis.servers._cluster import ClusterNode
 from sbredis.transport import key_slot
 from tests.aio.test_forwarding import moving_of
+from tests.transport.between import Between
 from tests.waiting import eventually
 from tools.repository import ROOT
 
@@ -227,6 +228,50 @@ async def test_a_mover_that_has_nothing_to_do_hears_a_queue_that_is_on_another_n
         async with ServiceBusClient(replicated_cluster.url, namespace="ns") as other:
             await chain.send(1, by=other)
             await eventually(lambda: _has_arrived(chain, 2))
+
+
+class Deafening(Between):
+    """A network that can cut the connections that listen to channels."""
+
+    def __init__(self, server: LocalServer) -> None:
+        super().__init__(server)
+        self.deaf = False
+        """Whether no connection can begin to listen."""
+        self._listening: list[asyncio.StreamWriter] = []
+
+    def deafen(self) -> None:
+        self.deaf = True
+        for writer in self._listening:
+            writer.transport.abort()
+        self._listening.clear()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
+        while data := await reader.read(1 << 20):
+            if not answers and b"SSUBSCRIBE" in data:
+                if self.deaf:
+                    return
+                self._listening.append(writer)
+            writer.write(data)
+            await writer.drain()
+
+
+async def test_a_mover_that_did_not_listen_when_a_message_was_sent_finds_the_message(server: LocalServer) -> None:
+    """The partition says only once that messages wait, so the mover reads this after each gap."""
+    async with Deafening(server).listening() as network, ServiceBusClient(server.url, namespace="ns") as client:
+        await client.ensure_queue("to")
+        await client.ensure_queue("from", forward_to="to")
+        async with (
+            ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns", maintenance=True) as moving,
+            client.get_queue_sender("from") as sender,
+            client.get_queue_receiver("to") as receiver,
+        ):
+            await sender.send_messages(ServiceBusMessage("before"))
+            assert [str(message) for message in await receiver.receive_messages(max_wait_time=60)] == ["before"]
+            await eventually(lambda: moving_of(moving).visitor.at_rest)
+            network.deafen()
+            await sender.send_messages(ServiceBusMessage("unheard"))
+            network.deaf = False
+            assert [str(message) for message in await receiver.receive_messages(max_wait_time=60)] == ["unheard"]
 
 
 async def _has_arrived(chain: Chain, count: int) -> bool:

@@ -94,12 +94,13 @@ if used then
   end
 end
 fields[#fields + 1], fields[#fields + 2] = 'channel', ARGV[8]
-local begins = given.forwards == '1' and w[WORDS.forwards] ~= '1' or given.forwards_dead == '1' and w[WORDS.forwards_dead] ~= '1'
+local begins = s[STATE.layout] and (given.forwards == '1' and w[WORDS.forwards] ~= '1'
+  or given.forwards_dead == '1' and w[WORDS.forwards_dead] ~= '1')
 if begins then -- messages that are there already may wait to be moved now
   fields[#fields + 1], fields[#fields + 2] = 'calling', '1'
 end
 redis.call('HSET', state, unpack(fields))
-if begins and s[STATE.layout] then
+if begins then
   redis.call('SPUBLISH', ARGV[8], state .. ' move')
 end
 if not s[STATE.layout] then

@@ -314,6 +314,48 @@ async def test_settings_that_change_between_a_reading_and_the_move_are_read_agai
         assert "the work there waits" not in caplog.text  # the visit did not fail
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 3], ids=["one slot", "several slots"])
+async def test_a_destination_that_was_made_again_takes_messages_by_its_new_settings(url: str, partitions: int) -> None:
+    """The mover gives no message up because of settings that it has read before the message came."""
+    async with flow_at(url, partitions=partitions) as flow:
+        await flow.admin.create_queue("to", requires_session=True)
+        await flow.admin.create_queue("from", forward_to="to")
+        async with flow.mover():
+            await flow.send("from", "no session")
+            (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+            assert dead.dead_letter_reason == "Session ID is null."
+            for kind in ("plain", "partitioned"):
+                await flow.admin.delete_queue("to")
+                await flow.admin.create_queue("to", **KINDS[kind])
+                await flow.send("from", kind)
+                assert bodies(await flow.take(1, "to")) == [kind]
+            await flow.admin.delete_queue("to")
+            await flow.send("from", "none")
+            (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+            assert (dead.dead_letter_reason, dead.dead_letter_error_description) == (
+                "MessagingEntityNotFound",
+                "'to' does not exist.",
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 3], ids=["one slot", "several slots"])
+async def test_a_limit_that_was_raised_counts_for_the_next_message(url: str, partitions: int) -> None:
+    async with flow_at(url, partitions=partitions) as flow:
+        await flow.admin.create_queue("to", max_message_size_in_kilobytes=1)
+        await flow.admin.create_queue("from", forward_to="to")
+        async with flow.mover():
+            await flow.send("from", "x" * 10_000)
+            (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+            assert dead.dead_letter_reason == "MessageSizeExceeded"
+            properties = await flow.admin.get_queue("to")
+            properties.max_message_size_in_kilobytes = 100
+            await flow.admin.update_queue(properties)
+            await flow.send("from", "y" * 10_000)
+            assert bodies(await flow.take(1, "to")) == ["y" * 10_000]
+
+
 class Mortal:
     """The transport of a mover that dies at a call of the mover: before the call runs, or before its answer comes."""
 

@@ -9,10 +9,11 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import cycle, islice
+from itertools import count, cycle, islice
+from typing import Any
 
 import pytest
 
@@ -91,16 +92,20 @@ class Chain:
         forward_to = None
         homes: list[ClusterNode] = []
         for role in reversed(PATH):
-            for number in range(64):
-                name = f"{role}-{number}"
-                await self._client.ensure_queue(name, forward_to=forward_to)
-                entity = await self._client._connection.entity(name, asyncio.get_running_loop().time() + 60)
-                slot = key_slot(entity.partition(entity.numbers[0]).keys[0])
-                home = self._cluster.master_of(slot)
-                if home not in homes:
-                    break
-            homes.append(home)
-            self.names[role], self._slots[role], forward_to = name, slot, name
+            forward_to = await self._create(role, forward_to, homes)
+
+    async def _create(self, role: str, forward_to: str | None, homes: list[ClusterNode]) -> str:
+        for number in count():
+            name = f"{role}-{number}"
+            await self._client.ensure_queue(name, forward_to=forward_to)
+            entity = await self._client._connection.entity(name, asyncio.get_running_loop().time() + 60)
+            slot = key_slot(entity.partition(entity.numbers[0]).keys[0])
+            home = self._cluster.master_of(slot)
+            if home not in homes:
+                homes.append(home)
+                self.names[role], self._slots[role] = name, slot
+                return name
+        raise AssertionError
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +187,7 @@ async def test_each_message_arrives_once_while_a_cluster_changes_and_movers_are_
         chain = Chain(replicated_cluster, client)
         await chain.create()
         sending = asyncio.create_task(chain.send(DISTURBANCES * EACH))
-        kinds: list[Callable[[str], Awaitable[None]]] = [
+        kinds: list[Callable[[str], Coroutine[Any, Any, None]]] = [
             chain.fail_over,
             partial(chain.migrate, atomic=True),
             chain.kill,

@@ -115,6 +115,19 @@ class EntityState:
                     found, routing = await self._read_or_create(until)
             self.adopt(found, routing)
 
+    async def refresh(self, until: float) -> bool:
+        """Read the registry once. Return whether the record has changed.
+
+        A client does this before it decides against a message by its record, which no partition has confirmed.
+        """
+        seen = self.record
+        async with self._lock:
+            if self.record is seen:
+                found, routing = await self._read_or_create(until)
+                if (found.incarnation, found.version) != (seen.incarnation, seen.version):
+                    self.adopt(found, routing)
+        return self.record is not seen
+
     async def load_routing(self, until: float) -> None:
         """Read the rules of this topic now. Each later reload reads them too."""
         async with self._lock:

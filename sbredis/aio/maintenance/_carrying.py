@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from sbredis.aio.core._moving import (
@@ -56,6 +57,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
+from sbredis.model import read_purpose
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -83,9 +85,11 @@ async def ask(runtime: Runtime, entity: Entity, number: int, make: Callable[[Par
     Raises :class:`MessagingEntityNotFoundError` if the entity does not exist any more.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + _CALLING
+    until, entity_id = loop.time() + _CALLING, entity.record.id
     while True:
         record = entity.record
+        if record.id != entity_id:
+            raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
         try:
             return await perform(runtime.transport, make(entity.partition(number)), timeout=until - loop.time())
         except SettingsBehindError:
@@ -142,7 +146,7 @@ class Carrier:
                     return group.door
                 case MoveInSlot():
                     assert entity is not None  # only a destination that exists is in the same slot
-                    await self._in_slot(group, entity, destination.number, action)
+                    await self._in_slot(group, entity, destination, action)
                 case Freeze():
                     batch = await self._freeze(group, destination, incarnation, action)
                 case ReadBatch():
@@ -153,15 +157,18 @@ class Carrier:
                 case Settle():
                     await self._settle(group, destination, action)
 
-    async def _in_slot(self, group: Group, entity: Entity, number: int, action: MoveInSlot) -> None:
+    async def _in_slot(self, group: Group, entity: Entity, destination: Destination, action: MoveInSlot) -> None:
         bound = [cast("Bound", move.message) for move in action.moves]
-        now, record = self._runtime.clock.told(), entity.record
+        now, record, number = self._runtime.clock.told(), entity.record, destination.number
+        if record.id != destination.entity:
+            self._gone_in_slot(group, record.path)
+            return
 
         def make(source: Partition) -> Request[Transacted]:
             withdrawal = withdraw(source, self._origin.birth, [each.delivery for each in bound])
             try:
                 sending = _sending(entity, number, bound, now)
-            except SettingsStaleError as error:
+            except (SettingsStaleError, MessageSizeExceededError) as error:
                 raise PartRefusedError(error, operation=1) from None
             return transact(CallId("", 0, now), [withdrawal, Operation(entity.partition(number), sending)])
 
@@ -192,11 +199,19 @@ class Carrier:
             try:
                 await _recover(entity, until)
             except MessagingEntityNotFoundError:
-                group.refused(code, "", fault_of(code, record.path))
+                self._gone_in_slot(group, record.path)
+        elif code == "TOOLARGE" and await entity.refresh(until):
+            return  # the limit may be another one now
         elif code is not None:
             group.refused(code, refusal.detail, fault_of(code, record.path))
         else:
             raise error
+
+    def _gone_in_slot(self, group: Group, path: str) -> None:
+        if self.destinations.purpose.redriven:
+            group.refused("GONE", "", fault_of("GONE", path))
+        else:
+            group.overtaken()  # there may be another entity of this name; the next reading finds it
 
     async def _freeze(self, group: Group, destination: Destination, incarnation: str, action: Freeze) -> Batch | None:
         messages = [cast("Bound", move.message).delivery for move in action.moves]
@@ -232,31 +247,43 @@ class Carrier:
         self, group: Group, destination: Destination, entity: Entity | None, batch: Batch, action: Take
     ) -> None:
         if entity is None:
-            # The batch was frozen to give its messages up, but some of them have a destination now.
+            # The batch was frozen to give its messages up, but some of them have a destination now. Or its destination
+            # was deleted. The next reading finds the present destination of each message, if there is one.
             group.judged("over")
             return
-        bound = [cast("Bound", move.message) for move in action.moves]
-        now, path = self._runtime.clock.told(), entity.record.path
-        number = destination.number
-
-        def make(partition: Partition) -> Request[Taken]:
-            try:
-                sending = _sending(entity, number, bound, now)
-            except MessageSizeExceededError:
-                sending = None  # the destination records this, unless it has judged the batch before
-            return take(partition, self._origin, batch, action.door, sending, now=now)
-
+        path = entity.record.path
         try:
             while True:
-                taken = await ask(self._runtime, entity, number, make)
+                taken = await self._ask_to_take(destination, entity, batch, action)
                 if not taken.more:
                     break
         except MessagingEntityNotFoundError:
-            group.judged("GONE", "", fault=fault_of("GONE", path))
+            if read_purpose(batch.purpose).redriven:
+                group.judged("GONE", "", fault=fault_of("GONE", path))
+            else:
+                group.judged("over")  # there may be another entity of this name; the next reading finds it
         else:
             for stranger in taken.strangers:
-                self.strangers[stranger] = entity, number
+                self.strangers[stranger] = entity, destination.number
             group.judged(taken.verdict, taken.detail, taken.names, fault_of(taken.verdict, path))
+
+    async def _ask_to_take(self, destination: Destination, entity: Entity, batch: Batch, action: Take) -> Taken:
+        bound = [cast("Bound", move.message) for move in action.moves]
+        now, number = self._runtime.clock.told(), destination.number
+
+        def make(partition: Partition, *, too_large: bool = False) -> Request[Taken]:
+            sending = None if too_large else _sending(entity, number, bound, now)
+            return take(partition, self._origin, batch, action.door, sending, now=now)
+
+        while entity.record.id == destination.entity:
+            try:
+                return await ask(self._runtime, entity, number, make)
+            except MessageSizeExceededError:
+                # No call can carry the batch. The destination records this, unless it has judged the batch before. But
+                # first find out whether the limits are still those that the client knows.
+                if not await entity.refresh(asyncio.get_running_loop().time() + _CALLING):
+                    return await ask(self._runtime, entity, number, partial(make, too_large=True))
+        raise MessagingEntityNotFoundError(f"'{entity.record.path}' was deleted and created again.")
 
     async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
         changes = {

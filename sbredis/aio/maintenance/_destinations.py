@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,7 +114,18 @@ class Destinations:
         """Sort messages by their destinations. ``now`` is the time of the source partition.
 
         Messages whose destination is not known yet are left out. Then return an error, too.
+
+        Before a message is given up because of the client's knowledge of its destination, this knowledge is renewed.
         """
+        renewed: set[str] = set()
+        while (result := await self._sorted(messages, now, renewed)) is None:
+            pass
+        return result
+
+    async def _sorted(
+        self, messages: Iterable[Delivery], now: int, renewed: set[str]
+    ) -> tuple[list[Heap], ServiceBusError | None] | None:
+        """Sort messages. Return ``None`` if the knowledge of a destination was renewed meanwhile."""
         heaps: dict[Destination, Heap] = {}
         targets: dict[str, tuple[Entity | None, str] | None] = {}
         missing: ServiceBusError | None = None
@@ -130,6 +142,11 @@ class Destinations:
                 continue
             entity, path = target
             move, place = self._bound(each, self.purpose, entity, path, now)
+            if move.fault is not None and entity is not None and key not in renewed:
+                renewed.add(key)
+                with suppress(MessagingEntityNotFoundError):  # found out again by the next attempt
+                    await entity.refresh(asyncio.get_running_loop().time() + _CALLING)
+                return None
             heap = heaps.get(place)
             if heap is None:
                 heap = heaps[place] = Heap(place, entity if place != self.nowhere else None, [])
@@ -147,10 +164,8 @@ class Destinations:
         try:
             entity = await self._by_id(destination.entity, purpose.to)
         except MessagingEntityNotFoundError:
-            recipients = [recipient_of(each) for each in messages]
-            paths = [purpose.to or destination.entity if to is None else to.path for to in recipients]
-            pairs = zip(messages, paths, strict=True)
-            return Heap(destination, None, [Move(Bound(each), fault_of("GONE", path)) for each, path in pairs])
+            fault = fault_of("GONE", purpose.to or destination.entity) if purpose.redriven else None
+            return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
         moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
         return Heap(destination, entity, moves)
 

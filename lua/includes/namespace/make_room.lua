@@ -1,5 +1,5 @@
--- Makes room for a new field of a hash that has at most 1,000 fields: if it is full, all fields for which `is_over(field,
--- value)` is true are deleted. Returns nothing, or a refusal if none of them is.
+-- Makes room for a new field of a hash that has at most 1,000 fields: if it is full, all fields for which
+-- `is_over(field, value)` is true are deleted. Returns nothing, or a refusal if none of them is.
 --
 -- Refusals: FULL
 -- @use refuse

@@ -251,7 +251,7 @@ class Destinations:
             raise MessagingEntityNotFoundError(f"The entity with the id {entity_id!r} does not exist any more.")
         entity = await self._shared.find(record.path, until)
         if entity.record.id != entity_id:
-            await entity.recover(entity.record, until)
+            await entity.refresh(until)
             if entity.record.id != entity_id:
                 raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
         return entity

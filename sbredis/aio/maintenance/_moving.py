@@ -103,7 +103,7 @@ class MovingDuty(Duty):
         until = self.clock() + _CALLING
         source = await self.shared.find(record.path, until)
         if source.record.id != record.id:
-            await source.recover(source.record, until)
+            await source.refresh(until)
         if source.record.id != record.id:
             raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
         return None if await self._move_all(source, place.number) else self.clock()

@@ -147,7 +147,7 @@ class RoutingDuty(Duty):
         """Return the topic of a record. This topic may have replaced an older topic that this client knows."""
         entity = await self.shared.find(record.path, until)
         if entity.record.incarnation != record.incarnation:
-            await entity.recover(entity.record, until)
+            await entity.refresh(until)
         return entity
 
     def _watch(self, entity: Entity) -> set[tuple[str, int]]:

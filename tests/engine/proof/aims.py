@@ -22,7 +22,7 @@ from tests.engine.proof.town import Town
 
 _STRANGE = [Lock("x" * 12, "1", b"", 0)]
 
-_ANY: dict[str, Callable[[Town, How], Any]] = {
+ANY: dict[str, Callable[[Town, How], Any]] = {
     "abandon": lambda both, how: both.abandon(how, _STRANGE),
     "cancel": lambda both, how: both.cancel(how, ["77777"]),
     "complete": lambda both, how: both.complete(how, _STRANGE),
@@ -48,7 +48,7 @@ _DEFECTS = {
     "destroy": ("incarnation", "layout", "malformed"),
 }
 _ALL_DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", AGAIN)
-_WRONG = tuple((operation, defect) for operation in _ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS))
+WRONG = tuple((operation, defect) for operation in ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS))
 
 
 class AimedMachine(Machine):
@@ -58,7 +58,7 @@ class AimedMachine(Machine):
 
     @rule(data=st.data())
     def call_wrongly(self, data: st.DataObject) -> None:
-        self.make_wrong_calls(data, _WRONG, _ANY)
+        self.make_wrong_calls(data, WRONG, ANY)
 
     @every(6, 0)
     @rule(status=some(["SendDisabled", "ReceiveDisabled", "Disabled"]), lane=some(["", *draws.LANES]))
@@ -66,7 +66,7 @@ class AimedMachine(Machine):
         before = self.both.settings
         self.both.change(replace(before, status=status))
         for operation in ("send", "receive_deferred", "receive", "look", "redrive"):
-            _ANY[operation](self.both, How(lane=lane))
+            ANY[operation](self.both, How(lane=lane))
         self.both.change(before)
 
     @every(6, 0)
@@ -75,7 +75,7 @@ class AimedMachine(Machine):
         before = self.both.settings
         self.both.change(replace(before, forwards=True))
         for operation in ("receive_deferred", "receive", "look"):
-            _ANY[operation](self.both, How(lane=lane))
+            ANY[operation](self.both, How(lane=lane))
         self.both.receive(How(lane=lane), self.both.token(), 1, side=Side.DEAD)
         self.both.change(before)
 

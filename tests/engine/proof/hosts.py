@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import redis
 from fakeredis import FakeRedis, FakeServer
@@ -40,6 +40,13 @@ for i = 1, #KEYS do
 end
 return all
 """
+
+
+class Address(NamedTuple):
+    """The address of a running server."""
+
+    host: str
+    port: int
 
 
 class Client(Protocol):
@@ -120,7 +127,7 @@ def _held_in_memory(item: Any) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = None) -> Iterator[Host]:
+def host(kind: Kind, read: Read = read_source, *, server: LocalServer | Address | None = None) -> Iterator[Host]:
     """Open a host of this kind, with a server of its own or with the given running server."""
     if kind == "memory":
         memory = FakeServer(version=(7, 4), server_type="redis")

@@ -1,6 +1,6 @@
 """The long run of the proof: it ends after enough steps, when each required case has happened often enough.
 
-python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N]
+python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N] [--workers N]
 
 The run prints a table of all cases: operations, transitions, refusals, and repeated calls.
 The run fails as soon as the scripts and the model disagree, or if a case is too rare when the time is over.
@@ -11,24 +11,23 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
-from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 from sbredis.servers import LocalServer
-from tests.engine.model import Bounds
 from tests.engine.proof.cases import TITLES, Case, lacking, required, table, times
 from tests.engine.proof.comparison import Tally
-from tests.engine.proof.extent import BOUNDS, MACHINES, drive
-from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
+from tests.engine.proof.extent import BOUNDS, MACHINES, SHARES, drive
+from tests.engine.proof.hosts import KINDS, Address, Kind, host, with_bounds
 
 
-def total(tallies: Mapping[str, Tally]) -> Tally:
-    """Return the counts of all hosts together."""
+def total(*tallies: Tally) -> Tally:
+    """Return the sum of counts."""
     whole = Tally()
-    for one in tallies.values():
+    for one in tallies:
         whole.steps += one.steps
         whole.left_more += one.left_more
         for name in TITLES:
@@ -37,16 +36,68 @@ def total(tallies: Mapping[str, Tally]) -> Tally:
     return whole
 
 
-def _of_use(of_machine: Mapping[str, Tally], short: list[Case], least: int) -> str:
-    """Return the machine that brings the most of the lacking cases about; without such cases, the one with the fewest
-    steps.
-    """
-    votes: Counter[str] = Counter()
-    for case in short:
-        happened = {what: times(tally, case) for what, tally in of_machine.items()}
-        best = max(happened, key=lambda what: happened[what] / of_machine[what].steps)
-        votes[best] += least - sum(happened.values())
-    return max(votes, key=votes.__getitem__) if votes else min(of_machine, key=lambda what: of_machine[what].steps)
+class Part(NamedTuple):
+    """A part of the run: some examples of a machine on a host whose scripts have these bounds."""
+
+    what: str
+    kind: Kind
+    bounds: str
+    sought: tuple[Case, ...]
+
+    def run(self, address: Address) -> Tally:
+        """Run this part in a worker, with the server of this worker."""
+        done, bounds = Tally(), BOUNDS[self.bounds]
+        try:
+            with host(self.kind, with_bounds(bounds), server=address) as on:
+                examples = round((15 if self.kind == "server" else 5) / SHARES[self.what] ** 0.5)
+                drive(on, done, bounds=bounds, examples=examples, derandomize=False, what=self.what, sought=self.sought)
+        except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
+            raise AssertionError("".join(traceback.format_exception(error))) from None
+        return done
+
+
+class Run:
+    """The counts of all parts that have ended, and the choice of the next part."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self.of_kind: dict[str, Tally] = {kind: Tally() for kind in KINDS}
+        self.of_machine: dict[str, Tally] = {what: Tally() for what in MACHINES}
+        self.whole = Tally()
+        self._begun = 0
+
+    @property
+    def short(self) -> list[Case]:
+        return lacking(self.whole, self.least)
+
+    def next(self) -> Part:
+        """Return the next part: first all machines on all hosts, then what brings about the most that is lacking."""
+        place, self._begun = self._begun, self._begun + 1
+        first = [(what, kind) for kind in KINDS for what in MACHINES]
+        # Steps in memory take three times as long.
+        what, kind = first[place] if place < len(first) else (self._of_use(), KINDS[place % 8 > 0])
+        return Part(what, kind, [*BOUNDS][place % 2], tuple(self.short or required()))
+
+    def _of_use(self) -> str:
+        """Return the machine that brings the most of the lacking cases about; without such cases, the one with the
+        fewest steps.
+        """
+        votes: Counter[str] = Counter()
+        for case in self.short:
+            rates = {what: times(tally, case) / max(1, tally.steps) for what, tally in self.of_machine.items()}
+            votes[max(rates, key=rates.__getitem__)] += self.least - times(self.whole, case)
+        steps = {what: tally.steps for what, tally in self.of_machine.items()}
+        return max(votes, key=votes.__getitem__) if votes else min(steps, key=steps.__getitem__)
+
+    def add(self, part: Part, done: Tally) -> str:
+        """Count a part that has ended. Return the state of the run."""
+        self.of_kind[part.kind] = total(self.of_kind[part.kind], done)
+        self.of_machine[part.what] = total(self.of_machine[part.what], done)
+        self.whole = total(self.whole, done)
+        rarest = sorted(self.short, key=lambda case: times(self.whole, case))
+        named = ", ".join(map(str, rarest[:4]))
+        where = f"{part.what} on {part.kind}"
+        return f"{self.whole.steps:>9,} steps ({where}), {len(rarest)} cases too rare: {named}"
 
 
 def _say(*lines: str) -> None:
@@ -60,36 +111,30 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000, help="the least number of steps, on all hosts together")
     parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
     parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
     given = parser.parse_args()
-    started = time.monotonic()
-    tallies: dict[str, Tally] = {kind: Tally() for kind in KINDS}
-    of_machine: dict[str, Tally] = {what: Tally() for what in MACHINES}
+    started, run = time.monotonic(), Run(given.times)
     with ExitStack() as stack:
-        server = stack.enter_context(LocalServer())
-        hosts: list[tuple[Host, Bounds]] = [
-            (stack.enter_context(host(kind, with_bounds(bounds), server=server)), bounds)
-            for kind in ("server", "memory", "server")  # steps in memory take three times as long
-            for bounds in BOUNDS.values()
-        ]
-        whole, short = Tally(), list(required())
-        first = [what for what in MACHINES for _ in KINDS]
-        for place, (on, bounds) in enumerate(cycle(hosts)):
-            what = first[place] if place < len(first) else _of_use(of_machine, short, given.times)
-            done = Tally()
-            drive(on, done, bounds=bounds, examples=30, derandomize=False, what=what, sought=short or None)
-            tallies[on.kind] = total({"before": tallies[on.kind], "now": done})
-            of_machine[what] = total({"before": of_machine[what], "now": done})
-            whole, spent = total(tallies), time.monotonic() - started
-            short = lacking(whole, given.times)
-            rarest = ", ".join(map(str, sorted(short, key=lambda case: times(whole, case))[:5]))
-            _say(f"{whole.steps:>9,} steps in {spent:,.0f} s, {what}; {len(short)} cases too rare: {rarest}")
-            if (whole.steps >= given.steps and not short) or spent > given.seconds:
-                break
-    _say("", *table(tallies, given.times))
-    _say(f"\n{whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
-    if short:
-        _say(f"less often than {given.times} times: {', '.join(map(str, short))}")
-    return 1 if short else 0
+        workers = stack.enter_context(ProcessPoolExecutor(given.workers))
+        servers = [stack.enter_context(LocalServer()) for _ in range(given.workers)]
+        free = [Address(server.host, server.port) for server in servers]
+        parts: dict[Future[Tally], tuple[Part, Address]] = {}
+        ends = False
+        while parts or not ends:
+            while free and not ends:
+                part, address = run.next(), free.pop()
+                parts[workers.submit(part.run, address)] = part, address
+            for future in wait(parts, return_when=FIRST_COMPLETED).done:
+                part, address = parts.pop(future)
+                free.append(address)
+                _say(f"{time.monotonic() - started:>6,.0f} s {run.add(part, future.result())}")
+            enough = run.whole.steps >= given.steps and not run.short
+            ends = enough or time.monotonic() - started > given.seconds
+    _say("", *table(run.of_kind, given.times))
+    _say(f"\n{run.whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
+    if run.short:
+        _say(f"less often than {given.times} times: {', '.join(map(str, run.short))}")
+    return 1 if run.short else 0
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def wrong_calls(wrong: tuple[tuple[str, str], ...], sought: tuple[Case, ...]) ->
     """Return a strategy for some calls with a defect, or repeated ones; each is one that is sought, if there is any."""
     keys = {case.key for case in sought}
     chosen = [one for one in wrong if (one[0] if one[1] == AGAIN else (one[0], REFUSED_FOR.get(one[1]))) in keys]
-    return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=2, max_size=8)
+    return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=2, max_size=12)
 
 
 class Machine(RuleBasedStateMachine):

@@ -156,8 +156,6 @@ class Seeker:
         elif event in (Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE):
             mode: m.Mode = "lock" if event is Event.RECEIVE_DEFERRED else "delete"
             self._receive_by_number(message, mode)
-        elif event is Event.RENEW and message.state is State.HELD:
-            town.renew_session(how, self._session(message))
         elif event is Event.RENEW:
             town.renew(how, town.token(), [self._locked(message)])
         elif event is Event.PURGE:

@@ -42,7 +42,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
 """For each operation on sessions, a call that must be refused or have no effect."""
 
 DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "", AGAIN)
-_WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
+WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
 
 
 class SessionMachine(Machine):
@@ -248,7 +248,7 @@ class SessionMachine(Machine):
 
     @rule(data=st.data())
     def call_wrongly(self, data: st.DataObject) -> None:
-        self.make_wrong_calls(data, _WRONG, ANY)
+        self.make_wrong_calls(data, WRONG, ANY)
 
     @precondition(lambda self: not self.both.settings.sessions)
     @rule(operations=st.lists(some(sorted(ANY)), min_size=3, max_size=6))

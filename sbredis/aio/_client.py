@@ -146,6 +146,7 @@ class ServiceBusClient(Handlers):
         )
         self._share = self._connection.share()
         self._connection.count_dropped = self._telemetry.dropped_duplicates
+        self._connection.moves_from = self._offer.moves_from
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
     @classmethod

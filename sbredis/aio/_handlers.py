@@ -68,7 +68,6 @@ class Handlers:
             max_in_flight=asked["max_in_flight"],
             max_in_flight_bytes=asked["max_in_flight_bytes"],
             scheduled_on=partial(self._offer.scheduled_on, self._connection),
-            moves_from=partial(self._offer.moves_from, self._connection),
             on_close=self._handlers.discard,
         )
         self._handlers.add(sender)

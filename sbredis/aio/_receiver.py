@@ -406,6 +406,8 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         entity = await self._ready(deadline, wait)
         self._check_kind(entity)
         if self._inbox is None:
+            if entity.record.settings.forwards or entity.record.settings.forwards_dead:
+                self._connection.moves_from(entity, False)
             self._inbox = Inbox(
                 entity,
                 secrets.token_hex(5),

@@ -34,7 +34,7 @@ from sbredis.model import (
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import Creation, EntityState
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSender", "outbox_of"]
@@ -59,7 +59,6 @@ class ServiceBusSender:
         max_in_flight: int,
         max_in_flight_bytes: int,
         scheduled_on: Callable[[Entity], None],
-        moves_from: Callable[[EntityState], None],
         on_close: Callable[[Any], None],
     ) -> None:
         self._connection = connection
@@ -68,7 +67,7 @@ class ServiceBusSender:
         self._name = name
         self._client_identifier = client_identifier
         throttle = Throttle(max_in_flight, max_in_flight_bytes)
-        self._outbox = Outbox(connection, name, create, throttle, scheduled_on=scheduled_on, moves_from=moves_from)
+        self._outbox = Outbox(connection, name, create, throttle, scheduled_on=scheduled_on)
         self._window = max_in_flight
         self._streams: set[SendStream] = set()
         self._on_close = on_close

@@ -15,6 +15,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls import _routing as routing
 from sbredis.aio.maintenance import _keeping as keeping
+from sbredis.aio.maintenance import _offer
 from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._role import MOVE
 from sbredis.aio.management import ServiceBusAdministrationClient
@@ -490,6 +491,62 @@ async def test_messages_wait_for_a_mover_with_one_warning(url: str, caplog: pyte
                 await sender.send_messages(text("d"))
                 assert bodies(await flow.take(1, "to")) == ["d"]
         assert warnings() == 1
+
+
+@pytest.mark.parametrize("how", ["dead_letter", "abandon", "receive"])
+async def test_dead_letters_wait_for_a_mover_with_one_warning(
+    url: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The clients that make a dead letter warn, and so does a client that opens a receiver later."""
+
+    def warnings() -> int:
+        return sum("no client moves messages" in record.getMessage() for record in caplog.records)
+
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_dead_lettered_messages_to="to", max_delivery_count=1)
+        await flow.send("from", "a", "b")
+        async with flow.client.get_queue_receiver("from") as receiver:
+            with caplog.at_level(logging.CRITICAL if how == "receive" else logging.WARNING, "sbredis.client"):
+                for message in [*await receiver.receive_messages(1, 60), *await receiver.receive_messages(1, 60)]:
+                    if how == "abandon":
+                        await receiver.abandon_message(message)
+                    else:
+                        await receiver.dead_letter_message(message)
+                counts = await flow.admin.get_queue_runtime_properties("from")
+                assert (counts.transfer_message_count, counts.dead_letter_message_count) == (2, 0)
+                assert counts.total_message_count == 2
+                await eventually(lambda: how != "dead_letter" or warnings() == 1)
+        with caplog.at_level(logging.WARNING, "sbredis.client"):
+            async with flow.other_client() as other, other.get_queue_receiver("from") as receiver:
+                assert await receiver.receive_messages(max_wait_time=0) == []
+                expected = 1 if how != "dead_letter" else 2
+                await eventually(lambda: warnings() == expected)
+        async with flow.mover():
+            assert sorted(bodies(await flow.take(2, "to"))) == ["a", "b"]
+            counts = await flow.admin.get_queue_runtime_properties("from")
+            assert counts.transfer_message_count == 0
+
+
+async def test_a_receiver_does_not_warn_if_nothing_waits(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bool] = []
+    asks = _offer._waits_for_mover
+
+    async def ask(entity: Any) -> bool:
+        answers.append(await asks(entity))
+        return answers[-1]
+
+    monkeypatch.setattr(_offer, "_waits_for_mover", ask)
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_dead_lettered_messages_to="to")
+        await flow.send("from", "a")
+        with caplog.at_level(logging.WARNING, "sbredis.client"):
+            assert bodies(await flow.take(1, "from")) == ["a"]
+            await eventually(lambda: bool(answers))
+        assert "no client moves messages" not in caplog.text
 
 
 @pytest.mark.slow

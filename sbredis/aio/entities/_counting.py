@@ -72,13 +72,15 @@ class Tally(NamedTuple):
     def messages(self) -> _MessageCounts:
         """Return the counts of messages that queues and subscriptions have.
 
-        If the messages are forwarded, those that can be received wait for their move and for no receiver.
+        If the messages are forwarded, those that can be received wait for their move and for no receiver. The same is
+        true for dead letters.
         """
         ready = self.all("active") if self.record.settings.forwards else 0
+        dead = self.all("dead_active") if self.record.settings.forwards_dead else 0
         return {
             "active_message_count": self.all(*_ACTIVE) - ready,
-            "dead_letter_message_count": self.all(*_DEAD),
-            "transfer_message_count": self.all(*_TRANSFER) + ready,
+            "dead_letter_message_count": self.all(*_DEAD) - dead,
+            "transfer_message_count": self.all(*_TRANSFER) + ready + dead,
             "transfer_dead_letter_message_count": self.all(*_TRANSFER_DEAD),
         }
 

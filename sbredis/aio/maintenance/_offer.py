@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from sbredis.aio.maintenance._maintenance import Maintenance
 from sbredis.aio.maintenance._role import MOVE, ROUTE, call_role, is_held
+from sbredis.engine import CallId, Counts, perform
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import EntityState
+    from sbredis.aio.calls._runtime import Runtime
 
 __all__ = ["MaintenanceOffer"]
 
 _log = logging.getLogger("sbredis.client")
+_ASKING = 5.0
+_AGAIN = 30.0
+"""The seconds between two questions to the partitions of an entity."""
 
 
 class MaintenanceOffer:
@@ -27,6 +34,8 @@ class MaintenanceOffer:
         self._joined = 0
         """The number of blocks in which this client takes part in maintenance."""
         self._announced: set[str] = set()
+        self._asked: dict[str, float] = {}
+        """For entities in which messages may wait, when their partitions were asked last."""
         self.maintenance: Maintenance | None = None
         """This client's maintenance of the namespace; ``None`` without an offer, or before the client is connected."""
 
@@ -63,12 +72,20 @@ class MaintenanceOffer:
             self._announced.add(topic.record.incarnation)
             connection.start(self._announce(connection))
 
-    def moves_from(self, connection: Connection, entity: EntityState) -> None:
-        """Log a warning if no client would move messages out of an entity. This is done once for each entity."""
+    def moves_from(self, entity: EntityState, waits: bool) -> None:
+        """Log a warning if messages wait in an entity, and no client would move them: once for each entity.
+
+        ``waits`` says that messages certainly wait. Otherwise the partitions are asked, at most once in half a minute.
+        """
         key = f"{MOVE} {entity.record.incarnation}"
-        if key not in self._announced:
+        now = asyncio.get_running_loop().time()
+        if key in self._announced or (not waits and now < self._asked.get(key, -math.inf) + _AGAIN):
+            return
+        if waits:
             self._announced.add(key)
-            connection.start(self._warn_of_moves(connection, entity.name))
+        else:
+            self._asked[key] = now
+        entity.runtime.start(self._warn_of_moves(entity, key, waits))
 
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""
@@ -83,18 +100,34 @@ class MaintenanceOffer:
         except ServiceBusError as error:
             _log.debug("it is not known whether a client publishes scheduled messages: %s", error)
 
-    async def _warn_of_moves(self, connection: Connection, name: str) -> None:
+    async def _warn_of_moves(self, entity: EntityState, key: str, waits: bool) -> None:
+        runtime, name = entity.runtime, entity.name
         try:
-            if not await self._has_holder(connection, MOVE):
+            if await self._has_holder(runtime, MOVE) or not (waits or await _waits_for_mover(entity)):
+                return
+            if waits or key not in self._announced:
+                self._announced.add(key)
                 _log.warning(
                     "%s: no client moves messages to other entities, so the messages of %r wait. Make one client with "
                     "maintenance=True, on any machine.",
-                    connection.target,
+                    runtime.target,
                     name,
                 )
         except ServiceBusError as error:
             _log.debug("it is not known whether a client moves the messages of %r: %s", name, error)
 
-    async def _has_holder(self, connection: Connection, role: str) -> bool:
+    async def _has_holder(self, connection: Runtime, role: str) -> bool:
         """Return whether this client or another one has a role, or will have it soon."""
         return self.maintenance is not None or await is_held(connection.transport, connection.namespace.name, role)
+
+
+async def _waits_for_mover(entity: EntityState) -> bool:
+    """Return whether messages wait in a partition of an entity to be moved."""
+    settings, runtime = entity.record.settings, entity.runtime
+    for number in entity.numbers:
+        request = entity.partition(number).count(CallId("", 0, runtime.clock.told()))
+        counts: Counts = await perform(runtime.transport, request, timeout=_ASKING)
+        waiting = counts.transfer + counts.active * settings.forwards + counts.dead_active * settings.forwards_dead
+        if waiting:
+            return True
+    return False

@@ -27,7 +27,7 @@ from sbredis.model import (
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import Creation, EntityState
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.rules import MessageView
 
 __all__ = ["Outbox"]
@@ -48,7 +48,6 @@ class Outbox:
         throttle: Throttle,
         *,
         scheduled_on: Callable[[Entity], None],
-        moves_from: Callable[[EntityState], None],
     ) -> None:
         self.throttle = throttle
         """The limit on messages under way."""
@@ -61,7 +60,6 @@ class Outbox:
         self._create = create
         self._scheduled_on = scheduled_on
         """A function that is called with a topic when messages are scheduled on it."""
-        self.moves_from = moves_from
         """A function that is called with an entity when messages were stored in it that must be moved."""
 
     # -- the entity ----------------------------------------------------------------------------------------------------
@@ -186,7 +184,7 @@ class Outbox:
         else:
             pinned = entity.partition_client(entity.numbers[0])
         if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
-            self.moves_from(entity)
+            entity.runtime.moves_from(entity, True)
         throttle = self.throttle
         waits = not throttle.try_take(count, size)
         if waits:

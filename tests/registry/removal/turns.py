@@ -99,10 +99,15 @@ class Turns:
         tasks = {client: asyncio.create_task(self._watched(client, what, work)) for client, what, work in works}
         await self._quiet()
         made, held_back = 0, self.chance.choice((0, self.chance.randrange(30)))
+        last, steady = None, self.chance.choice((0.0, 0.7))
         while self.waiting:
             of_removers = [each for each in self.waiting if each.client.role == "remover"]
-            call = self.chance.choice((made < held_back and of_removers) or self.waiting)
-            made += 1
+            again = [each for each in self.waiting if each.client is last]
+            if again and made >= held_back and self.chance.random() < steady:
+                call = self.chance.choice(again)
+            else:
+                call = self.chance.choice((made < held_back and of_removers) or self.waiting)
+            made, last = made + 1, call.client
             if call.client.role == "remover" and self.chance.random() < dying:
                 await self._die(call, tasks[call.client])
             elif self._is_sealed(call):

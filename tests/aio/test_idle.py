@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -120,6 +121,24 @@ async def test_a_queue_is_used_again_at_the_moment_of_its_removal(
                 await eventually(lambda name=name: gone(admin, name))
             else:
                 assert (await bus.counts(name)).active_message_count == 2
+
+
+async def test_the_removal_of_a_topic_warns_of_nothing(
+    bus: Bus, admin: ServiceBusAdministrationClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await admin.create_topic("t", auto_delete_on_idle=FIVE)
+    await admin.create_subscription("t", "s")
+    client = await opened(bus)
+    async with client.get_topic_sender("t") as sender:
+        await sender.send_messages(ServiceBusMessage(b"m"))
+    bus.clock.advance(LONG_ENOUGH)
+
+    async def topic_is_gone() -> bool:
+        return [each.name async for each in admin.list_topics()] == []
+
+    await eventually(topic_is_gone)
+    await bus.close()
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_a_subscription_is_removed_without_receivers_though_its_topic_is_used(

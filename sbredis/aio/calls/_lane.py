@@ -29,6 +29,7 @@ from sbredis.engine import (
     perform,
 )
 from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
     ServiceBusConnectionError,
@@ -205,7 +206,9 @@ class Lane(ABC, Generic[J, R]):
             if not job.future.done():
                 job.future.set_exception(error.twin())
             elif job.future.cancelled():
-                _log.warning("a call failed, and no caller waits for its result any more: %s", error)
+                # When an entity is deleted, its users stop, and nothing was changed.
+                level = logging.INFO if isinstance(error, MessagingEntityNotFoundError) else logging.WARNING
+                _log.log(level, "a call failed, and no caller waits for its result any more: %s", error)
             job.end()
         jobs.clear()
 

@@ -60,7 +60,6 @@ def test_an_entity_is_removed_after_all_its_partitions_were_quiet(used: float | 
     assert [answered(agenda, float(now), used).number for now in range(3)] == [0, 1, 2]
     assert agenda.next(3.0, 3.0) == RemoveIdle("a")
     assert agenda.next(3.0, 3.0) == Wait(inf)
-    assert not agenda.at_rest
     agenda.removed("a")
     assert agenda.at_rest
     assert agenda.next(1e9, 1e9) == Wait(inf)
@@ -68,10 +67,9 @@ def test_an_entity_is_removed_after_all_its_partitions_were_quiet(used: float | 
 
 def test_the_partition_that_was_used_last_is_asked_first() -> None:
     agenda = an_agenda("a", numbers=(0, 1, 2))
-    for now, used in ((0.0, LONG_AGO), (1.0, LONG_AGO), (2.0, 2.0)):
-        last = answered(agenda, now, used)
+    asked = [answered(agenda, now, used) for now, used in ((0.0, LONG_AGO), (1.0, LONG_AGO), (2.0, 2.0))]
     then = 2.0 + IDLE + MARGIN
-    assert last.number == 2
+    assert asked[-1].number == 2
     assert answered(agenda, then, then - 1).number == 2, "it is still the one that was used last"
 
 
@@ -93,7 +91,7 @@ def test_questions_to_one_slot_are_joined_and_paced() -> None:
     agenda.read_done(ReadQuiet(0, ("a", "b", "c")), [5.0] * 3, 5.0)
     assert agenda.next(5.0, 5.0) == ReadQuiet(0, ("d", "e", "f"))
     agenda.read_done(ReadQuiet(0, ("d", "e", "f")), [5.0] * 3, 5.1)
-    assert agenda.next(5.1, 5.1) == Wait(pytest.approx(0.9))
+    assert agenda.next(5.25, 5.25) == Wait(0.75)
     assert agenda.next(6.0, 6.0) == ReadQuiet(0, ("g", "h"))
 
 
@@ -118,18 +116,19 @@ def test_a_failed_read_is_repeated_after_pauses_that_grow() -> None:
 
 
 def test_a_use_ends_the_growth_of_the_pauses() -> None:
-    agenda, now = an_agenda("a"), 0.0
-    for used in (None, None, None, 0.0, None):
+    agenda, now, pause = an_agenda("a"), 0.0, 0.0
+    for fails in (True, True, True, False, True):
         todo = agenda.next(now, now)
         assert isinstance(todo, ReadQuiet)
-        if used is None:
+        if fails:
             agenda.read_failed(todo, now)
         else:
             agenda.read_done(todo, [now], now)
         wait = agenda.next(now, now)
         assert isinstance(wait, Wait)
-        now += wait.seconds
-    assert wait.seconds <= PACE.first_pause
+        pause = wait.seconds
+        now += pause
+    assert pause <= PACE.first_pause
 
 
 def test_a_few_entities_are_removed_at_the_same_time() -> None:

@@ -20,6 +20,7 @@ from sbredis.servers import LocalCluster
 from sbredis.servers._cluster import ClusterNode
 from sbredis.testing import TestClock
 from sbredis.transport import key_slot
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -39,6 +40,8 @@ class Play:
         self.chance = random.Random(1)
         self.accepted: dict[str, set[str]] = {}
         self.outcomes: list[str] = []
+        self.attempts = 0
+        """The number of attempts to remove a queue of the present round."""
 
     async def namespace(self) -> Namespace:
         found = await self.client._connection.entity("first", asyncio.get_running_loop().time() + 60)
@@ -46,6 +49,7 @@ class Play:
 
     async def fill(self, round_: int) -> list[str]:
         """Create the queues of a round, each with one message, and let them become idle."""
+        self.attempts = 0
         names = [f"r{round_}q{number}" for number in range(QUEUES)]
         for name in names:
             await self.admin.create_queue(name, auto_delete_on_idle=FIVE, enable_partitioning=True)
@@ -63,6 +67,7 @@ class Play:
             record = listed.get(name)
             if record is None:
                 return
+            self.attempts += 1
             try:
                 if record.state == "deleting":
                     await namespace.finish_deletion(record, timeout=20)
@@ -72,11 +77,11 @@ class Play:
                 self.outcomes.append(f"remove: {type(error).__name__}")
             if not again():
                 return
-            await asyncio.sleep(0.05)
 
     async def send(self, name: str, body: str) -> None:
         """Send a message; note it if it was accepted."""
-        await asyncio.sleep(self.chance.random())
+        moment = self.chance.randrange(QUEUES)
+        await eventually(lambda: self.attempts > moment)
         async with self.client.get_queue_sender(name) as sender:
             try:
                 await sender.send_messages(ServiceBusMessage(body, partition_key=body), timeout=60)

@@ -341,7 +341,8 @@ class Play(Turns):
                 path = chance.choice(self.paths if not path.startswith("T") else self.paths[-3:])
             if users and chance.random() < 0.45 and not (contested and place == 0):
                 what, client = chance.choice(USERS), users.pop()
-                works.append((client, what, self.work_of_user(client, what, path)))
+                of = path if path != "T" or chance.random() < 0.4 else chance.choice(self.paths[-2:])
+                works.append((client, what, self.work_of_user(client, what, of)))
                 continue
             what = "remove" if contested and place == 0 else chance.choice(OTHERS)
             if what == "lose":

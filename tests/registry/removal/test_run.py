@@ -18,7 +18,6 @@ QUICK = (
     "a use of a subscription is no use of its topic",
     "a topic is quiet while its subscriptions are used",
     "unreachable partitions are idle",
-    "a removal does not see that it was taken back",
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -22,7 +23,6 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.servers._cluster import ClusterNode
 from sbredis.transport import key_slot
 from tests.aio.test_forwarding import moving_of
 from tests.transport.between import Between
@@ -35,6 +35,9 @@ DISTURBANCES = int(os.environ.get("SBREDIS_FORWARD_FAULTS", "4"))
 """The number of disturbances. The long form has 40: four kinds and three queues take turns."""
 EACH = 40
 """The number of messages for each disturbance."""
+MESSAGES = int(os.environ.get("SBREDIS_FORWARDED", "400"))
+KILLS = int(os.environ.get("SBREDIS_FORWARD_KILLS", "4"))
+"""The long form has 10,000 messages and 20 kills."""
 PATH = ("source", "middle", "end")
 
 MOVER = """
@@ -49,6 +52,34 @@ async def main(url):
 
 asyncio.run(main(sys.argv[1]))
 """
+
+DYING_MOVER = """
+import asyncio, os, signal, sys
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.maintenance import _keeping
+_keeping._CLAIM = 0.3
+
+async def main(url, last):
+    calls = 0
+    async with ServiceBusClient(url, namespace="ns") as client:
+        through = client._connection.transport.call
+
+        async def call(script, *arguments, **options):
+            nonlocal calls
+            calls += script.name in {"outgoing", "freeze", "take", "settle_batch"}
+            if calls < last:
+                return await through(script, *arguments, **options)
+            if last % 2 == 1:
+                await through(script, *arguments, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        client._connection.transport.call = call
+        async with client.maintain():
+            await asyncio.Event().wait()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+"""A mover that is killed at one of its calls, if its number is odd after the script has run, else before."""
 
 
 @pytest.fixture
@@ -73,37 +104,39 @@ async def mover(url: str) -> AsyncIterator[None]:
 
 
 class Chain:
-    """Three queues on the masters of a cluster: the first forwards to the second, and the second to the third."""
+    """Three queues in different places: the first forwards to the second, and the second to the third."""
 
-    def __init__(self, cluster: LocalCluster, client: ServiceBusClient) -> None:
-        self._cluster = cluster
+    def __init__(self, url: str, client: ServiceBusClient, place: Callable[[int], object] = int) -> None:
+        """``place`` returns the place of a slot; without it, each slot is a place of its own."""
+        self._url = url
         self._client = client
+        self._place = place
         self._permits = asyncio.Semaphore(0)
-        self._slots: dict[str, int] = {}
         self.names: dict[str, str] = {}
         """The name of each queue of ``PATH``."""
+        self.slots: dict[str, int] = {}
         self.sent: list[str] = []
         """The bodies of the messages that were acknowledged."""
         self.unknown: list[str] = []
         """The bodies of the messages whose sending failed. The cluster may have them."""
 
     async def create(self) -> None:
-        """Create each queue on a master of its own."""
+        """Create each queue in a place of its own."""
         forward_to = None
-        homes: list[ClusterNode] = []
+        taken: list[object] = []
         for role in reversed(PATH):
-            forward_to = await self._create(role, forward_to, homes)
+            forward_to = await self._create(role, forward_to, taken)
 
-    async def _create(self, role: str, forward_to: str | None, homes: list[ClusterNode]) -> str:
+    async def _create(self, role: str, forward_to: str | None, taken: list[object]) -> str:
         for number in count():
             name = f"{role}-{number}"
             await self._client.ensure_queue(name, forward_to=forward_to)
             entity = await self._client._connection.entity(name, asyncio.get_running_loop().time() + 60)
             slot = key_slot(entity.partition(entity.numbers[0]).keys[0])
-            home = self._cluster.master_of(slot)
-            if home not in homes:
-                homes.append(home)
-                self.names[role], self._slots[role] = name, slot
+            place = self._place(slot)
+            if place not in taken:
+                taken.append(place)
+                self.names[role], self.slots[role] = name, slot
                 return name
         raise AssertionError
 
@@ -142,7 +175,7 @@ class Chain:
             return set(await self.arrived()) >= set(self.sent)
 
         await eventually(all_are_there, 240)
-        async with ServiceBusAdministrationClient(self._cluster.url, namespace="ns") as administration:
+        async with ServiceBusAdministrationClient(self._url, namespace="ns") as administration:
             for role in PATH[:2]:
 
                 async def nothing_is_left(name: str = self.names[role]) -> bool:
@@ -153,7 +186,13 @@ class Chain:
         assert [body for body, times in found.items() if times > 1] == []
         assert set(self.sent) <= set(found) <= {*self.sent, *self.unknown}
 
-    # -- disturbances --------------------------------------------------------------------------------------------------
+
+class Disturbances:
+    """The changes of a cluster that concern one of the queues."""
+
+    def __init__(self, cluster: LocalCluster, slots: dict[str, int]) -> None:
+        self._cluster = cluster
+        self._slots = slots
 
     async def fail_over(self, role: str) -> None:
         replica = self._cluster.replicas_of(self._cluster.master_of(self._slots[role]))[0]
@@ -178,23 +217,41 @@ class Chain:
             await asyncio.to_thread(self._cluster.migrate_slot_classic, slot, target)
 
 
+async def test_each_message_arrives_once_however_often_the_mover_is_killed(server: LocalServer) -> None:
+    async with ServiceBusClient(server.url, namespace="ns") as client:
+        chain = Chain(server.url, client)
+        await chain.create()
+        sending = asyncio.create_task(chain.send(MESSAGES))
+        for last in islice(cycle([2, 3, 4, 5, 6, 7, 8, 1]), KILLS):
+            chain.permit(MESSAGES // KILLS)
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-W", "error", "-c", DYING_MOVER, server.url, str(last)), cwd=ROOT
+            )
+            assert await process.wait() == -signal.SIGKILL
+        await sending
+        async with mover(server.url):
+            await chain.check()
+        assert len(chain.sent) == MESSAGES
+
+
 async def test_each_message_arrives_once_while_a_cluster_changes_and_movers_are_killed(
     replicated_cluster: LocalCluster,
 ) -> None:
     """Each disturbance is for the source of the first hop, for the destination of the second hop, or for both hops."""
     url = f"{replicated_cluster.url}?durability=replicated"
     async with ServiceBusClient(url, namespace="ns") as client:
-        chain = Chain(replicated_cluster, client)
+        chain = Chain(replicated_cluster.url, client, replicated_cluster.master_of)
         await chain.create()
+        disturbances = Disturbances(replicated_cluster, chain.slots)
         sending = asyncio.create_task(chain.send(DISTURBANCES * EACH))
         kinds: list[Callable[[str], Coroutine[Any, Any, None]]] = [
-            chain.fail_over,
-            partial(chain.migrate, atomic=True),
-            chain.kill,
-            partial(chain.migrate, atomic=False),
+            disturbances.fail_over,
+            partial(disturbances.migrate, atomic=True),
+            disturbances.kill,
+            partial(disturbances.migrate, atomic=False),
         ]
-        disturbances = zip(cycle(kinds), cycle(["source", "end", "end", "source", "middle"]), strict=False)
-        for number, (disturb, role) in enumerate(islice(disturbances, DISTURBANCES), 1):
+        turns = zip(cycle(kinds), cycle(["source", "end", "end", "source", "middle"]), strict=False)
+        for number, (disturb, role) in enumerate(islice(turns, DISTURBANCES), 1):
             async with mover(url):
                 before = len(await chain.arrived())
                 chain.permit(EACH // 2)
@@ -220,16 +277,17 @@ async def test_a_mover_that_has_nothing_to_do_hears_a_queue_that_is_on_another_n
 ) -> None:
     """The mover makes no call to the partition, and the old node still answers."""
     async with ServiceBusClient(replicated_cluster.url, namespace="ns", maintenance=True) as client:
-        chain = Chain(replicated_cluster, client)
+        chain = Chain(replicated_cluster.url, client, replicated_cluster.master_of)
         await chain.create()
         chain.permit(2)
         await chain.send(1)
         await eventually(lambda: _has_arrived(chain, 1))
         await eventually(lambda: moving_of(client).visitor.at_rest)
+        disturbances = Disturbances(replicated_cluster, chain.slots)
         if change == "failover":
-            await chain.fail_over("source")
+            await disturbances.fail_over("source")
         else:
-            await chain.migrate("source", atomic=change.startswith("atomic"))
+            await disturbances.migrate("source", atomic=change.startswith("atomic"))
         async with ServiceBusClient(replicated_cluster.url, namespace="ns") as other:
             await chain.send(1, by=other)
             await eventually(lambda: _has_arrived(chain, 2))

@@ -80,7 +80,15 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return current_content(self._hold.delivery)
 
     def _dead_letter_reasons(self) -> tuple[str | None, str | None]:
-        return _dead_letter_reasons(self._hold.delivery)
+        delivery = self._hold.delivery
+        if delivery.reason != "-" or self._content.dead_letter_source is None:
+            return _dead_letter_reasons(delivery)
+        # A dead letter that was forwarded has its reason as application properties.
+        reason, description = (
+            value if isinstance(value, str) else None
+            for value in map((self._content.properties or {}).get, (_REASON, _DESCRIPTION))
+        )
+        return reason, description
 
     def _sendable(self) -> ServiceBusMessage:
         content = copied(self._content)
@@ -191,7 +199,10 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """The reason why the message is a dead letter, in a word. The broker or the application has given it."""
+        """The reason why the message is a dead letter, in a word. The broker or the application has given it.
+
+        A dead letter that was forwarded keeps its reason.
+        """
         return self._dead_letter_reasons()[0]
 
     @property

@@ -222,6 +222,7 @@ async def test_dead_letters_are_forwarded_with_their_reason(url: str, kind: str)
                 await receiver.dead_letter_message(message, reason="Broken", error_description="on purpose")
             (dead,) = await flow.take(1, "graves")
             assert (str(dead), dead.dead_letter_source) == ("a", "from")
+            assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Broken", "on purpose")
             assert dead.application_properties == {
                 "DeadLetterReason": "Broken",
                 "DeadLetterErrorDescription": "on purpose",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -280,6 +281,30 @@ class AimedMovesMachine(FailingMovesMachine):
                 locks = [Lock(token, each.name) for each in found]
                 assert not self._tell("q", self.of["q"].complete(self._call_id(), locks)).lost, "a lock was lost"
                 self.received.update(map(self._body, found))
+
+    @rule(name=st.sampled_from("ab"), back=st.booleans(), repeated=st.booleans())
+    def let_a_redriver_die(self, name: str, back: bool, repeated: bool) -> None:
+        """A client that redrives elsewhere stops after its freeze, and another mover completes the batch."""
+        if self._outstanding(name):
+            return
+        self.send(3, None)
+        self.receive_at_the_source(20, "dead_letter", dead=False)
+        count = len(self.movers)
+        self.begin_a_redrive(name, 3, "d", b"left behind")
+        if len(self.movers) == count:
+            return
+        redriver = self.movers.pop()
+        self._step(redriver, divide=False)
+        if back:
+            self.set_status(name, "SendDisabled")
+        if repeated:  # another redrive with other changes finds the batch, and completes it as it was begun
+            self._again("freeze")
+            self.movers.append(replace(redriver, batch=None, purpose=b"other changes"))
+            self.hurry()
+        self.begin(name, 3)
+        if len(self.movers) > count:
+            self.hurry()
+        self.set_status(name, "Active")
 
     @rule(name=st.sampled_from("ab"), time=st.sampled_from([0, 400, 3000]))
     def leave_a_batch_alone(self, name: str, time: int) -> None:

@@ -33,7 +33,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     ),
     "failures and repetitions": (
         *("lost freeze", "lost take", "made again", "repeated freeze", "repeated take", "repeated settle_batch"),
-        "repeated transact",
+        *("repeated transact", "redrive: by its client", "redrive: by another mover"),
     ),
 }
 """The cases by kind."""

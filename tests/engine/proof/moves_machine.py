@@ -86,6 +86,8 @@ class Mover:
     door: str = DOORLESS
     taken: Taken | None = None
     rest: list[str] = field(default_factory=list)
+    purpose: bytes = b""
+    """What a redrive does with the messages; empty for messages that wait to be moved."""
 
 
 class MovesMachine(RuleBasedStateMachine):
@@ -118,6 +120,8 @@ class MovesMachine(RuleBasedStateMachine):
         """Calls of movers, which may come again at any time."""
         self.gone: list[tuple[str, tuple[str, ...]]] = []
         """Births of former sources that were not forgotten yet, and the destinations that they told."""
+        self.purposes: dict[tuple[str, Destination, int], bytes] = {}
+        """The purpose of each batch: its source, its destination and its number decide it for good."""
         self.tally: Counter[str] = Counter()
 
     @staticmethod
@@ -187,18 +191,18 @@ class MovesMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _body(message: Delivery) -> int:
-        return int(read_record(message.record).payload)
+        return int(read_record(message.record).payload.partition(b" ")[0])
 
     def _destination(self, message: Delivery) -> str:
         return "abn"[self._body(message) % 3]
 
-    def _sending(self, name: str, messages: tuple[Delivery, ...]) -> Request[Any]:
+    def _sending(self, name: str, messages: tuple[Delivery, ...], purpose: bytes = b"") -> Request[Any]:
         made: list[Outgoing] = []
         for each in messages:
             record = read_record(each.record)
             expires = record.expires if each.expires is None else each.expires
             lives = None if expires > 9_000_000_000_000 else max(0, expires - self.now)
-            made.append(Outgoing(record.payload, lives))
+            made.append(Outgoing(record.payload + b" " * bool(purpose) + purpose, lives))
         return self.of[name].send(NO_CALL_ID._replace(now=self.now), made)
 
     # -- users ---------------------------------------------------------------------------------------------------------
@@ -270,6 +274,19 @@ class MovesMachine(RuleBasedStateMachine):
         if mover.messages:
             self.movers.append(mover)
 
+    @rule(
+        name=st.sampled_from("ab"),
+        most=st.integers(1, 6),
+        side=st.sampled_from(["d", "d", "t"]),
+        purpose=st.sampled_from([b"one", b"any \x00 other\n"]),
+    )
+    def begin_a_redrive(self, name: str, most: int, side: SidePrefix, purpose: bytes) -> None:
+        """Let a client redrive dead letters elsewhere. It is a mover with a purpose."""
+        request = self.of["q"].peek(0, 1000, side=side, states="a", call_id=CallId("", 0, self.now))
+        letters = tuple(each for each in self._tell("q", request).messages if self._destination(each) == name)[:most]
+        if letters:
+            self.movers.append(Mover(self.to[name], letters, self._read().birth, purpose=purpose))
+
     def _read_batch(self, mover: Mover) -> bool:
         found: Waiting = self._tell("q", read_batch(self.of["q"], mover.destination, now=self.now))
         if found.more:
@@ -323,14 +340,23 @@ class MovesMachine(RuleBasedStateMachine):
         if not mover.messages:
             return True
         if mover.batch is None:
-            request = freeze(self.of["q"], mover.birth, mover.destination, f"of-{name}", mover.messages, now=self.now)
+            source, holder, purpose = self.of["q"], f"of-{name}", mover.purpose
+            request = freeze(
+                source, mover.birth, mover.destination, holder, mover.messages, purpose=purpose, now=self.now
+            )
             self.past.append(("q", request))
             frozen = self._frozen()
             mover.batch = self._watch(request, lambda batch: dict.fromkeys(batch.names if batch else (), Event.FREEZE))
             if mover.batch is None:
                 self.tally["freeze: no batch"] += 1
                 return True
-            self.tally["freeze: the outstanding batch" if {*mover.batch.names} <= frozen else "freeze: a batch"] += 1
+            new = not {*mover.batch.names} <= frozen
+            self.tally["freeze: a batch" if new else "freeze: the outstanding batch"] += 1
+            if new:
+                self.purposes[mover.birth, mover.destination, mover.batch.number] = purpose
+            if mover.batch.purpose:
+                calling = self.on.ask("HGET", self.of["q"].keys[0], "calling")
+                assert calling in {b"1", "1"}, "the batch of a redrive does not call for a mover"
             known = {each.name: each for each in mover.messages}
             if set(mover.batch.names) <= set(known):
                 mover.messages = tuple(known[each] for each in mover.batch.names)
@@ -366,8 +392,12 @@ class MovesMachine(RuleBasedStateMachine):
 
     def _taking(self, mover: Mover) -> Request[Taken]:
         assert mover.batch is not None
-        name = self._name(mover.destination)
-        sending = self._sending(name, mover.messages)
+        name, batch = self._name(mover.destination), mover.batch
+        purpose = self.purposes.get((mover.birth, mover.destination, batch.number), b"")
+        assert batch.purpose == purpose, f"the purpose of a batch was {purpose!r} and is {batch.purpose!r}"
+        if purpose:
+            self.tally["redrive: by its client" if mover.purpose == purpose else "redrive: by another mover"] += 1
+        sending = self._sending(name, mover.messages, purpose)
         origin = Origin(self.ids["q"], mover.birth)
         return take(self.of[name], origin, mover.batch, mover.door, sending, now=self.now)
 

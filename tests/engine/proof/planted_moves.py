@@ -65,6 +65,26 @@ BUGS: dict[str, tuple[str, str, str]] = {
     "a settled batch stays": ("settle_batch", "redis.call('HDEL', p.lasting, 'b:' .. destination)\n", ""),
     "a forgotten source keeps its verdict": ("forget_source", "redis.call('HDEL', p.lasting, unpack(fields))", "1"),
     "forgetting does not change the door": ("forget_source", "if known > 0 then", "if false then"),
+    "a batch forgets its purpose": (
+        "freeze",
+        "{ number, ARGV[8], runs, ARGV[10] }, ' ')",
+        "{ number, ARGV[8], runs, '' }, ' ')",
+    ),
+    "a freeze gives the outstanding batch its own purpose": (
+        "freeze",
+        "return { 0, number, incarnation, runs, purpose }",
+        "return { 0, number, incarnation, runs, ARGV[10] }",
+    ),
+    "a repeated freeze forgets the purpose": (
+        "freeze",
+        "table.concat({ number, incarnation, runs, purpose }, ' ')",
+        "table.concat({ number, incarnation, runs, '' }, ' ')",
+    ),
+    "the batch of a redrive calls for no mover": (
+        "freeze",
+        "p.awaits_mover = ARGV[10] ~= ''",
+        "p.awaits_mover = false",
+    ),
     "a source does not tell its destinations": ("freeze", "  told = told .. id .. ' '\n", ""),
 }
 """Mistakes that the machine must find, each as a file, a text in it, and what takes its place."""

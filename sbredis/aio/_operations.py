@@ -266,7 +266,7 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
         if isinstance(part, SendPart):
             entity = await part.outbox.ready(deadline)
             if entity.record.settings.sessions:
-                require_sessions(entity, part.messages)
+                await require_sessions(entity, part.messages, deadline)
             sends.setdefault(entity, []).append(part)
     here: list[Work] = []
     elsewhere: list[Work] = []

@@ -121,7 +121,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         try:
             deadline = waiting_deadline(self._longest_wait)
             with self._telemetry.operation("open", self.entity_path):
-                self._check_kind(await self._ready(deadline))
+                await self._check_kind(await self._ready(deadline), deadline)
                 if self._prefetch:
                     (await self._open(deadline)).pump()
         except BaseException:
@@ -393,18 +393,18 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         """Return the entity, without accepting a session. Raise if the entity keeps no messages."""
         entity = await Settler._ready(self, deadline)
         if self._side != "t":  # a topic keeps no messages, except those that it could not pass on
-            require_messages(entity.record)
+            await entity.require(require_messages, deadline)
         return entity
 
-    def _check_kind(self, entity: Entity) -> None:
+    async def _check_kind(self, entity: Entity, deadline: float) -> None:
         """Raise if messages cannot be received from this entity without a session."""
         if self._sub_queue is None:
-            require_no_sessions(entity.record)
-            require_not_forwarding(entity.record)
+            await entity.require(require_no_sessions, deadline)
+            await entity.require(require_not_forwarding, deadline)
 
     async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
         entity = await self._ready(deadline, wait)
-        self._check_kind(entity)
+        await self._check_kind(entity, deadline)
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.moves_from(entity, False)

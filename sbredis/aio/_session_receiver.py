@@ -117,7 +117,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         Wait up to ``wait`` seconds for a free session. Without ``wait``, use the time that was set for the receiver.
         """
         entity = await self._found(deadline)
-        require_sessions(entity.record)
+        await entity.require(require_sessions, deadline)
         if self._held is None:
             await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
         session = self._held
@@ -125,7 +125,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         session.check()
         return entity
 
-    def _check_kind(self, entity: Entity) -> None:
+    async def _check_kind(self, entity: Entity, deadline: float) -> None:
         """Do nothing: the kind was checked before the session was accepted."""
 
     @property

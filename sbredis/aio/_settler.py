@@ -292,7 +292,7 @@ class ServiceBusSettler:
         self._check_open()
         entity = await self._connection.entity(self._name, deadline)
         self._check_open()
-        require_messages(entity.record)
+        await entity.require(require_messages, deadline)
         return entity
 
     async def _partition_client(self, given: LockHandle, deadline: float) -> PartitionClient:

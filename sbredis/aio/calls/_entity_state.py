@@ -128,6 +128,18 @@ class EntityState:
                     self.adopt(found, routing)
         return self.record is not seen
 
+    async def require(self, check: Callable[[EntityRecord], None], until: float) -> None:
+        """Check the record. If it fails the check, the entity may have changed: read the registry, and check it again.
+
+        ``check`` raises a :class:`~sbredis.exceptions.ServiceBusError` if the record fails.
+        """
+        try:
+            check(self.record)
+        except ServiceBusError:
+            if not await self.refresh(until):
+                raise
+            check(self.record)
+
     async def load_routing(self, until: float) -> None:
         """Read the rules of this topic now. Each later reload reads them too."""
         async with self._lock:

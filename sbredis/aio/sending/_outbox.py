@@ -174,7 +174,7 @@ class Outbox:
         """
         count = len(made)
         if entity.record.settings.sessions:
-            require_sessions(entity, messages)
+            await require_sessions(entity, messages, deadline)
         most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if size > most or count > MAXIMUM_CALL_MESSAGES:
             raise too_large(entity, count, size)

@@ -12,6 +12,7 @@ from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
+    from sbredis.registry import EntityRecord
 
 __all__ = ["key_of", "require_one_key", "require_sessions", "scheduled", "sent_key", "too_large", "transaction_key"]
 
@@ -48,10 +49,11 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
     return listed
 
 
-def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
+async def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage], deadline: float) -> None:
     """Refuse a message without a session, if the entity requires sessions."""
-    for message in messages:
-        if message.session_id is None:
+
+    def check(record: EntityRecord) -> None:
+        if record.settings.sessions and any(message.session_id is None for message in messages):
             error = ServiceBusError(
                 f"The SessionId was not set on a message, so it cannot be sent to {entity.name!r}. The entity requires "
                 "sessions: set session_id on each message.",
@@ -59,6 +61,8 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
             )
             error.entity = entity.name
             raise error
+
+    await entity.require(check, deadline)
 
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:

@@ -355,6 +355,21 @@ class Play(Turns):
             works.append((client, what, self.work_of_others(client, what, path)))
         await self.together(works, chance.choice((0, 0, 0.15)))
 
+    async def last_moment(self) -> None:
+        """Use a subscription in the middle of the removal of its topic, or use a queue in the middle of its removal."""
+        chance, self.sealed = self.chance, set()
+        for path in self.paths:
+            if self.witness.at(path) is None:
+                await self._made(path)
+        path = chance.choice([each for each in self.paths if each != "T"])
+        self.witness.now += 3 * IDLE
+        user, remover = chance.choice((self.users[0], Client(self, "reader"))), Client(self, "remover")
+        works = [
+            (remover, "remove", self.work_of_others(remover, "remove", path.partition("/")[0])),
+            (user, "receive", lambda: self.use(user, path, self._receive)),
+        ]
+        await self.together(works, 0, held_back=chance.randrange(30), steady=1.0)
+
     async def used_twice(self) -> None:
         """Use a partition twice within a minute, so that the second use is not noted, and try to remove the entity."""
         chance, path = self.chance, self.chance.choice([each for each in self.paths if each != "T"])

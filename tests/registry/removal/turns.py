@@ -90,16 +90,23 @@ class Turns:
         return (REGISTRY if place is None else place[1]) in self.sealed
 
     async def together(
-        self, works: Sequence[tuple[Client, str, Callable[[], Awaitable[object]]]], dying: float
+        self,
+        works: Sequence[tuple[Client, str, Callable[[], Awaitable[object]]]],
+        dying: float,
+        *,
+        held_back: int | None = None,
+        steady: float = 1.0,
     ) -> None:
         """Let clients work at the same time, and let removers die with this chance at each of their calls.
 
-        The other clients are held back for a while, so that they meet every step of a removal.
+        The other clients are held back for this number of calls, so that they meet every step of a removal. Then they
+        make several calls in a row, with the chance ``steady``. Without a number, both are drawn.
         """
         tasks = {client: asyncio.create_task(self._watched(client, what, work)) for client, what, work in works}
         await self._quiet()
-        made, held_back = 0, self.chance.choice((0, self.chance.randrange(30)))
-        last, steady = None, self.chance.choice((0.0, 0.7))
+        made, last = 0, None
+        if held_back is None:
+            held_back, steady = self.chance.choice((0, self.chance.randrange(30))), self.chance.choice((0.0, 0.7))
         while self.waiting:
             of_removers = [each for each in self.waiting if each.client.role == "remover"]
             again = [each for each in self.waiting if each.client is last]
@@ -107,7 +114,9 @@ class Turns:
                 call = self.chance.choice(again)
             else:
                 call = self.chance.choice((made < held_back and of_removers) or self.waiting)
-            made, last = made + 1, call.client
+            made += 1
+            if call.client.role != "remover":
+                last = call.client
             if call.client.role == "remover" and self.chance.random() < dying:
                 await self._die(call, tasks[call.client])
             elif self._is_sealed(call):

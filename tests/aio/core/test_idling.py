@@ -252,11 +252,9 @@ def test_exactly_the_idle_entities_are_removed(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("idle", "hours", "most"), [(300.0, 1, 3_600), (86_400.0, 24, 1_000)], ids=["short", "long"])
-def test_ten_thousand_entities_of_16_partitions_cost_at_most_one_read_a_second(
-    idle: float, hours: int, most: int
-) -> None:
-    """All entities are in use all the time, so they are asked again and again."""
+@pytest.mark.parametrize(("idle", "hours", "most"), [(300.0, 1, 250), (86_400.0, 24, 25)], ids=["short", "long"])
+def test_ten_thousand_entities_of_16_partitions_cost_few_reads(idle: float, hours: int, most: int) -> None:
+    """All entities are in use all the time, so they are asked again and again, but never two times in a second."""
     agenda, now, reads, last = IdleAgenda(), 0.0, 0, -inf
     agenda.set_entities({str(number): Temporary(tuple(range(16)), idle) for number in range(10_000)}, now)
     while now < hours * 3_600:

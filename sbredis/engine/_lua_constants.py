@@ -50,6 +50,11 @@ def _side(side: Side) -> dict[str, LuaValue]:
     }
 
 
+_ROOMS: Final[Mapping[str, LuaValue]] = {
+    name: {"prefix": name, "room": number} for name, number in WAITING_ROOMS.items()
+}
+_SIDES: Final[Mapping[str, LuaValue]] = {**_ROOMS, **{side.value: _side(side) for side in Side}}
+
 CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
     {
         "band": BAND_WIDTH,
@@ -62,8 +67,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "scheduled": _first_score(Side.MAIN, State.SCHEDULED),
         "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
         "settings": settings_table(),
-        "sides": {room: {"prefix": room, "room": number} for room, number in WAITING_ROOMS.items()}
-        | {side.value: _side(side) for side in Side},
+        "sides": _SIDES,
         "state_bands": tuple(bands.start for bands in BANDS.values() if len(bands) == 1),
         "transfer": _first_score(Side.MAIN, State.TRANSFER),
         "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
@@ -106,7 +110,7 @@ def _literal(value: LuaValue) -> str:
 def _side_named() -> str:
     """Return a function that makes one of the ``sides``, for scripts that would seldom use the others."""
     lines = ["local function side_named(prefix)"]
-    for prefix, side in CONSTANTS["sides"].items():  # type: ignore[union-attr]
+    for prefix, side in _SIDES.items():
         lines += [
             f"  {'if' if len(lines) == 1 else 'elseif'} prefix == '{prefix}' then",
             f"    return {_literal(side)}",

@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-time prove-sessions prove-removal release environment clean
+.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-moves prove-time prove-sessions prove-removal release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -77,6 +77,9 @@ bench-forward: environment-test ## measure moves within a slot and between slots
 
 prove-engine: environment-test ## run the long test of the engine: its state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
+
+prove-moves: environment-test ## run the long test of moves: movers, receivers and failures (half an hour)
+	$(PY) -m tests.engine.proof.moves_run $(ARGS)
 
 prove-time: environment-test ## run the long test of the effects of time, with and without looks in between
 	$(PY) -m tests.engine.proof.looking $(ARGS)

@@ -35,7 +35,7 @@ SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3, "transactions": 0.1}
 """The number of partitions that each machine uses, relative to the first machine. A topic counts as four partitions."""
 
 DIRECTED = ("seek", "call_wrongly", "call_the_topic_wrongly", "transact_wrongly")
-OFTEN = 8
+OFTEN = 24
 """The rules that a long run takes more often than others, because they choose what the run lacks; and how often."""
 
 

@@ -49,7 +49,7 @@ def wrong_calls(wrong: tuple[tuple[str, str], ...], sought: tuple[Case, ...]) ->
     """Return a strategy for some calls with a defect, or repeated ones; each is one that is sought, if there is any."""
     keys = {case.key for case in sought}
     chosen = [one for one in wrong if (one[0] if one[1] == AGAIN else (one[0], REFUSED_FOR.get(one[1]))) in keys]
-    return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=2, max_size=12)
+    return st.lists(st.tuples(some(chosen or wrong), some(draws.LANES), draws.breakages), min_size=4, max_size=20)
 
 
 class Machine(RuleBasedStateMachine):
@@ -298,7 +298,7 @@ class Machine(RuleBasedStateMachine):
         """Bring some of the transitions about that the run has not seen often enough."""
         seeker = Seeker(self.both, self.deliver, self.settle(data, how), how)
         ways = [case.key for case in self.sought if case.kind == self.seeks and seeker.can(case.key)]
-        for way in data.draw(st.lists(some(ways), min_size=1, max_size=3)) if ways else ():
+        for way in data.draw(st.lists(some(ways), min_size=1, max_size=6)) if ways else ():
             seeker.bring_about(way)
 
     # -- choices -------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import pytest
 from sbredis.engine._scripts import expand, read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.breakages import script_of
+from tests.engine.proof.bugs import Bug
 from tests.engine.proof.cases import OPERATIONS
 from tests.engine.proof.hosts import with_texts_replaced
-from tests.engine.proof.planted import BUGS, Bug, find
+from tests.engine.proof.planted import BUGS, find
 from tests.offenders import for_each
 
 # The bugs that are found soonest; each one is in a different mechanism.

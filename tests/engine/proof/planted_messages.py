@@ -1,0 +1,251 @@
+"""Bugs of messages: their lives, their locks, their data, and what time does to them."""
+
+from __future__ import annotations
+
+from tests.engine.proof.bugs import Bug
+
+__all__ = ["OF_MESSAGES"]
+
+OF_MESSAGES = (
+    # -- the life of a message
+    Bug(
+        "a message gets one delivery too many",
+        file="includes/state_after_lock",
+        right="e.failures >= p.deliveries",
+        wrong="e.failures > p.deliveries",
+    ),
+    Bug(
+        "lapses do not count",
+        file="includes/state_after_lock",
+        right="e.failures = e.failures + 1",
+        wrong="e.failures = e.failures",
+    ),
+    Bug(
+        "the expiry event of a locked message stays",
+        file="receive",
+        right="      if expires ~= NEVER_TEXT then\n        p.unawaited",
+        wrong="      if false then\n        p.unawaited",
+    ),
+    Bug(
+        "a receive does not see that the queue is empty",
+        file="receive",
+        right="emptied = late == 0",
+        wrong="emptied = false",
+    ),
+    Bug(
+        "a receiver waits for messages that it has",
+        file="receive",
+        right="waiting_for - n)",
+        wrong="waiting_for)",
+    ),
+    Bug(
+        "a deferred message returns as an active one",
+        file="includes/apply_defer",
+        right="e.home = 'f'",
+        wrong="e.home = 'a'",
+    ),
+    Bug(
+        "deferred messages never expire",
+        file="receive_deferred",
+        right="21, 33)) <= p.now then",
+        wrong="21, 33)) < 0 then",
+    ),
+    Bug(
+        "messages without room are not left out",
+        file="receive_deferred",
+        right="local left = #members - fit",
+        wrong="local left = 0",
+    ),
+    Bug(
+        "a peek hides that a locked message was deferred",
+        file="peek",
+        right="if states[n] == 'l' and",
+        wrong="if false and",
+    ),
+    Bug(
+        "deferred messages are deleted in part",
+        file="receive_deferred",
+        right="if left > 0 and mode == 'delete' then",
+        wrong="if left > #members and mode == 'delete' then",
+    ),
+    Bug(
+        "deferring does not count as a failed delivery",
+        file="includes/apply_defer",
+        right="release(p, mine.names[i], e, true, 0)",
+        wrong="release(p, mine.names[i], e, false, 0)",
+    ),
+    Bug(
+        "the delivery count of a dead letter rises",
+        file="includes/state_after_lock",
+        right="if counted and side.prefix == '' then",
+        wrong="if counted then",
+    ),
+    Bug(
+        "a delay ends after the message has expired",
+        file="includes/release",
+        right="p.awaited + 1] = math.min(p.now + delay, expires)",
+        wrong="p.awaited + 1] = p.now + delay",
+    ),
+    Bug(
+        "a returned message gets another level",
+        file="includes/make_ready",
+        right="tonumber(e.level) * BAND",
+        wrong="0",
+    ),
+    Bug(
+        "a dead letter loses its record",
+        file="includes/mark_dead",
+        right="e.record = member",
+        wrong="e.record = ''",
+    ),
+    Bug(
+        "scheduled messages are cancelled in part",
+        file="cancel",
+        right="if #missing == 0 then",
+        wrong="if #missing < #members then",
+    ),
+    Bug(
+        "a purge deletes a message that is not old enough",
+        file="purge",
+        right="3, 15)) < before",
+        wrong="3, 15)) <= before",
+    ),
+    # -- leases
+    Bug(
+        "the message count of a lease does not fall",
+        file="includes/release_from_lease",
+        right="lease.left - count",
+        wrong="lease.left",
+    ),
+    Bug(
+        "a renewed part of a lease keeps the old token",
+        file="renew",
+        right="= token .. string.sub(mine",
+        wrong="= mine.token .. string.sub(mine",
+    ),
+    Bug(
+        "the end of a lease is not checked",
+        file="includes/still_held",
+        right="tonumber(lease.till) <= p.logical",
+        wrong="lease.till == '0'",
+    ),
+    Bug(
+        "a wrong token is accepted",
+        file="includes/still_held",
+        right="text and string.sub(text, 1, 12) == token",
+        wrong="text",
+    ),
+    # -- bounds
+    Bug(
+        "the end of a renewed lock goes unnoticed",
+        file="renew",
+        right="write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs)",
+        wrong="local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, "
+        "mine.lease.left, mine.lease.runs); p.next_lock, p.changed.next_lock = bound, bound",
+    ),
+    Bug(
+        "the end of the first lock goes unnoticed",
+        file="includes/write_lease",
+        right="if till < p.next_lock then",
+        wrong="if false then",
+    ),
+    Bug(
+        "the first due event goes unnoticed",
+        file="includes/flush",
+        right="if p.awaited[i] < p.next_due then",
+        wrong="if false then",
+    ),
+    Bug(
+        "the first expiry goes unnoticed",
+        file="includes/index_expiry",
+        right="if expires < p.head then",
+        wrong="if false then",
+    ),
+    Bug(
+        "a used-up share reports no more due work",
+        file="includes/plan_due",
+        right="o.more = 1",
+        wrong="o.more = 0",
+    ),
+    # -- time
+    Bug(
+        "a message is enqueued when the next call comes",
+        file="includes/plan_due",
+        right="activate(member, time)",
+        wrong="activate(member, now)",
+    ),
+    Bug(
+        "a lock lapses when the next call comes",
+        file="includes/plan_due",
+        right="(locks[at_lock], time)",
+        wrong="(locks[at_lock], now)",
+    ),
+    Bug(
+        "a delay ends when the next call comes",
+        file="includes/plan_due",
+        right="come_back(m, time)",
+        wrong="come_back(m, now)",
+    ),
+    Bug(
+        "a message that becomes active too late stays",
+        file="includes/plan_due",
+        right="if expires <= now then\n      await",
+        wrong="if false then\n      await",
+    ),
+    Bug(
+        "a lapse comes after another event of its time",
+        file="includes/plan_due",
+        right="if not kind or when < time then",
+        wrong="if not kind or when <= time then",
+    ),
+    Bug(
+        "a session becomes free when the next call comes",
+        file="includes/plan_due",
+        right="turn.does, turn.since, turn.changed = 'free', at, true",
+        wrong="turn.does, turn.since, turn.changed = 'free', now, true",
+        of="sessions",
+    ),
+    Bug(
+        "a cancellation is refused before due work ends",
+        file="cancel",
+        right="if p.more == 1 then",
+        wrong="if false then",
+    ),
+    Bug(
+        "a send is refused as full before due work ends",
+        file="includes/check_messages",
+        right="has_overdue(p) and refuse_while_due(p, full) or",
+        wrong="",
+    ),
+    Bug(
+        "settings change before due work is done",
+        file="configure",
+        right="p and has_overdue(p) and",
+        wrong="false and",
+    ),
+    Bug(
+        "a count shows states before due work",
+        file="count",
+        right="bands[before] = bands[before] - 1",
+        wrong="bands[before] = bands[before]",
+    ),
+    Bug(
+        "a peek shows states before due work",
+        file="peek",
+        right="if not o.by[name] then",
+        wrong="if true then",
+    ),
+    # -- stored data of a message
+    Bug(
+        "the bytes of changed properties do not count",
+        file="includes/set_changes",
+        right="p.bytes + #changes - #e.changes",
+        wrong="p.bytes",
+    ),
+    Bug(
+        "the event of an expired message stays",
+        file="includes/apply_due",
+        right="if m.index then",
+        wrong="if m.index and not p.dead then",
+    ),
+)

@@ -49,7 +49,7 @@ class Part(NamedTuple):
         done, bounds = Tally(), BOUNDS[self.bounds]
         try:
             with host(self.kind, with_bounds(bounds), server=address) as on:
-                examples = round((15 if self.kind == "server" else 5) / SHARES[self.what] ** 0.5)
+                examples = round((15 if self.kind == "server" else 6) / SHARES[self.what] ** 0.5)
                 drive(on, done, bounds=bounds, examples=examples, derandomize=False, what=self.what, sought=self.sought)
         except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
             raise AssertionError("".join(traceback.format_exception(error))) from None
@@ -71,11 +71,12 @@ class Run:
         return lacking(self.whole, self.least)
 
     def next(self) -> Part:
-        """Return the next part: first all machines on all hosts, then what brings about the most that is lacking."""
+        """Return the next part: first each machine on each server, then what brings about the most that is lacking."""
         place, self._begun = self._begun, self._begun + 1
-        first = [(what, kind) for kind in KINDS for what in MACHINES]
-        # Steps in memory take three times as long.
-        what, kind = first[place] if place < len(first) else (self._of_use(), KINDS[place % 8 > 0])
+        first: list[tuple[str, Kind]] = [(what, kind) for kind in reversed(KINDS) for what in MACHINES]
+        # Steps in memory take several times as long.
+        later: Kind = "server" if place % 16 else "memory"
+        what, kind = first[place] if place < len(first) else (self._of_use(), later)
         return Part(what, kind, [*BOUNDS][place % 2], tuple(self.short or required()))
 
     def _of_use(self) -> str:

@@ -32,7 +32,7 @@ from tools.repository import ROOT
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 DISTURBANCES = int(os.environ.get("SBREDIS_FORWARD_FAULTS", "4"))
-"""The number of disturbances. The long form has 40: four kinds and three queues take turns."""
+"""The number of disturbances. The long form has 20: four kinds and three queues take turns."""
 EACH = 40
 """The number of messages for each disturbance."""
 MESSAGES = int(os.environ.get("SBREDIS_FORWARDED", "400"))

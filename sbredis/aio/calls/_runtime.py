@@ -15,7 +15,6 @@ from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity_state import EntityState
     from sbredis.registry import Namespace
     from sbredis.transport import Transport
 
@@ -44,9 +43,10 @@ class Runtime:
         """The waits and limits for repetitions of calls."""
         self.count_dropped: Callable[[str, int], None] = _count_nothing
         """A function that is called with an entity and the number of messages that it has dropped as duplicates."""
-        self.moves_from: Callable[[EntityState, bool], None] = _tell_nobody
-        """A function that is called with an entity whose messages are moved elsewhere. The second argument says whether
-        a message certainly waits now.
+        self.moves_from: Callable[[Any, bool], None] = _tell_nobody
+        """A function that is called with an entity (an ``EntityState``) whose messages are moved elsewhere.
+
+        The second argument says whether a message certainly waits now.
         """
         self.closed = False
         """Whether the client is closed or being closed."""
@@ -86,5 +86,5 @@ def _count_nothing(entity: str, count: int) -> None:
     del entity, count
 
 
-def _tell_nobody(entity: EntityState, waits: bool) -> None:
+def _tell_nobody(entity: Any, waits: bool) -> None:
     """Ignore that messages may wait."""

@@ -4,12 +4,16 @@
 -- new token, and the locks of the other messages are not extended. Messages of a session are renewed with the lock on
 -- the session, which is extended.
 --
+-- A group that names no message extends its lease, whatever the lease still holds: messages or a session. The token does
+-- not change, so other calls may settle messages of the lease at the same time.
+--
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new token, chosen at random by the caller
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and the names of these messages
 --
--- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token }
+-- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token,
+--           the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
 -- @use advance answer_repetition begin finish lock_groups name_runs parse_token refuse release_from_lease split_words
 -- @use still_held write_lease
@@ -18,20 +22,26 @@ if not p then
   return refusal
 end
 if p.repeated then
-  local till, lost, moved = string.match(p.repeated, '^(%d+)|(.*)|(.*)$')
-  return answer_repetition(p, { 0, math.max(0, till - p.logical), split_words(lost), split_words(moved) })
+  -- The previous release has stored results without the tokens of ended leases.
+  local till, lost, moved, ended = string.match(p.repeated, '^(%d+)|([^|]*)|([^|]*)|?(.*)$')
+  local left = math.max(0, till - p.logical)
+  return answer_repetition(p, { 0, left, split_words(lost), split_words(moved), split_words(ended) })
 end
-local token, list = parse_token(ARGV[7]), lock_groups(ARGV, 8, 1)
+local token, list = parse_token(ARGV[7]), lock_groups(ARGV, 8, 1, true)
 if not token or not list or redis.call('HEXISTS', p.leases, token) == 1 then
   return refuse('BADCALL', 'groups')
 end
 
 advance(p, 100)
-local seen, lost, moved = {}, {}, {}
+local seen, lost, moved, ended = {}, {}, {}, {}
 for g = 1, #list do
-  local mine = still_held(p, list[g], seen, lost)
-  if #mine.names > 0 and (mine.session or #mine.names == mine.lease.left) then
-    write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs)
+  local mine, whole = still_held(p, list[g], seen, lost), #list[g].members == 0
+  local lease = mine.lease
+  if whole and not (tonumber(lease.till) > p.logical and (lease.session or lease.left > 0)) then
+    ended[#ended + 1] = mine.token
+  elseif whole or (#mine.names > 0 and (mine.session or #mine.names == lease.left)) then
+    write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)
+    lease.till = string.format('%.0f', p.logical + p.lock)
   else
     for i = 1, #mine.names do
       moved[#moved + 1] = mine.names[i]
@@ -44,5 +54,6 @@ end
 if #moved > 0 then
   write_lease(p, token, p.logical + p.lock, #moved, name_runs(moved))
 end
-finish(p, string.format('%.0f|%s|%s', p.logical + p.lock, table.concat(lost, ' '), table.concat(moved, ' ')))
-return { p.more, p.lock, lost, moved }
+local till = string.format('%.0f', p.logical + p.lock)
+finish(p, table.concat({ till, table.concat(lost, ' '), table.concat(moved, ' '), table.concat(ended, ' ') }, '|'))
+return { p.more, p.lock, lost, moved, ended }

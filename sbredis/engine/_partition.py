@@ -337,13 +337,22 @@ class Partition:
         """Complete messages: they are deleted."""
         return self.request("complete", call_id, _settled, {}, grouped(locks, 1))
 
-    def renew(self, call_id: CallId, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
-        """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``."""
+    def renew(self, call_id: CallId, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
+        """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``.
+
+        ``leases`` are tokens of leases, of messages or sessions, that are extended whatever they hold. They keep their
+        tokens.
+        """
+        if len(locks) + len(leases) > MAXIMUM_CALL_MESSAGES:
+            raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks) + len(leases)}")
 
         def read(reply: list[Any]) -> Renewed:
-            return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
+            return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]), names(reply[4]))
 
-        return self.request("renew", call_id, read, {"token": token_of(token)}, grouped(locks, 1))
+        groups = grouped(locks, 1) if locks or not leases else []
+        for lease in leases:
+            groups += (token_of(lease), 0)
+        return self.request("renew", call_id, read, {"token": token_of(token)}, groups)
 
     def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Release messages without settling them. Each delivery counts as failed, unless ``counted`` is false."""

@@ -176,6 +176,8 @@ class Renewed(NamedTuple):
     lost: tuple[str, ...]
     moved: tuple[str, ...]
     """The messages that are now locked under the new token."""
+    ended: tuple[str, ...] = ()
+    """The tokens of the leases that were to be extended as a whole, and have ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def malformed(script: str) -> Iterator[Malformed]:
         place = _SESSIONS.get(script, 0)
         yield from (with_(place, session) for session in (*_NOT_SESSIONS, *(() if script in _SESSIONS else ("",))))
     if script in _STRIDES:
-        yield from _groups(good[: -_STRIDES[script] - 2], _STRIDES[script])
+        yield from _groups(good[: -_STRIDES[script] - 2], _STRIDES[script], least=0 if script == "renew" else 1)
     if script in {"cancel", "receive_deferred"}:
         yield from _lists_of_names(good[:-1])
     if script == "redrive":
@@ -266,7 +266,7 @@ _STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 
 """The number of arguments for each message of a group."""
 
 
-def _groups(before: Sequence[Argument], stride: int) -> Iterator[Malformed]:
+def _groups(before: Sequence[Argument], stride: int, *, least: int) -> Iterator[Malformed]:
     one = ("1", "", 0)[:stride]
 
     def case(what: str, *rest: Argument) -> Malformed:
@@ -274,11 +274,17 @@ def _groups(before: Sequence[Argument], stride: int) -> Iterator[Malformed]:
 
     yield case("no group")
     yield case("a token alone", TOKEN)
-    yield case("a group of nothing", TOKEN, 0)
+    if least:
+        yield case("a group of nothing", TOKEN, 0)
+    else:
+        yield case("more leases than a call takes", *((TOKEN, 0) * 1001))
+        yield case("a lease with a name", TOKEN, 0, *one)
     yield case("a group that is shorter than it says", TOKEN, 2, *one)
     yield case("a group that is longer than it says", TOKEN, 1, *one, *one)
     yield case("a second group of nothing", TOKEN, 1, *one, OTHER_TOKEN)
-    yield from (case(f"a count of {count!r}", TOKEN, count, *one) for count in not_numbers(1, MAXIMUM_CALL_MESSAGES))
+    yield from (
+        case(f"a count of {count!r}", TOKEN, count, *one) for count in not_numbers(least, MAXIMUM_CALL_MESSAGES)
+    )
     yield from (case(f"the token {token!r}", token, 1, *one) for token in _NOT_TOKENS)
     many = [argument for number in range(1, 1002) for argument in (str(number), "", 0)[:stride]]
     yield case("more messages than a call takes", TOKEN, 1001, *many)

@@ -122,7 +122,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
     "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", call_id=TURN),
     "complete": lambda of: of.complete(TURN, LOCKS),
-    "renew": lambda of: of.renew(TURN, TOKEN, LOCKS),
+    "renew": lambda of: of.renew(TURN, TOKEN, LOCKS, [TOKEN]),
     "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
     "defer": lambda of: of.defer(TURN, LOCKS),
     "dead_letter": lambda of: of.dead_letter(TURN, LOCKS),

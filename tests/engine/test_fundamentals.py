@@ -200,6 +200,44 @@ async def test_renewing_all_remaining_messages_of_a_lease_keeps_its_token(bench:
     assert (await bench.complete(one, three)).lost == ()
 
 
+async def test_a_whole_lease_can_be_renewed_by_its_token(bench: Bench) -> None:
+    """All messages that the lease still holds stay locked under the same token. A lease that has ended is named."""
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    await bench.complete(two)
+    bench.later(SETTINGS.lock_duration - 1)
+    stranger = new_token()
+    renewed = await bench.renew(leases=[one.token, stranger])
+    assert renewed == (False, SETTINGS.lock_duration, (), (), (stranger,))
+    bench.later(SETTINGS.lock_duration - 1)
+    assert await bench.receive() == []
+    assert (await bench.complete(three)).lost == ()
+    bench.later(1)
+    assert (await bench.renew(leases=[one.token])).ended == (one.token,)
+    assert [message.payload for message in await bench.receive()] == [b"one"]
+
+
+async def test_a_lease_can_be_renewed_in_part_and_then_as_a_whole_by_one_call(bench: Bench) -> None:
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    bench.later(SETTINGS.lock_duration - 1)
+    token = new_token()
+    renewed = await bench.renew(two, token=token, leases=[one.token])
+    assert (renewed.moved, renewed.ended) == ((two.name,), ())
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.complete(one, replace(two, token=token))).lost == ()
+
+
+async def test_a_lease_whose_messages_were_all_moved_has_ended(bench: Bench) -> None:
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    await bench.renew(two)
+    renewed = await bench.tell(bench.partition.renew(bench.call_id(), new_token(), [one.lock()], [one.token]))
+    assert (renewed.lost, renewed.moved, renewed.ended) == ((), (), ())
+    await bench.complete(one)
+    assert (await bench.renew(leases=[one.token])).ended == (one.token,)
+
+
 async def test_a_changed_lock_duration_applies_from_the_next_lock_or_renewal(bench: Bench) -> None:
     """A message that is already locked stays locked for the time that was promised."""
     await bench.send(b"one", b"two")

@@ -295,6 +295,12 @@ async def renew_in_part(bench: Bench) -> Request[Any]:
     return bench.partition.renew(bench.call_id(), new_token(), [one, two])
 
 
+async def renew_leases(bench: Bench) -> Request[Any]:
+    one, two, _ = await locks(bench)
+    bench.later(1000)
+    return bench.partition.renew(bench.call_id(), new_token(), [two], [one.token, new_token()])
+
+
 async def purge(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
     return bench.partition.purge(bench.call_id(), NEVER, share=2)
@@ -401,7 +407,7 @@ ARRANGED: list[Arrange] = [
     *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, redrive),
     *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
     receive_deferred_by_number,
-    *(renew, renew_in_part, ripe, send),
+    *(renew, renew_in_part, renew_leases, ripe, send),
     *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),
     *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),

@@ -179,6 +179,7 @@ async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
         lambda: OF.receive(TURN, token, 1),
         lambda: OF.receive_deferred(TURN, token, ["1"]),
         lambda: OF.renew(TURN, token, [Lock(TOKEN, "1")]),
+        lambda: OF.renew(TURN, TOKEN, [], [token]),
     ]
     builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:

@@ -310,7 +310,7 @@ async def test_a_message_that_is_purged_on_activation_makes_no_session_free(benc
 
 
 async def test_the_lock_on_a_session_also_locks_its_received_messages(bench: Bench) -> None:
-    """The messages are held until the session lock ends. Renewing the lock or one of the messages renews both."""
+    """The messages are held until the session lock ends. Renewing the lock or one of the messages renews all."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
     one, two = await mine.receive()
@@ -320,9 +320,12 @@ async def test_the_lock_on_a_session_also_locks_its_received_messages(bench: Ben
     renewed = await bench.tell(bench.partition.renew(bench.call_id(), new_token(), mine.locks(one)))
     assert (renewed.lost, renewed.moved) == ((), ())
     bench.later(LOCK - 1)
+    assert (await bench.renew(leases=[mine.lock.token])).ended == ()
+    bench.later(LOCK - 1)
     assert await mine.complete(one) == ()
     bench.later(1)
     assert await mine.complete(two) == ("2",)
+    assert (await bench.renew(leases=[mine.lock.token])).ended == (mine.lock.token,)
     for failing in (mine.renew, mine.release, mine.receive, mine.get_state, lambda: mine.set_state(b"x")):
         with pytest.raises(SessionLockLostError):
             await failing()

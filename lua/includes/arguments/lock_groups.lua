@@ -1,15 +1,15 @@
 -- Parses the messages of a settlement: each group is the token of a lease, a number of messages, and for each of these
--- messages `columns` arguments, of which the first is its name. Returns nil if the arguments are malformed or contain
--- too many messages for one call.
+-- messages `columns` arguments, of which the first is its name. With `whole`, a group may name no messages. Returns nil
+-- if the arguments are malformed or contain too many messages for one call.
 -- @use parse_token whole_number
-local function lock_groups(argv, at, columns)
+local function lock_groups(argv, at, columns, whole)
   local list, total = {}, 0
   while at <= #argv do
-    local token, count = parse_token(argv[at]), whole_number(argv[at + 1] or '', 1, 1000)
+    local token, count = parse_token(argv[at]), whole_number(argv[at + 1] or '', whole and 0 or 1, 1000)
     if not token or not count or at + 1 + count * columns > #argv then
       return nil
     end
-    total = total + count
+    total = total + math.max(count, 1)
     local group = { token = token, members = {}, at = at + 2, columns = columns }
     for i = 1, count do
       local member = argv[at + 2 + (i - 1) * columns]
@@ -20,7 +20,7 @@ local function lock_groups(argv, at, columns)
     end
     -- Check all names together: after the well-formed names are removed, nothing may be left.
     local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',[dt]?[1-9]%d*', '')
-    if rest ~= '' or found ~= count then
+    if count > 0 and (rest ~= '' or found ~= count) then
       return nil
     end
     list[#list + 1] = group

@@ -84,8 +84,11 @@ class Model(Receiving):
 
         return Plan(act, 1 <= len(locks) <= MOST and all(0 <= lock.delay <= NEVER for lock in locks), strict=strict)
 
-    def renew(self, call: Call, token: str, locks: Sequence[Lock]) -> Renewed:
-        """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease."""
+    def renew(self, call: Call, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Renewed:
+        """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease.
+
+        The ``leases`` are extended with all that they hold.
+        """
         until: list[int] = []
 
         def act() -> Renewed:
@@ -110,13 +113,22 @@ class Model(Receiving):
                 message.token = token
             if moved:
                 self._hold(token, until[0], moved)
+            ended = []
+            for old in leases:
+                lease = self.leases.get(old)
+                if lease is None or lease.until <= self.clk or (lease.session is None and not self._held(old)):
+                    ended.append(old)
+                else:
+                    for message in [] if lease.session is not None else self._held(old):
+                        self._move(message, Event.RENEW, call.now)
+                    self._hold(old, until[0], lease.messages, lease.session)
             names = tuple(message.name for message in moved)
-            return Renewed(self.settings.lock_duration, tuple(lost), names, self.more)
+            return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
 
         def again(later: Call) -> Renewed:
             return replace(first, lock=max(0, until[0] - self._clock(later)[0]), more=False)
 
-        sound = 1 <= len(locks) <= MOST and token not in self.leases
+        sound = 1 <= len(locks) + len(leases) <= MOST and token not in self.leases
         first = self._perform(call, act, sound=sound, again=again)
         return first
 

@@ -193,6 +193,7 @@ class Renewed:
     lost: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     more: bool = False
+    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -150,13 +150,13 @@ class Both(Comparison):
             lambda call, together: self.model.plan_settle(call, together, ours, event),
         )
 
-    def renew(self, how: How, token: str, locks: Sequence[Lock]) -> Any:
+    def renew(self, how: How, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:
         ours = [m.Lock(*one) for one in locks]
         return self.do(
             Step(
                 "renew",
-                lambda p, call_id: p.renew(call_id, token, locks),
-                lambda call: self.model.renew(call, token, ours),
+                lambda p, call_id: p.renew(call_id, token, locks, leases),
+                lambda call: self.model.renew(call, token, ours, leases),
             ),
             how,
         )

@@ -175,6 +175,14 @@ class Machine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject, how: How, old: bool) -> None:
         self.both.renew(how, self.token(old), self.locks(data))
 
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, part=st.booleans())
+    def renew_leases(self, data: st.DataObject, how: How, part: bool) -> None:
+        """Extend whole leases, also of sessions; some have ended, and one may be renewed in part by the same call."""
+        leases = data.draw(st.lists(some([*self.model.leases, "x" * 12]), min_size=1, max_size=3))
+        locks = self.locks(data) if part and self.held() else []
+        self.both.renew(how, self.both.token(), locks, leases)
+
     @precondition(lambda self: self.messages_of(Side.DEAD))
     @rule(data=st.data(), how=hows, time_to_live=some([None, None, 0, 500, 50_000]), changed=draws.changes)
     def redrive(self, data: st.DataObject, how: How, time_to_live: int | None, changed: bytes) -> None:

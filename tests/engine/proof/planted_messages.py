@@ -124,6 +124,18 @@ OF_MESSAGES = (
         wrong="= mine.token .. string.sub(mine",
     ),
     Bug(
+        "a lease that has ended is extended as a whole",
+        file="renew",
+        right="tonumber(lease.till) > p.logical and",
+        wrong="",
+    ),
+    Bug(
+        "a whole lease is not extended",
+        file="renew",
+        right="elseif whole or (",
+        wrong="elseif not whole and (",
+    ),
+    Bug(
         "the end of a lease is not checked",
         file="includes/still_held",
         right="tonumber(lease.till) <= p.logical",
@@ -139,9 +151,9 @@ OF_MESSAGES = (
     Bug(
         "the end of a renewed lock goes unnoticed",
         file="renew",
-        right="write_lease(p, mine.token, p.logical + p.lock, mine.lease.left, mine.lease.runs)",
+        right="write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)",
         wrong="local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, "
-        "mine.lease.left, mine.lease.runs); p.next_lock, p.changed.next_lock = bound, bound",
+        "lease.left, lease.runs); p.next_lock, p.changed.next_lock = bound, bound",
     ),
     Bug(
         "the end of the first lock goes unnoticed",

@@ -10,7 +10,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import KINDS, partition_for_key, partition_for_name, read_record
+from sbredis.engine import KINDS, decode_changes, partition_for_key, partition_for_name, read_record
 from sbredis.engine._lifecycle import Side, State, band, score
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -83,9 +83,11 @@ async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, i
         kinds = {kind: data.get(key.decode(), ("", {}))[1] for kind, key in zip(KINDS, keys, strict=True)}
         for member, place in sorted(kinds["order"].items(), key=lambda item: item[1]):
             if first <= place < last:
-                destination, _, partition = kinds["entries"][member].rpartition(b";")[2].split()
+                recipient = decode_changes(kinds["entries"][member].rpartition(b";")[2]).destination
+                assert recipient is not None
+                destination, _, partition, _ = recipient.split(" ", 3)
                 body = read_record(kinds["m0"][member]).payload.decode().rpartition("\x00")[2]
-                found.append((body, destination.decode(), int(partition)))
+                found.append((body, destination, int(partition)))
     return found
 
 

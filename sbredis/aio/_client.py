@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from sbredis._public import public
@@ -146,7 +147,7 @@ class ServiceBusClient(Handlers):
         )
         self._share = self._connection.share()
         self._connection.count_dropped = self._telemetry.dropped_duplicates
-        self._connection.moves_from = self._offer.moves_from
+        self._connection.moves_from = partial(self._offer.moves_from, self._connection)
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
     @classmethod

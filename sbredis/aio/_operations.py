@@ -229,7 +229,7 @@ class _Transfers(Work):
     def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
         del sent
         _tell_test_bus(self._destination, self._parts)
-        self.entity.runtime.moves_from(self.entity, True)
+        self.entity.runtime.moves_from(self.entity.record, True)
         return []
 
     def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:

@@ -535,8 +535,8 @@ async def test_a_receiver_does_not_warn_if_nothing_waits(
     answers: list[bool] = []
     asks = _offer._waits_for_mover
 
-    async def ask(entity: Any) -> bool:
-        answers.append(await asks(entity))
+    async def ask(*entity: Any) -> bool:
+        answers.append(await asks(*entity))
         return answers[-1]
 
     monkeypatch.setattr(_offer, "_waits_for_mover", ask)

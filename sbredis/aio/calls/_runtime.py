@@ -15,7 +15,7 @@ from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
 
 if TYPE_CHECKING:
-    from sbredis.registry import Namespace
+    from sbredis.registry import EntityRecord, Namespace
     from sbredis.transport import Transport
 
 __all__ = ["Runtime"]
@@ -43,10 +43,9 @@ class Runtime:
         """The waits and limits for repetitions of calls."""
         self.count_dropped: Callable[[str, int], None] = _count_nothing
         """A function that is called with an entity and the number of messages that it has dropped as duplicates."""
-        self.moves_from: Callable[[Any, bool], None] = _tell_nobody
-        """A function that is called with an entity (an ``EntityState``) whose messages are moved elsewhere.
-
-        The second argument says whether a message certainly waits now.
+        self.moves_from: Callable[[EntityRecord, bool], None] = _tell_nobody
+        """A function that is called with the record of an entity whose messages are moved elsewhere. The second
+        argument says whether a message certainly waits now.
         """
         self.closed = False
         """Whether the client is closed or being closed."""
@@ -86,5 +85,5 @@ def _count_nothing(entity: str, count: int) -> None:
     del entity, count
 
 
-def _tell_nobody(entity: Any, waits: bool) -> None:
+def _tell_nobody(record: EntityRecord, waits: bool) -> None:
     """Ignore that messages may wait."""

@@ -15,8 +15,8 @@ from sbredis.exceptions import ServiceBusError
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import EntityState
     from sbredis.aio.calls._runtime import Runtime
+    from sbredis.registry import EntityRecord
 
 __all__ = ["MaintenanceOffer"]
 
@@ -72,12 +72,12 @@ class MaintenanceOffer:
             self._announced.add(topic.record.incarnation)
             connection.start(self._announce(connection))
 
-    def moves_from(self, entity: EntityState, waits: bool) -> None:
+    def moves_from(self, runtime: Runtime, record: EntityRecord, waits: bool) -> None:
         """Log a warning if messages wait in an entity, and no client would move them: once for each entity.
 
         ``waits`` says that messages certainly wait. Otherwise the partitions are asked, at most once in half a minute.
         """
-        key = f"{MOVE} {entity.record.incarnation}"
+        key = f"{MOVE} {record.incarnation}"
         now = asyncio.get_running_loop().time()
         if key in self._announced or (not waits and now < self._asked.get(key, -math.inf) + _AGAIN):
             return
@@ -85,7 +85,7 @@ class MaintenanceOffer:
             self._announced.add(key)
         else:
             self._asked[key] = now
-        entity.runtime.start(self._warn_of_moves(entity, key, waits))
+        runtime.start(self._warn_of_moves(runtime, record, key, waits))
 
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""
@@ -100,10 +100,9 @@ class MaintenanceOffer:
         except ServiceBusError as error:
             _log.debug("it is not known whether a client publishes scheduled messages: %s", error)
 
-    async def _warn_of_moves(self, entity: EntityState, key: str, waits: bool) -> None:
-        runtime, name = entity.runtime, entity.name
+    async def _warn_of_moves(self, runtime: Runtime, record: EntityRecord, key: str, waits: bool) -> None:
         try:
-            if await self._has_holder(runtime, MOVE) or not (waits or await _waits_for_mover(entity)):
+            if await self._has_holder(runtime, MOVE) or not (waits or await _waits_for_mover(runtime, record)):
                 return
             if waits or key not in self._announced:
                 self._announced.add(key)
@@ -111,21 +110,21 @@ class MaintenanceOffer:
                     "%s: no client moves messages to other entities, so the messages of %r wait. Make one client with "
                     "maintenance=True, on any machine.",
                     runtime.target,
-                    name,
+                    record.path,
                 )
         except ServiceBusError as error:
-            _log.debug("it is not known whether a client moves the messages of %r: %s", name, error)
+            _log.debug("it is not known whether a client moves the messages of %r: %s", record.path, error)
 
     async def _has_holder(self, connection: Runtime, role: str) -> bool:
         """Return whether this client or another one has a role, or will have it soon."""
         return self.maintenance is not None or await is_held(connection.transport, connection.namespace.name, role)
 
 
-async def _waits_for_mover(entity: EntityState) -> bool:
+async def _waits_for_mover(runtime: Runtime, record: EntityRecord) -> bool:
     """Return whether messages wait in a partition of an entity to be moved."""
-    settings, runtime = entity.record.settings, entity.runtime
-    for number in entity.numbers:
-        request = entity.partition(number).count(CallId("", 0, runtime.clock.told()))
+    settings = record.settings
+    for number in record.partitions:
+        request = runtime.namespace.partition(record, number).count(CallId("", 0, runtime.clock.told()))
         counts: Counts = await perform(runtime.transport, request, timeout=_ASKING)
         waiting = counts.transfer + counts.active * settings.forwards + counts.dead_active * settings.forwards_dead
         if waiting:

@@ -184,7 +184,7 @@ class Outbox:
         else:
             pinned = entity.partition_client(entity.numbers[0])
         if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
-            entity.runtime.moves_from(entity, True)
+            entity.runtime.moves_from(entity.record, True)
         throttle = self.throttle
         waits = not throttle.try_take(count, size)
         if waits:

@@ -87,7 +87,7 @@ prove-time: environment-test ## run the long test of the effects of time, with a
 prove-sessions: environment-test ## run the long test of sessions (some minutes)
 	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
 
-prove-removal: environment-test ## run the long test of the removal of unused entities (half an hour)
+prove-removal: environment-test ## run the long test of the removal of unused entities (up to an hour)
 	$(PY) -m tests.registry.removal.run $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing

@@ -113,7 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50_000, help="the least number of steps")
     parser.add_argument("--times", type=int, default=100, help="the number of times that each event must have happened")
-    parser.add_argument("--seconds", type=float, default=1_800, help="the time after which to give up")
+    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bugs", action="store_true", help="look for the planted bugs instead")
     given = parser.parse_args()

@@ -13,15 +13,16 @@ _TRANSITIONS = (
     "removing -> deleting",
     "active -> deleting",
 )
-_PARTITIONS = ("asked: idle", "asked: used", "closed", "not closed", "still idle")
+_PARTITIONS = ("asked: idle", "asked: used", "closed", "not closed")
 
 WANTED: tuple[str, ...] = (
     *(f"{kind} {what}" for kind in _KINDS for what in _TRANSITIONS),
     *(f"{kind} removing -> active by {role}" for kind in _KINDS for role in ("remover", "user")),
-    "topic removing -> removing",
     "subscription removing -> removing",
     *(f"{kind} partition {what}" for kind in _KINDS for what in _PARTITIONS),
     "queue partition lost",
+    "queue partition still idle",
+    "subscription partition still idle",
     *(f"close refused {code}" for code in ("STALE", "CONFIG", "GONE")),
     *(f"a use refused {code}" for code in ("STALE", "CONFIG", "GONE", "FORWARDS")),
     *(
@@ -46,7 +47,7 @@ WANTED: tuple[str, ...] = (
         for what in ("close", "read_entity", "a change of the registry")
     ),
     *(f"unreachable for {role}" for role in ("remover", "user", "reader")),
-    *(f"a user reads {kind} again" for kind in _KINDS),
+    *(f"a user reads {kind} again" for kind in ("queue", "subscription")),
     *(f"queue used by {what}" for what in ("send", "receive", "touch", "configure")),
     *(f"topic used by {what}" for what in ("publish", "configure")),
     *(f"subscription used by {what}" for what in ("receive", "touch", "configure")),

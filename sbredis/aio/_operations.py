@@ -267,6 +267,8 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
             entity = await part.outbox.ready(deadline)
             if entity.record.settings.sessions:
                 await require_sessions(entity, part.messages, deadline)
+            if any(len(one.payload) > entity.largest_message for one in part.made):
+                await entity.refresh(deadline)  # the limit may have been raised since this client read it
             sends.setdefault(entity, []).append(part)
     here: list[Work] = []
     elsewhere: list[Work] = []

@@ -303,6 +303,22 @@ async def test_a_message_above_a_newly_lowered_size_limit_is_refused(url: str, *
         assert (await queue.counts()).active == 1
 
 
+@both
+async def test_a_message_below_a_newly_raised_size_limit_is_sent(url: str, *, partitioned: bool) -> None:
+    """The sender and the transaction read the limit again before they refuse a message because of it."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        large = ServiceBusMessage(bytes(2**20), partition_key="k")
+        with pytest.raises(MessageSizeExceededError):
+            await sender.send_messages(large)
+        async with ServiceBusAdministrationClient(url + ("&" if "?" in url else "?") + "namespace=ns") as admin:
+            await admin.update_queue({"name": "q"}, max_message_size_in_kilobytes=2048)
+            await sender.send_messages(large)
+            await admin.update_queue({"name": "q"}, max_message_size_in_kilobytes=3072)
+        async with queue.client.transaction() as transaction:
+            transaction.send_messages(sender, ServiceBusMessage(bytes(2**21), partition_key="k"))
+        assert (await queue.counts()).active == 2
+
+
 async def test_a_size_error_of_a_topic_names_the_topic(url: str) -> None:
     async with ServiceBusClient(url) as client, client.get_topic_sender("t", create_if_missing=True) as sender:
         large = ServiceBusMessage(bytes(2**20))

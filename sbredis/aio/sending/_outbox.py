@@ -175,9 +175,8 @@ class Outbox:
         count = len(made)
         if entity.record.settings.sessions:
             await require_sessions(entity, messages, deadline)
-        most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
-        if size > most or count > MAXIMUM_CALL_MESSAGES:
-            raise too_large(entity, count, size)
+        if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+            await _require_size(entity, count, size, deadline)
         if entity.partitioned:
             key = key_of(entity, messages)
             pinned = None if key is None else entity.pinned(key)
@@ -232,6 +231,19 @@ class Outbox:
             facts_of(content_of(message)) if one.due is None or one.due <= near else None
             for message, one in zip(messages, made, strict=True)
         ]
+
+
+def _most(entity: Entity, count: int) -> int:
+    """Return the number of bytes that one call may send, by the settings that this client knows."""
+    return entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
+
+
+async def _require_size(entity: Entity, count: int, size: int, deadline: float) -> None:
+    """Raise if messages are too large. The limit may have been raised since this client has read it."""
+    if count <= MAXIMUM_CALL_MESSAGES:
+        await entity.refresh(deadline)
+    if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+        raise too_large(entity, count, size)
 
 
 def _log_unread_error(future: asyncio.Future[Any]) -> None:

@@ -17,6 +17,7 @@
     ├── MessagingEntityDisabledError        the entity's status does not permit this
     ├── ServiceBusQuotaExceededError        the entity is full
     ├── MessageSizeExceededError            (also a ValueError) a message or a batch is too large
+    ├── MessageBodyError                    (also a ValueError) a body does not fit the type it was decoded to
     ├── MessageLockLostError                the lock on a message has ended, or belongs to another receiver
     ├── KeyAlreadyUsedError                 an earlier transaction has used a key of this transaction
     ├── MessageNotFoundError                there is no such message in the required state
@@ -29,6 +30,7 @@
     ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
     ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
     ├── DataLayoutError                     another release wrote the data, and this release cannot read them
+    ├── WorkerSetupError                    (also a ValueError) the handlers or options of a worker do not fit together
     └── InvalidConnectionStringError        (also a ValueError) the connection string is malformed
 
 Every error says what happened and whether a retry can help (:attr:`ServiceBusError.is_transient`). It says what is
@@ -50,6 +52,7 @@ __all__ = [
     "InvalidConnectionStringError",
     "KeyAlreadyUsedError",
     "MessageAlreadySettled",
+    "MessageBodyError",
     "MessageLockLostError",
     "MessageNotFoundError",
     "MessageSizeExceededError",
@@ -75,6 +78,7 @@ __all__ = [
     "ServiceBusServerBusyError",
     "SessionCannotBeLockedError",
     "SessionLockLostError",
+    "WorkerSetupError",
 ]
 
 
@@ -270,6 +274,15 @@ class MessageSizeExceededError(ServiceBusError, ValueError):
     code = "MessageSizeExceeded"
 
 
+class MessageBodyError(ServiceBusError, ValueError):
+    """The body of a message does not fit the type that it was decoded to.
+
+    The text says where the body does not fit. It contains no value from the body.
+    """
+
+    code = "MessageBody"
+
+
 class MessageLockLostError(ServiceBusError):
     """The lock on the message has ended, or is not valid. Another receiver may have the message by now."""
 
@@ -391,3 +404,9 @@ ResourceNotFoundError = MessagingEntityNotFoundError
 
 ResourceExistsError = MessagingEntityAlreadyExistsError
 """The name that Azure's administration client has for this error."""
+
+
+class WorkerSetupError(ServiceBusError, ValueError):
+    """The handlers or the options of a worker do not fit together; the text says which."""
+
+    code = "WorkerSetup"

@@ -1,9 +1,29 @@
-"""The worker framework, imported as ``sbredis.workers``: handlers for the messages of queues and subscriptions.
+"""The worker framework: decorated functions that handle the messages of queues and subscriptions.
 
-The folder is at the root of the repository, and is shipped inside ``sbredis``. The framework is not built yet.
+The folder is at the root of the repository, and is shipped inside ``sbredis``.
 """
 
 if __name__ != "sbredis.workers":
     raise ImportError(f"{__name__!r} is only the folder; import it as sbredis.workers: from sbredis.workers import …")
 
-__all__: list[str] = []
+from sbredis.workers._worker import Worker
+from sbredis.workers.declaring._context import Context, SyncContext
+from sbredis.workers.declaring._markers import Depends, Property
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from sbredis.workers.declaring._retries import Retries
+from sbredis.workers.declaring._router import Router
+
+__all__ = [
+    "Abandon",
+    "Complete",
+    "Context",
+    "DeadLetter",
+    "Defer",
+    "Depends",
+    "Outcome",
+    "Property",
+    "Retries",
+    "Router",
+    "SyncContext",
+    "Worker",
+]

@@ -1,0 +1,13 @@
+"""The bodies of messages as Python values: one codec for workers, requests and everything that sends values.
+
+``bytes`` and ``str`` are sent as they are. Every other value is sent as JSON, with its content type. A value that was
+encoded decodes to an equal value of the same type.
+"""
+
+from __future__ import annotations
+
+from sbredis.codec._body import EncodedBody, decode_body, encode_body
+from sbredis.codec._making import check_type
+from sbredis.codec._shape import UnsupportedTypeError
+
+__all__ = ["EncodedBody", "UnsupportedTypeError", "check_type", "decode_body", "encode_body"]

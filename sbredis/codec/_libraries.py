@@ -1,0 +1,81 @@
+"""The shapes of structs of msgspec and of models of pydantic. Neither library is imported here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+from sbredis.codec._shape import Mismatch, Shape
+
+__all__ = ["of_msgspec", "of_pydantic"]
+
+
+def of_msgspec(kind: type) -> Shape | None:
+    """Return the shape of a struct of msgspec; ``None`` for another class.
+
+    Only a program that has imported msgspec can have a struct, so nothing is imported here.
+    """
+    msgspec: Any = sys.modules.get("msgspec")
+    if msgspec is None or not issubclass(kind, msgspec.Struct):
+        return None
+
+    def decode(value: Any, at: str) -> Any:
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise Mismatch(_place_of(error, at)) from None
+
+    def from_bytes(body: bytes) -> Any:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.ValidationError as error:
+            raise Mismatch(_place_of(error, "$")) from None
+        except msgspec.DecodeError:
+            raise Mismatch("it is not JSON.") from None
+
+    return Shape(
+        kind.__name__, frozenset({"map", "list"}), msgspec.to_builtins, decode, msgspec.json.encode, from_bytes
+    )
+
+
+def _place_of(error: Exception, at: str) -> str:
+    """Return where msgspec found an error. Its own text may contain a value."""
+    found = re.search(r"at `\$([^`]*)`$", str(error))
+    return f"{at}{found[1] if found else ''} does not fit its type."
+
+
+def of_pydantic(kind: type) -> Shape | None:
+    """Return the shape of a model of pydantic; ``None`` for another class."""
+    pydantic: Any = sys.modules.get("pydantic")
+    if pydantic is None or not issubclass(kind, pydantic.BaseModel):
+        return None
+    model: Any = kind
+
+    def explained(error: Any, at: str) -> Mismatch:
+        texts: list[str] = []
+        for one in error.errors(include_url=False, include_input=False, include_context=False)[:3]:
+            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one["loc"])
+            texts.append(f"{at}{place}: {one['type']}")
+        return Mismatch("; ".join(texts) + ".")
+
+    def decode(value: Any, at: str) -> Any:
+        try:
+            return model.model_validate(value)
+        except pydantic.ValidationError as error:
+            raise explained(error, at) from None
+
+    def from_bytes(body: bytes) -> Any:
+        try:
+            return model.model_validate_json(body)
+        except pydantic.ValidationError as error:
+            raise explained(error, "$") from None
+
+    def encode(value: Any) -> Any:
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+
+    def to_bytes(value: Any) -> bytes:
+        text: str = value.model_dump_json(by_alias=True, round_trip=True)
+        return text.encode()
+
+    return Shape(kind.__name__, frozenset({"map"}), encode, decode, to_bytes, from_bytes)

@@ -1,0 +1,58 @@
+"""A shape: how the values of one type look in JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final, get_origin
+
+__all__ = ["Decode", "Encode", "Mismatch", "Shape", "UnsupportedTypeError", "misfit", "type_name", "words"]
+
+Encode = Callable[[Any], Any]
+Decode = Callable[[Any, str], Any]
+
+
+class Mismatch(Exception):  # noqa: N818 -- never leaves this package
+    """A decoded body does not fit a shape. The text says where, without a value."""
+
+
+class UnsupportedTypeError(TypeError):
+    """The codec cannot encode or decode values of this type; the text says why."""
+
+
+@dataclasses.dataclass(slots=True)
+class Shape:
+    """How the values of one type look in JSON."""
+
+    name: str
+    kinds: frozenset[str]
+    """The kinds of JSON value that the type can have: ``null``, ``bool``, ``int``, ``float``, ``text``, ``list``,
+    ``map``. Two types of a union must have none in common.
+    """
+    encode: Encode
+    decode: Decode
+    to_bytes: Callable[[Any], bytes] | None = None
+    """Encodes a whole body at once, if a library does it."""
+    from_bytes: Callable[[bytes], Any] | None = None
+
+
+words: Final = {
+    type(None): "null",
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+"""What decoded JSON values are called in errors."""
+
+
+def misfit(at: str, wanted: str, value: object) -> Mismatch:
+    """Return the error for a decoded value of a wrong type. It does not contain the value."""
+    return Mismatch(f"{at} is {words.get(type(value), type(value).__name__)}, but must be {wanted}.")
+
+
+def type_name(as_type: Any) -> str:
+    """Return the name of a type for an error."""
+    return as_type.__name__ if isinstance(as_type, type) and get_origin(as_type) is None else str(as_type)

@@ -1,0 +1,177 @@
+"""The shapes of JSON's own types, and of types whose values are text in JSON."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+from uuid import UUID
+
+from sbredis.codec._shape import Mismatch, Shape, misfit, words
+
+__all__ = ["SIMPLE", "whole_number"]
+
+_EVERY_KIND: Final = frozenset({"null", "bool", "int", "float", "text", "list", "map"})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value inside which only JSON's own types are, or raise for another type."""
+    kind = type(value)
+    if kind in {str, int, float, bool, type(None)}:
+        return value
+    if kind is list:
+        for item in value:
+            _plain(item)
+        return value
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError(
+                    f"A dict with a key of the type {type(key).__name__} cannot be sent: JSON has only text as keys. "
+                    "Give the field a type, such as dict[int, str] in a dataclass."
+                )
+            _plain(item)
+        return value
+    raise TypeError(
+        f"A value of the type {kind.__name__} inside a plain dict or list cannot be sent, because it would not decode "
+        "to an equal value. Use a dataclass whose field has this type."
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _of_type(kind: type, kinds: str) -> Shape:
+    def encode(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"{words[kind]} was expected, not a value of the type {type(value).__name__}")
+        return value
+
+    def decode(value: Any, at: str) -> Any:
+        if type(value) is not kind:
+            raise misfit(at, words[kind], value)
+        return value
+
+    return Shape(kind.__name__, frozenset({kinds}), encode, decode)
+
+
+def _decode_float(value: Any, at: str) -> Any:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            raise Mismatch(f"{at} is larger than any float.") from None
+    raise misfit(at, "a number", value)
+
+
+def _encode_float(value: Any) -> Any:
+    if type(value) not in {float, int}:
+        raise TypeError(f"a number was expected, not a value of the type {type(value).__name__}")
+    return float(value)
+
+
+def _plain_container(kind: type, kinds: str) -> Shape:
+    checked = _of_type(kind, kinds)
+    return Shape(kind.__name__, checked.kinds, _plain, checked.decode)
+
+
+# -- values that are text in JSON --------------------------------------------------------------------------------------
+
+_DURATION: Final = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?", re.ASCII)
+
+
+def _duration_text(value: timedelta) -> str:
+    sign, value = ("-", -value) if value < timedelta(0) else ("", value)
+    fraction = f".{value.microseconds:06}" if value.microseconds else ""
+    return f"{sign}P{value.days}DT{value.seconds}{fraction}S"
+
+
+def _duration(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None or text[-1] in "PT":
+        raise ValueError
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    value = timedelta(
+        days=int(days or 0),
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        seconds=int(seconds or 0),
+        microseconds=int((fraction or "").ljust(6, "0") or 0),
+    )
+    return -value if sign else value
+
+
+def _bytes_of(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError
+    return value
+
+
+def _decimal_text(value: Decimal) -> str:
+    if not value.is_finite():
+        raise ValueError("The value cannot be sent: JSON has no infinite number and no NaN.")
+    return str(value)
+
+
+_TEXTS: Final[dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]]] = {
+    datetime: ("a date and a time in ISO 8601", datetime.isoformat, datetime.fromisoformat),
+    date: ("a date in ISO 8601", date.isoformat, date.fromisoformat),
+    time: ("a time in ISO 8601", time.isoformat, time.fromisoformat),
+    timedelta: ("a duration in ISO 8601", _duration_text, _duration),
+    UUID: ("a UUID", str, UUID),
+    Decimal: ("a decimal number as text", _decimal_text, _decimal),
+    bytes: ("base64 text", lambda value: base64.b64encode(value).decode(), _bytes_of),
+}
+
+
+def _as_text(kind: type) -> Shape:
+    wanted, write, read = _TEXTS[kind]
+
+    def encode(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"a {kind.__name__} was expected, not a value of the type {type(value).__name__}")
+        return write(value)
+
+    def decode(value: Any, at: str) -> Any:
+        if type(value) is not str:
+            raise misfit(at, wanted, value)
+        try:
+            return read(value)
+        except (ValueError, InvalidOperation, OverflowError):
+            raise Mismatch(f"{at} is not {wanted}.") from None
+
+    return Shape(kind.__name__, frozenset({"text"}), encode, decode)
+
+
+SIMPLE: Final[dict[Any, Shape]] = {
+    str: _of_type(str, "text"),
+    int: _of_type(int, "int"),
+    bool: _of_type(bool, "bool"),
+    float: Shape("float", frozenset({"float", "int"}), _encode_float, _decode_float),
+    type(None): Shape(
+        "None", frozenset({"null"}), _of_type(type(None), "null").encode, _of_type(type(None), "").decode
+    ),
+    dict: _plain_container(dict, "map"),
+    list: _plain_container(list, "list"),
+    Any: Shape("Any", _EVERY_KIND, _plain, lambda value, _: value),
+    object: Shape("object", _EVERY_KIND, _plain, lambda value, _: value),
+    **{kind: _as_text(kind) for kind in _TEXTS},
+}
+
+
+def whole_number(value: Any, at: str) -> int:
+    """Decode a key of a mapping to a whole number."""
+    if not re.fullmatch(r"-?\d{1,300}", value, re.ASCII):
+        raise Mismatch(f"{at} is not a whole number.")
+    return int(value)

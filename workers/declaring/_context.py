@@ -1,0 +1,234 @@
+"""The context of a handler: what it is told beside its message, and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypedDict, Unpack
+
+from sbredis.model import PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.workers.declaring._outcomes import Outcome
+
+__all__ = ["Context", "SendOptions", "Session", "SyncContext", "SyncSession", "Work"]
+
+
+class SendOptions(TypedDict, total=False):
+    """The properties of a message that is made from a value. They are those of :class:`~sbredis.ServiceBusMessage`."""
+
+    application_properties: Mapping[str, PrimitiveTypes]
+    session_id: str
+    message_id: str
+    scheduled_enqueue_time_utc: datetime
+    time_to_live: timedelta
+    content_type: str
+    correlation_id: str
+    subject: str
+    partition_key: str
+    to: str
+    reply_to: str
+    reply_to_session_id: str
+
+
+class Work(Protocol):
+    """The part of a running call that a context needs. All its methods may be called in the worker's event loop."""
+
+    @property
+    def entity(self) -> str:
+        """The path of the entity."""
+        ...
+
+    @property
+    def message(self) -> ServiceBusReceivedMessage:
+        """The message."""
+        ...
+
+    @property
+    def lock_lost(self) -> bool:
+        """Whether the lock was lost."""
+        ...
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the delivery before was given back."""
+        ...
+
+    @property
+    def tick(self) -> datetime | None:
+        """The time of the schedule."""
+        ...
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session."""
+        ...
+
+    def send(self, entity: str, value: object, options: SendOptions) -> None:
+        """Add a message to those that go out when the message is settled."""
+        ...
+
+    async def renew(self) -> datetime:
+        """Renew the lock of the message or its session."""
+        ...
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Settle the message now."""
+        ...
+
+    async def get_state(self, as_type: Any) -> Any:
+        """Return the state of the session."""
+        ...
+
+    def set_state(self, value: object) -> None:
+        """Set the state of the session when the message is settled."""
+        ...
+
+
+class _Told:
+    """What a handler is told."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    @property
+    def entity(self) -> str:
+        """The path of the queue or subscription that the message comes from."""
+        return self._work.entity
+
+    @property
+    def message(self) -> ServiceBusReceivedMessage:
+        """The message."""
+        return self._work.message
+
+    @property
+    def attempt(self) -> int:
+        """The number of this delivery: 1 for the first. Crashes of a worker count too."""
+        return self._work.message.delivery_count
+
+    @property
+    def fence(self) -> int | None:
+        """A number that rises with each lock of the message or of its session, to guard outside resources with."""
+        return self._work.message.fence
+
+    @property
+    def tick(self) -> datetime | None:
+        """The time of the schedule that sent the message; ``None`` for other messages."""
+        return self._work.tick
+
+    @property
+    def lock_lost(self) -> bool:
+        """Whether the lock was lost. Another worker may have the message by now, and the outcome will be dropped."""
+        return self._work.lock_lost
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the delivery before this one was given back, because its worker was shut down."""
+        return self._work.interrupted
+
+    def send(self, entity: str, value: object, **options: Unpack[SendOptions]) -> None:
+        """Send a value, or a :class:`~sbredis.ServiceBusMessage`, together with the completion of this message.
+
+        The message goes out in the transaction that completes the message, or not at all. The call only records it.
+        """
+        if isinstance(value, ServiceBusMessage) and options:
+            raise TypeError("The message has properties of its own: send() takes options only for other values.")
+        self._work.send(entity, value, options)
+
+
+class Session:
+    """The session of the message, for a coroutine function."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        assert self._work.session_id is not None
+        return self._work.session_id
+
+    async def get_state(self, as_type: Any = bytes) -> Any:
+        """Return the state as a value of this type; ``None`` if the session has no state."""
+        return await self._work.get_state(as_type)
+
+    def set_state(self, value: object) -> None:
+        """Set the state in the transaction that completes the message. ``None`` removes the state."""
+        self._work.set_state(value)
+
+
+class Context(_Told):
+    """What a coroutine function is told beside its message, and what it can do."""
+
+    __slots__ = ()
+
+    @property
+    def session(self) -> Session | None:
+        """The session of the message; ``None`` if the entity has no sessions."""
+        return None if self._work.session_id is None else Session(self._work)
+
+    async def renew(self) -> datetime:
+        """Renew the lock now, and return when it ends. The worker renews locks by itself."""
+        return await self._work.renew()
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Settle the message now, together with everything that was sent. The handler's result is then ignored."""
+        await self._work.settle(outcome)
+
+
+class SyncSession:
+    """The session of the message, for a plain function."""
+
+    __slots__ = ("_portal", "_work")
+
+    def __init__(self, work: Work, portal: Portal) -> None:
+        self._work = work
+        self._portal = portal
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        assert self._work.session_id is not None
+        return self._work.session_id
+
+    def get_state(self, as_type: Any = bytes) -> Any:
+        """Return the state as a value of this type; ``None`` if the session has no state."""
+        return self._portal.wait(self._work.get_state(as_type))
+
+    def set_state(self, value: object) -> None:
+        """Set the state in the transaction that completes the message. ``None`` removes the state."""
+        self._work.set_state(value)
+
+
+class Portal(Protocol):
+    """The way from a thread of a plain function to the worker's event loop."""
+
+    def wait(self, work: Any) -> Any:
+        """Run a coroutine in the event loop, and return its result."""
+        ...
+
+
+class SyncContext(_Told):
+    """What a plain function is told beside its message, and what it can do."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(self, work: Work, portal: Portal) -> None:
+        super().__init__(work)
+        self._portal = portal
+
+    @property
+    def session(self) -> SyncSession | None:
+        """The session of the message; ``None`` if the entity has no sessions."""
+        return None if self._work.session_id is None else SyncSession(self._work, self._portal)
+
+    def renew(self) -> datetime:
+        """Renew the lock now, and return when it ends. The worker renews locks by itself."""
+        until: datetime = self._portal.wait(self._work.renew())
+        return until
+
+    def settle(self, outcome: Outcome) -> None:
+        """Settle the message now, together with everything that was sent. The handler's result is then ignored."""
+        self._portal.wait(self._work.settle(outcome))

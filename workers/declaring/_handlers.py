@@ -1,0 +1,137 @@
+"""Handlers as they were declared, and the entities that they take messages from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from sbredis.exceptions import WorkerSetupError
+from sbredis.workers.declaring._conditions import Chooser, Condition
+from sbredis.workers.declaring._middleware import Middleware
+from sbredis.workers.declaring._options import EntitySettings, Execution, HandlerSettings, merged
+from sbredis.workers.declaring._retries import Retries
+from sbredis.workers.declaring._signatures import Signature, function_name, is_coroutine_function, read_signature
+
+__all__ = ["Declared", "EntityPlan", "HandlerPlan", "Source", "plan_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a handler takes its messages from."""
+
+    kind: Literal["queue", "subscription"]
+    name: str
+    topic: str | None = None
+    sub_queue: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the queue, subscription or dead-letter queue."""
+        path = self.name if self.topic is None else f"{self.topic}/Subscriptions/{self.name}"
+        return path if self.sub_queue is None else f"{path}/{self.sub_queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A handler as its decorator was written."""
+
+    function: Callable[..., Any]
+    source: Source
+    settings: HandlerSettings
+    entity_options: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the function, with its module."""
+        return f"{getattr(self.function, '__module__', None) or '?'}.{function_name(self.function)}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerPlan:
+    """A handler that can be called."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: Signature
+    execution: Execution
+    settings: HandlerSettings
+    retries: Retries
+    middleware: tuple[Middleware, ...]
+    """From the outside in: that of the worker, then that of the handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    """An entity with its handlers."""
+
+    source: Source
+    settings: EntitySettings
+    chooser: Chooser[HandlerPlan]
+    handlers: tuple[HandlerPlan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a worker says for all its handlers."""
+
+    entity: Mapping[str, Any]
+    by_path: Mapping[str, Mapping[str, Any]]
+    """What the worker says for an entity: its options, and ``retries``."""
+    retries: Retries
+    middleware: Sequence[Middleware] = ()
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+
+
+def plan_of(declared: Sequence[Declared], defaults: Defaults) -> list[EntityPlan]:
+    """Return the entities of a worker with their handlers, in the order of their declaration.
+
+    Raises :class:`~sbredis.exceptions.WorkerSetupError` for a handler that cannot be called, and for handlers that do
+    not fit together.
+    """
+    by_path: dict[str, list[Declared]] = {}
+    for each in declared:
+        by_path.setdefault(each.source.path.lower(), []).append(each)
+    for path in defaults.by_path:
+        if path not in by_path:
+            raise WorkerSetupError(f"The worker has options for {path!r}, but no handler of it.")
+    return [_entity(own, defaults, defaults.by_path.get(path, {})) for path, own in by_path.items()]
+
+
+def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str, Any]) -> EntityPlan:
+    path = declared[0].source.path
+    options = {name: value for name, value in said.items() if name != "retries"}
+    settings = merged(
+        path,
+        [("the worker", options), *((each.name, each.entity_options) for each in declared)]
+        if options
+        else [(each.name, each.entity_options) for each in declared],
+        defaults.entity,
+    )
+    handlers = tuple(_handler(each, defaults, said.get("retries")) for each in declared)
+    conditions = [(plan.name, Condition(plan.settings.subject, plan.settings.when), plan) for plan in handlers]
+    return EntityPlan(declared[0].source, settings, Chooser(path, conditions), handlers)
+
+
+def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) -> HandlerPlan:
+    settings = declared.settings
+    execution = settings.execution
+    waits = is_coroutine_function(declared.function)
+    if execution is None:
+        execution = "async" if waits else "thread"
+    if waits and execution == "thread":
+        raise WorkerSetupError(f"{declared.name} is a coroutine function, which cannot run in a thread: write a def.")
+    if not waits and execution == "async":
+        raise WorkerSetupError(
+            f"{declared.name} is a plain function, which would block the event loop: write an async def, or leave out "
+            "execution='async'."
+        )
+    if inspect.isgeneratorfunction(declared.function) or inspect.isasyncgenfunction(declared.function):
+        raise WorkerSetupError(f"{declared.name} is a generator function. A handler returns its outcome.")
+    signature = read_signature(declared.function, batch=settings.batch is not None, overrides=defaults.overrides)
+    retries = settings.retries or of_entity or defaults.retries
+    if settings.no_retry:
+        retries = replace(retries, no_retry=(*retries.no_retry, *settings.no_retry))
+    middleware = (*defaults.middleware, *settings.middleware)
+    return HandlerPlan(declared.name, declared.function, signature, execution, settings, retries, middleware)

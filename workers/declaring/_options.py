@@ -1,0 +1,183 @@
+"""The keywords of the decorators that declare handlers, and what they mean when they are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+from sbredis._quoting import quoted
+from sbredis.exceptions import WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusSubQueue
+from sbredis.workers.declaring._retries import Retries
+
+if TYPE_CHECKING:
+    from sbredis.workers.declaring._middleware import Middleware
+
+__all__ = ["EntityOptions", "EntitySettings", "HandlerOptions", "HandlerSettings", "merged"]
+
+Execution = Literal["async", "thread", "process"]
+
+
+class EntityOptions(TypedDict, total=False):
+    """The options of an entity. All handlers of one entity share them."""
+
+    max_concurrent_calls: int
+    """How many messages of the entity are handled at once; of an entity with sessions, how many sessions. 16."""
+    prefetch: int | None
+    """How many messages are fetched ahead; ``None`` to adapt to the speed of the handlers, 0 for none."""
+    unmatched: Literal["dead-letter", "abandon"]
+    """What becomes of a message that no handler takes: a dead letter, or it comes again after a delay."""
+    max_auto_lock_renewal_duration: float | None
+    """For how many seconds locks are renewed; ``None`` for as long as the handler runs."""
+    session_idle_timeout: float
+    """For how many seconds a worker keeps a session that has no message. 1."""
+    max_session_time: float
+    """After how many seconds a worker gives a session back if another one waits. 30."""
+    max_session_messages: int | None
+    """After how many messages a worker gives a session back if another one waits; ``None`` for no limit."""
+    create_if_missing: bool | Mapping[str, Any]
+    """Whether to create the entity if it does not exist, or the properties of the new entity."""
+
+
+class HandlerOptions(EntityOptions, total=False):
+    """The options of a handler, and the options of its entity."""
+
+    subject: str
+    """The handler takes only messages with this subject."""
+    when: Callable[[ServiceBusReceivedMessage], bool]
+    """The handler takes only messages for which this function returns true."""
+    execution: Execution
+    """Where the handler runs: ``async`` for a coroutine function, ``thread`` for a plain one, or ``process``."""
+    batch: int
+    """The handler takes lists of up to this many messages."""
+    batch_wait: float
+    """How many seconds a batch waits to be filled. 0.2."""
+    auto_complete: bool
+    """Whether a message is completed when its handler returns. True."""
+    retries: Retries
+    """When a message comes again after the handler has failed."""
+    no_retry: tuple[type[Exception], ...]
+    """A message whose handler raises one of these is dead-lettered at once."""
+    publishes: str
+    """What the handler returns is sent to this queue or topic."""
+    replies: bool | Sequence[str]
+    """Whether what the handler returns is sent to the ``reply_to`` of the message, or the entities that it may name."""
+    timeout: float | None
+    """How many seconds a call of the handler may take."""
+    middleware: Sequence[Middleware]
+    """What surrounds the calls of this handler, from the outside in."""
+    sub_queue: ServiceBusSubQueue | str | None
+    """The sub-queue to take messages from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntitySettings:
+    """The options of an entity, with their defaults."""
+
+    max_concurrent_calls: int = 16
+    prefetch: int | None = None
+    unmatched: Literal["dead-letter", "abandon"] = "dead-letter"
+    max_auto_lock_renewal_duration: float | None = None
+    session_idle_timeout: float = 1.0
+    max_session_time: float = 30.0
+    max_session_messages: int | None = None
+    create_if_missing: bool | Mapping[str, Any] = False
+
+    def __post_init__(self) -> None:
+        _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 10_000)
+        if self.prefetch is not None:
+            _whole("prefetch", self.prefetch, 0, 50_000)
+        _one_of("unmatched", self.unmatched, ("dead-letter", "abandon"))
+        if self.max_auto_lock_renewal_duration is not None:
+            _seconds("max_auto_lock_renewal_duration", self.max_auto_lock_renewal_duration)
+        _seconds("session_idle_timeout", self.session_idle_timeout)
+        _seconds("max_session_time", self.max_session_time)
+        if self.max_session_messages is not None:
+            _whole("max_session_messages", self.max_session_messages, 1, 10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerSettings:
+    """The options of a handler, with their defaults."""
+
+    subject: str | None = None
+    when: Callable[[ServiceBusReceivedMessage], bool] | None = None
+    execution: Execution | None = None
+    batch: int | None = None
+    batch_wait: float = 0.2
+    auto_complete: bool = True
+    retries: Retries | None = None
+    no_retry: tuple[type[Exception], ...] = ()
+    publishes: str | None = None
+    replies: bool | Sequence[str] = False
+    timeout: float | None = None
+    middleware: Sequence[Middleware] = ()
+    sub_queue: ServiceBusSubQueue | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.subject is not None and not isinstance(self.subject, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"subject must be a str, not {type(self.subject).__name__}")
+        if self.when is not None and not callable(self.when):
+            raise TypeError(f"when must be a function, not {type(self.when).__name__}")
+        if self.execution is not None:
+            _one_of("execution", self.execution, ("async", "thread", "process"))
+        if self.batch is not None:
+            _whole("batch", self.batch, 1, 10_000)
+        _seconds("batch_wait", self.batch_wait, zero=True)
+        if self.timeout is not None:
+            _seconds("timeout", self.timeout)
+        if self.batch is not None and self.execution == "process":
+            raise WorkerSetupError(
+                "A handler in a process takes one message at a time: leave out batch=, or execution='process'."
+            )
+        if self.publishes is not None and self.replies:
+            raise WorkerSetupError("The result of a handler goes to one place: leave out publishes=, or replies=.")
+        Retries(no_retry=self.no_retry)  # refuse what is not a tuple of exception classes
+
+
+ENTITY_NAMES: Final = tuple(each.name for each in fields(EntitySettings))
+HANDLER_NAMES: Final = tuple(each.name for each in fields(HandlerSettings))
+
+
+def split(function: str, given: Mapping[str, Any]) -> tuple[HandlerSettings, dict[str, Any]]:
+    """Return the options of the handler, and the given options of its entity, unchecked."""
+    for name in given:
+        if name not in HANDLER_NAMES and name not in ENTITY_NAMES:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    own = {name: value for name, value in given.items() if name in HANDLER_NAMES}
+    return HandlerSettings(**own), {name: value for name, value in given.items() if name in ENTITY_NAMES}
+
+
+def merged(entity: str, given: Sequence[tuple[str, Mapping[str, Any]]], defaults: Mapping[str, Any]) -> EntitySettings:
+    """Return the settings of an entity from what its handlers say. Raise if two of them say different things."""
+    said: dict[str, tuple[str, Any]] = {}
+    for handler, options in given:
+        for name, value in options.items():
+            other, before = said.setdefault(name, (handler, value))
+            if before != value:
+                raise WorkerSetupError(
+                    f"{other} says {name}={quoted(before)} for {entity!r}, and {handler} says {name}={quoted(value)}. "
+                    "All handlers of an entity share this option: say it once."
+                )
+    return EntitySettings(**{**defaults, **{name: value for name, (_, value) in said.items()}})
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be from {least} to {most}, not {value}")
+
+
+def _seconds(name: str, value: object, *, zero: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name} must be more than 0 seconds, not {value}")
+
+
+def _one_of(name: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        listed = " or ".join(map(repr, known))
+        raise ValueError(f"{name} must be {listed}, not {quoted(value)}")

@@ -1,0 +1,100 @@
+"""Outcomes: what a handler says about its message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from sbredis.model import PrimitiveTypes
+
+__all__ = ["Abandon", "Complete", "DeadLetter", "Defer", "Outcome", "outcome_in"]
+
+_LONGEST_DELAY: Final = 365 * 86400
+
+
+class Outcome(Exception):  # noqa: N818 -- a handler returns it; it is an exception only so that it can be raised too
+    """What a handler says about its message.
+
+    A handler returns an outcome, or raises it from deep inside. A raised outcome is no error: it is neither logged nor
+    counted as one.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *map(str, vars(self).values())))
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
+        return f"{type(self).__name__}({given})"
+
+
+class Complete(Outcome):
+    """The message is done. This is also the outcome of a handler that returns anything else."""
+
+
+class Abandon(Outcome):
+    """The message was not handled: it comes again, immediately or after a delay. It counts as a failed delivery.
+
+    ``delay`` is in seconds. Without it, the message comes again immediately, and not after the delay for retries.
+    """
+
+    def __init__(
+        self,
+        delay: timedelta | float | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+    ) -> None:
+        super().__init__()
+        self.delay = _seconds(delay)
+        self.properties_to_modify = properties_to_modify
+
+
+class DeadLetter(Outcome):
+    """The message can never be handled: it goes to the dead-letter queue, with a reason and a description."""
+
+    def __init__(
+        self,
+        reason: str | None = None,
+        description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+    ) -> None:
+        super().__init__()
+        for name, text in (("reason", reason), ("description", description)):
+            if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"{name} must be a str, not {type(text).__name__}")
+        self.reason = reason
+        self.description = description
+        self.properties_to_modify = properties_to_modify
+
+
+class Defer(Outcome):
+    """The message is set aside: it comes again only when somebody receives it by its sequence number."""
+
+    def __init__(self, *, properties_to_modify: Mapping[str, PrimitiveTypes] | None = None) -> None:
+        super().__init__()
+        self.properties_to_modify = properties_to_modify
+
+
+def outcome_in(error: BaseException) -> Outcome | None:
+    """Return the outcome that an exception carries: itself, or the first one in a group of nothing but outcomes."""
+    if isinstance(error, Outcome):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [outcome_in(each) for each in error.exceptions]
+    return found[0] if all(each is not None for each in found) else None
+
+
+def _seconds(delay: timedelta | float | None) -> float | None:
+    if delay is None:
+        return None
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+        raise TypeError(f"delay must be a timedelta or a number of seconds, not {type(delay).__name__}")
+    if not 0 <= seconds <= _LONGEST_DELAY:
+        raise ValueError(f"delay must be from 0 seconds to 365 days, not {seconds} seconds")
+    return float(seconds)

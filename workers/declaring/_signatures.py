@@ -1,0 +1,274 @@
+"""Read the signature of a handler: where the value of each parameter comes from."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from sbredis.codec import UnsupportedTypeError, check_type
+from sbredis.exceptions import WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._context import Context, SyncContext
+from sbredis.workers.declaring._markers import Depends, Property, Scope
+
+__all__ = [
+    "Dependency",
+    "Parameter",
+    "Signature",
+    "function_name",
+    "is_coroutine_function",
+    "read_signature",
+    "type_name",
+]
+
+Kind = Literal["body", "message", "context", "property", "dependency"]
+How = Literal["call", "coroutine", "generator", "async generator"]
+_WIDTH: dict[Scope, int] = {"app": 2, "session": 1, "message": 0}
+_NONE = inspect.Parameter.empty
+_PROPERTY_TYPES = frozenset({str, int, bool, float, bytes, UUID, datetime})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependency:
+    """A function that makes a value for a parameter, with the values that it needs itself."""
+
+    call: Callable[..., Any]
+    scope: Scope
+    how: How
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Where the value of one parameter comes from."""
+
+    name: str
+    kind: Kind
+    named: bool
+    """Whether the parameter can only be given by its name."""
+    type: Any = Any
+    default: Any = _NONE
+    property_name: str = ""
+    dependency: Dependency | None = None
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the parameter has a default."""
+        return self.default is not _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """All parameters of a handler."""
+
+    parameters: tuple[Parameter, ...]
+    body: Parameter | None
+    injects: bool
+    """Whether the handler needs dependencies or properties."""
+    wants_context: bool
+    """Whether the handler or one of its dependencies has a context."""
+
+
+def read_signature(
+    function: Callable[..., Any],
+    *,
+    batch: bool = False,
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
+) -> Signature:
+    """Return where the values of a handler's parameters come from.
+
+    With ``batch``, the handler takes lists of bodies and of messages. ``overrides`` maps the functions of dependencies
+    to the functions that take their place.
+
+    Raises :class:`~sbredis.exceptions.WorkerSetupError` and names the parameter, if a value cannot be had.
+    """
+    reading = _Reading(function_name(function), overrides or {}, batch=batch)
+    parameters = reading.parameters(function, "message", in_handler=True)
+    bodies = [each for each in parameters if each.kind == "body"]
+    if len(bodies) > 1:
+        names = " and ".join(repr(each.name) for each in bodies)
+        raise reading.refused(
+            f"it has {len(bodies)} parameters for the body, {names}. Mark the others: Annotated[…, Depends(…)] or "
+            "Annotated[…, Property(…)]."
+        )
+    return Signature(
+        parameters,
+        bodies[0] if bodies else None,
+        any(each.kind in {"dependency", "property"} for each in parameters),
+        reading.wants_context,
+    )
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function, for errors and logs."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The reading of one handler's signature, together with the functions of its dependencies."""
+
+    handler: str
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+    batch: bool
+    wants_context: bool = False
+    _known: dict[tuple[Callable[..., Any], Scope], Dependency] = field(default_factory=dict)
+    _open: list[Callable[..., Any]] = field(default_factory=list)
+    """The functions whose parameters are being read, from the outside in."""
+
+    def refused(self, why: str) -> WorkerSetupError:
+        return WorkerSetupError(f"The handler {self.handler} cannot be called: {why}")
+
+    def parameters(
+        self, function: Callable[..., Any], scope: Scope, *, in_handler: bool = False
+    ) -> tuple[Parameter, ...]:
+        hints = self._hints(function)
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise self.refused(f"{function_name(function)} has no signature that can be read.") from error
+        found: list[Parameter] = []
+        for name, declared in signature.parameters.items():
+            where = f"its parameter {name!r}" if in_handler else f"the parameter {name!r} of {function_name(function)}"
+            if declared.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+                if in_handler:
+                    raise self.refused(f"{where} takes any number of values. Name each parameter.")
+                continue
+            made = self._parameter(declared, hints.get(name, Any), where, scope, in_handler=in_handler)
+            if made is not None:
+                found.append(made)
+        return tuple(found)
+
+    def _parameter(
+        self, declared: inspect.Parameter, hint: Any, where: str, scope: Scope, *, in_handler: bool
+    ) -> Parameter | None:
+        name, default = declared.name, declared.default
+        named = declared.kind is inspect.Parameter.KEYWORD_ONLY
+        if declared.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise self.refused(f"{where} can only be given by its position. Remove the '/' from its signature.")
+        marks: list[Any] = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, (Depends, Property))]
+        bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        if len(marks) > 1:
+            raise self.refused(f"{where} has several marks. Keep one.")
+        if marks and isinstance(marks[0], Depends):
+            dependency = self._dependency(marks[0], where, scope)
+            return Parameter(name, "dependency", named, bare, dependency=dependency)
+        if scope == "message" and marks:
+            if self.batch and in_handler:
+                raise self.refused(f"{where} is a property of one message, but the handler takes a batch.")
+            if not _is_property_type(bare):
+                raise self.refused(f"{where} has the type {bare}, which application properties cannot have.")
+            return Parameter(name, "property", named, bare, default, property_name=marks[0].name)
+        if marks:
+            raise self.refused(f"{where} is a property of a message, but the scope of the dependency is {scope!r}.")
+        given = _listed(bare) if self.batch else bare
+        if given is ServiceBusReceivedMessage:
+            self._require_message_scope(where, scope, "a message")
+            return Parameter(name, "message", named, bare)
+        if bare is Context or bare is SyncContext:
+            self._require_message_scope(where, scope, "the context of a message")
+            self.wants_context = True
+            return Parameter(name, "context", named, bare)
+        if not in_handler:
+            if default is not _NONE:
+                return None
+            raise self.refused(f"{where} has no mark, so it has no value. Use Annotated[…, Depends(…)], or a default.")
+        return self._body(name, bare, where, named=named)
+
+    def _body(self, name: str, bare: Any, where: str, *, named: bool) -> Parameter:
+        as_type = bare
+        if self.batch and bare is not Any:
+            as_type = _listed(bare)
+            if as_type is None:
+                raise self.refused(f"{where} must be a list, because the handler takes a batch: list[{bare}].")
+        try:
+            check_type(as_type)
+        except UnsupportedTypeError as error:
+            raise self.refused(f"{where} cannot be the body: {error}") from error
+        return Parameter(name, "body", named, as_type)
+
+    def _require_message_scope(self, where: str, scope: Scope, what: str) -> None:
+        if scope != "message":
+            raise self.refused(f"{where} is {what}, but the scope of the dependency is {scope!r}.")
+
+    def _dependency(self, mark: Depends, where: str, scope: Scope) -> Dependency:
+        if _WIDTH[mark.scope] < _WIDTH[scope]:
+            raise self.refused(
+                f"{where} has the scope {mark.scope!r}, which ends before the scope {scope!r} of the function that "
+                "needs it."
+            )
+        call = self.overrides.get(mark.call, mark.call)
+        known = self._known.get((call, mark.scope))
+        if known is not None:
+            return known
+        if call in self._open:
+            raise self.refused(f"{where} depends on itself.")
+        self._open.append(call)
+        parameters = self.parameters(call, mark.scope)
+        self._open.pop()
+        made = self._known[call, mark.scope] = Dependency(call, mark.scope, _how(call), parameters)
+        return made
+
+    def _hints(self, function: Callable[..., Any]) -> dict[str, Any]:
+        target = _target(function)
+        if inspect.isclass(target):
+            target = target.__init__
+        try:
+            return get_type_hints(target, include_extras=True)
+        except NameError as error:
+            raise self.refused(
+                f"the annotation {error.name!r} is not defined in the module of {function_name(function)}. Import it "
+                "there, outside of TYPE_CHECKING, or define it at the top of the module."
+            ) from error
+        except TypeError as error:
+            raise self.refused(f"an annotation of {function_name(function)} is not a type: {error}") from error
+
+
+def _listed(hint: Any) -> Any:
+    """Return the type of the items of a list; ``None`` for another type."""
+    if hint is list:
+        return Any
+    return get_args(hint)[0] if get_origin(hint) is list else None
+
+
+def _is_property_type(hint: Any) -> bool:
+    if get_origin(hint) in {Union, types.UnionType}:
+        return all(each is type(None) or _is_property_type(each) for each in get_args(hint))
+    return hint is Any or hint in _PROPERTY_TYPES
+
+
+def type_name(hint: Any) -> str:
+    """Return the name of a type, for errors."""
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Return whether calling this function gives a coroutine."""
+    return inspect.iscoroutinefunction(_target(function))
+
+
+def _target(function: Callable[..., Any]) -> Any:
+    """Return the function that is called in the end, behind partial functions and callable objects."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not (inspect.isroutine(target) or inspect.isclass(target)):
+        target = type(target).__call__
+    return target
+
+
+def _how(call: Callable[..., Any]) -> How:
+    target = _target(call)
+    if inspect.isasyncgenfunction(target):
+        return "async generator"
+    if inspect.isgeneratorfunction(target):
+        return "generator"
+    return "coroutine" if inspect.iscoroutinefunction(target) else "call"

@@ -1,0 +1,110 @@
+"""From a message to an outcome: call the handler, and judge what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Final
+
+from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Outcome, outcome_in
+from sbredis.workers.declaring._retries import after_failure
+from sbredis.workers.running._calls import Call
+from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._invoking import invoker
+
+if TYPE_CHECKING:
+    from sbredis.model import ServiceBusReceivedMessage
+
+__all__ = ["Handling"]
+
+_log = logging.getLogger("sbredis.worker")
+_DONE: Final = Complete()
+_AGAIN: Final = 5.0
+"""The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
+ErrorHook = Callable[[Sequence["ServiceBusReceivedMessage"], BaseException], None]
+
+
+class Handling:
+    """Calls the handlers of one entity."""
+
+    def __init__(
+        self,
+        plan: EntityPlan,
+        *,
+        max_delivery_count: int,
+        app: Scopes,
+        threads: Executor,
+        on_error: ErrorHook,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._plan = plan
+        self._most = max_delivery_count
+        self._app = app
+        self._on_error = on_error
+        self._draw = draw
+        self._dead = plan.source.sub_queue is not None
+        self._invokers = {id(handler): invoker(handler, threads) for handler in plan.handlers}
+
+    def choose(self, message: ServiceBusReceivedMessage) -> HandlerPlan | Outcome:
+        """Return the handler that takes a message, or the outcome of a message that no handler takes."""
+        try:
+            handler = self._plan.chooser.choose(message)
+        except Exception as error:  # noqa: BLE001 -- a `when` function of the application may raise anything
+            return self._failed(self._plan.handlers[0], (message,), error)
+        if handler is not None:
+            return handler
+        if self._plan.settings.unmatched == "abandon" or self._dead:
+            return Abandon(_AGAIN)
+        return DeadLetter("NoHandler", f"No handler takes a message with the subject {message.subject!r}.")
+
+    async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
+        """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
+        handler = call.handler
+        inner = (scopes or self._app).inner("message") if handler.signature.injects else self._app
+        try:
+            result = await self._invoked(call, inner)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            if call.settled:
+                _log.warning("%s raised an error after it had settled its message: %r", handler.name, error)
+                return None
+            return self._allowed(outcome_in(error)) or self._failed(handler, call.messages, error)
+        if call.settled:
+            return None
+        if isinstance(result, Outcome):
+            return self._allowed(result)
+        if result is not None and handler.settings.publishes is not None:
+            call.send(handler.settings.publishes, result, {})
+        return _DONE if handler.settings.auto_complete else None
+
+    async def _invoked(self, call: Call, scopes: Scopes) -> Any:
+        invoke = self._invokers[id(call.handler)]
+        if scopes is self._app:
+            return await invoke(call, scopes)
+        try:
+            result = await invoke(call, scopes)
+        except BaseException as error:
+            await scopes.close(error)
+            raise
+        await scopes.close()
+        return result
+
+    def _allowed(self, outcome: Outcome | None) -> Outcome | None:
+        """Return the outcome, or another one for a dead letter, which cannot become one again."""
+        if self._dead and isinstance(outcome, DeadLetter):
+            _log.warning("A dead letter of %s cannot be dead-lettered again: it stays.", self._plan.source.path)
+            return Abandon(_AGAIN)
+        return outcome
+
+    def _failed(
+        self, handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], error: BaseException
+    ) -> Outcome:
+        attempt = max(message.delivery_count for message in messages)
+        outcome = after_failure(error, attempt, self._most, handler.retries, self._draw, dead=self._dead)
+        self._on_error(messages, error)
+        return outcome

@@ -1,0 +1,166 @@
+"""Make the values of a handler's parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Union, get_args, get_origin
+
+from sbredis.codec import decode_body
+from sbredis.exceptions import MessageBodyError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._context import Context, SyncContext
+from sbredis.workers.declaring._markers import Scope
+from sbredis.workers.declaring._outcomes import DeadLetter
+from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature, type_name
+from sbredis.workers.running._calls import Call
+
+__all__ = ["Injector", "Scopes", "decoded", "in_thread"]
+
+AnyContext = Context | SyncContext
+
+
+class _Values:
+    """The values of one scope, and what ends them."""
+
+    def __init__(self) -> None:
+        self.made: dict[Dependency, Any] = {}
+        self.stack = AsyncExitStack()
+        self.making: dict[Dependency, asyncio.Lock] = {}
+
+
+class Scopes:
+    """The scopes that a call is in."""
+
+    def __init__(self, outer: Mapping[Scope, _Values] | None = None, own: Scope = "app") -> None:
+        self._own = own
+        self.values: dict[Scope, _Values] = {**(outer or {}), own: _Values()}
+
+    def inner(self, scope: Scope) -> Scopes:
+        """Return these scopes with a new one inside: that of a session or a message."""
+        made = Scopes(self.values, scope)
+        if scope == "message":
+            made.values.setdefault("session", made.values["message"])  # an entity without sessions
+        return made
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """End the innermost scope: run the code after the ``yield`` of its dependencies, the last one first."""
+        await self.values[self._own].stack.__aexit__(None if error is None else type(error), error, None)
+
+
+class Injector:
+    """Makes the arguments of a handler's calls. With ``threads``, plain functions run there, and not in the loop."""
+
+    def __init__(self, signature: Signature, threads: Executor | None) -> None:
+        self._signature = signature
+        self._threads = threads
+
+    async def arguments(self, call: Call, context: AnyContext, scopes: Scopes) -> dict[str, Any]:
+        """Return the arguments of a call by their names."""
+        return await self._values(self._signature.parameters, call, context, scopes)
+
+    async def _values(
+        self, parameters: tuple[Parameter, ...], call: Call, context: AnyContext, scopes: Scopes
+    ) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for parameter in parameters:
+            if parameter.dependency is not None:
+                made[parameter.name] = await self._dependency(parameter.dependency, call, context, scopes)
+            else:
+                made[parameter.name] = value_of(parameter, call, context)
+        return made
+
+    async def _dependency(self, dependency: Dependency, call: Call, context: AnyContext, scopes: Scopes) -> Any:
+        scope = scopes.values[dependency.scope]
+        if dependency in scope.made:
+            return scope.made[dependency]
+        async with scope.making.setdefault(dependency, asyncio.Lock()):  # several calls share the wider scopes
+            if dependency not in scope.made:
+                arguments = await self._values(dependency.parameters, call, context, scopes)
+                scope.made[dependency] = await self._make(dependency, arguments, scope.stack)
+        return scope.made[dependency]
+
+    async def _make(self, dependency: Dependency, arguments: dict[str, Any], stack: AsyncExitStack) -> Any:
+        call: Callable[..., Any] = dependency.call
+        if dependency.how == "coroutine":
+            return await call(**arguments)
+        if dependency.how == "async generator":
+            return await stack.enter_async_context(asynccontextmanager(call)(**arguments))
+        if dependency.how == "generator":
+            manager = contextmanager(call)(**arguments)
+            if self._threads is None:
+                return stack.enter_context(manager)
+            return await stack.enter_async_context(_in_threads(manager, self._threads))
+        return (
+            call(**arguments) if self._threads is None else await in_thread(self._threads, partial(call, **arguments))
+        )
+
+
+def value_of(parameter: Parameter, call: Call, context: AnyContext | None) -> Any:
+    """Return the value of a parameter that needs no waiting. Raise a dead letter if the message does not fit."""
+    if parameter.kind == "body":
+        return call.bodies if call.bodies is not None else decoded(call.message, parameter.type)
+    if parameter.kind == "message":
+        return call.message if call.handler.settings.batch is None else list(call.messages)
+    return context if parameter.kind == "context" else _property(call.message, parameter)
+
+
+def decoded(message: ServiceBusReceivedMessage, as_type: Any) -> Any:
+    """Return the body of a message as a value of this type. Raise a dead letter if it does not fit."""
+    try:
+        return decode_body(bytes(message.body), message.content_type, as_type)
+    except MessageBodyError as error:
+        raise DeadLetter(error.code, error.message) from error
+
+
+def in_thread(threads: Executor, work: Callable[[], Any]) -> Awaitable[Any]:
+    """Run a function in a thread, with the context variables of the caller."""
+    return asyncio.get_running_loop().run_in_executor(threads, copy_context().run, _without_stop, work)
+
+
+def _without_stop(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except StopIteration as error:  # a future cannot hold this exception
+        raise RuntimeError("A function raised StopIteration.") from error
+
+
+@asynccontextmanager
+async def _in_threads(manager: Any, threads: Executor) -> AsyncGenerator[Any]:
+    value = await in_thread(threads, manager.__enter__)
+    try:
+        yield value
+    except BaseException as error:
+        if not await in_thread(threads, partial(manager.__exit__, type(error), error, error.__traceback__)):
+            raise
+    else:
+        await in_thread(threads, partial(manager.__exit__, None, None, None))
+
+
+def _property(message: ServiceBusReceivedMessage, parameter: Parameter) -> Any:
+    value = (message.application_properties or {}).get(parameter.property_name)
+    if value is None and parameter.has_default:
+        return parameter.default
+    if _accepts(parameter.type, value):
+        return value
+    has = "no" if value is None else f"{type(value).__name__} as its"
+    raise DeadLetter(
+        "MessageProperty",
+        f"The message has {has} application property {parameter.property_name!r}, but {type_name(parameter.type)} is "
+        "needed.",
+    )
+
+
+def _accepts(wanted: Any, value: object) -> bool:
+    if wanted is Any:
+        return value is not None
+    if get_origin(wanted) in {Union, types.UnionType}:
+        return any(_accepts(each, value) for each in get_args(wanted))
+    if wanted is float and type(value) is int:
+        return True
+    return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))

@@ -1,0 +1,54 @@
+"""Serve one entity for as long as the worker runs: open it, consume, pause while it cannot be consumed, and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sbredis.exceptions import ServiceBusError
+from sbredis.workers.running._consuming import Consumer
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusReceiver
+
+__all__ = ["Service"]
+
+_log = logging.getLogger("sbredis.worker")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+
+
+class Service:
+    """The service of one entity.
+
+    An entity that is disabled, deleted or cannot be reached pauses its handlers. The service looks again, each time
+    after a longer pause, and never ends the worker.
+    """
+
+    def __init__(self, entity: str, consumer: Consumer, receiver: ServiceBusReceiver) -> None:
+        self.entity = entity
+        self.consumer = consumer
+        self._receiver = receiver
+        self.paused_by: Exception | None = None
+        """Why the entity is not consumed now; ``None`` if it is."""
+
+    async def serve(self) -> None:
+        """Consume until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            try:
+                if self.paused_by is not None:
+                    await self._receiver.peek_messages(1)
+                    _log.info("%s: receiving again", self.entity)
+                    self.paused_by = None
+                await self.consumer.consume()
+            except ServiceBusError as error:
+                if self.paused_by is None:
+                    _log.warning("%s: paused, and tried again until it works: %s", self.entity, error)
+                self.paused_by = error
+            if loop.time() - began > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)

@@ -1,0 +1,157 @@
+"""Settle messages by their outcomes: completions together, everything else one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sbredis.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from sbredis.workers.running._calls import UNCHANGED, Call
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+
+__all__ = ["Settlements"]
+
+_log = logging.getLogger("sbredis.worker")
+_CALLS: Final = 4
+"""The number of calls for completions that are under way at once. Further completions gather until one has ended."""
+
+
+class Settlements:
+    """Settles the messages of one entity."""
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        receiver: ServiceBusReceiver,
+        sender_to: Callable[[str], ServiceBusSender],
+        *,
+        when_settled: Callable[[], None],
+        when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
+    ) -> None:
+        self._client = client
+        self._receiver = receiver
+        self._sender_to = sender_to
+        self._when_settled = when_settled
+        self._when_failed = when_failed
+        self._loop = asyncio.get_running_loop()
+        self._done: list[ServiceBusReceivedMessage] = []
+        """Messages to complete with the next call."""
+        self._scheduled = False
+        self._calls: set[asyncio.Task[None]] = set()
+        self.unacknowledged = 0
+        """The number of messages whose settlement was not answered yet."""
+
+    # -- without waiting -----------------------------------------------------------------------------------------------
+
+    def complete_soon(self, message: ServiceBusReceivedMessage) -> None:
+        """Complete a message, together with others that are completed in the same moment."""
+        self.unacknowledged += 1
+        self._done.append(message)
+        if not self._scheduled and len(self._calls) < _CALLS:
+            self._scheduled = True
+            self._loop.call_soon(self._complete_gathered)
+
+    def settle_soon(self, call: Call, outcome: Outcome) -> None:
+        """Settle the messages of a call in a task of its own."""
+        self.unacknowledged += len(call.messages)
+        self._start(self._settle_reporting(call, outcome), len(call.messages))
+
+    async def all_settled(self) -> None:
+        """Wait until every settlement is answered."""
+        while self._calls or self._done:
+            if self._done and not self._calls:
+                self._complete_gathered()
+            await asyncio.wait(set(self._calls))
+
+    def _complete_gathered(self) -> None:
+        self._scheduled = False
+        batch, self._done = self._done, []
+        if batch:
+            self._start(self._complete(batch), len(batch))
+
+    def _start(self, work: Any, count: int) -> None:
+        task = self._loop.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(lambda ended: self._ended(ended, count))
+
+    def _ended(self, task: asyncio.Task[None], count: int) -> None:
+        self._calls.discard(task)
+        self.unacknowledged -= count
+        if self._done and not self._scheduled:
+            self._complete_gathered()
+        self._when_settled()
+
+    async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
+        try:
+            await self._receiver.complete_messages(batch)
+        except MessageLockLostError as error:
+            lost = set(error.sequence_numbers)
+            self._when_failed([each for each in batch if each.sequence_number in lost] or batch, error)
+        except ServiceBusError as error:
+            self._when_failed(batch, error)
+
+    async def _settle_reporting(self, call: Call, outcome: Outcome) -> None:
+        try:
+            await self.settle(call, outcome)
+        except (ServiceBusError, ValueError, TypeError) as error:
+            self._when_failed(call.messages, error)
+
+    # -- with waiting --------------------------------------------------------------------------------------------------
+
+    async def settle(self, call: Call, outcome: Outcome) -> None:
+        """Settle the messages of a call, together with what the handler has sent if the outcome completes them."""
+        if isinstance(outcome, Complete):
+            if call.sends or call.state is not UNCHANGED or call.once is not None:
+                await self._transact(call)
+            else:
+                await call.place.receiver.complete_messages(call.messages)
+        elif len(call.messages) == 1:
+            await self._settle_one(call, call.message, outcome)
+        else:
+            await asyncio.gather(*(self._settle_one(call, message, outcome) for message in call.messages))
+
+    async def _settle_one(self, call: Call, message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
+        receiver = call.place.receiver
+        if isinstance(outcome, Abandon):
+            await receiver.abandon_message(
+                message, delay=outcome.delay, properties_to_modify=outcome.properties_to_modify
+            )
+        elif isinstance(outcome, DeadLetter):
+            await receiver.dead_letter_message(
+                message, outcome.reason, outcome.description, properties_to_modify=outcome.properties_to_modify
+            )
+        elif isinstance(outcome, Defer):
+            await receiver.defer_message(message, properties_to_modify=outcome.properties_to_modify)
+        else:
+            raise TypeError(f"{outcome!r} is not an outcome that a worker knows.")
+
+    async def _transact(self, call: Call) -> None:
+        async with self._client.transaction() as transaction:
+            if call.once is not None:
+                transaction.once(*call.once)
+            for message in call.messages:
+                transaction.complete_message(message)
+            for entity, sent in call.sends or ():
+                transaction.send_messages(self._sender_to(entity), sent)
+            if call.state is not UNCHANGED:
+                assert call.place.session is not None
+                state: Any = call.state
+                transaction.set_session_state(call.place.session, state)
+
+    async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
+        """Give messages back without counting a delivery."""
+        del interrupted
+        results = await asyncio.gather(
+            *(self._receiver.release_message(message) for message in messages), return_exceptions=True
+        )
+        for message, result in zip(messages, results, strict=True):
+            if isinstance(result, (MessageLockLostError, SessionLockLostError)):
+                continue  # the message comes again anyway
+            if isinstance(result, Exception):
+                _log.warning("%s: message %s was not given back: %s", self._receiver.entity_path, message, result)

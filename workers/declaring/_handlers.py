@@ -41,6 +41,8 @@ class Declared:
     source: Source
     settings: HandlerSettings
     entity_options: Mapping[str, Any]
+    names: Mapping[str, Any]
+    """The names that the function around the handler had defined; empty if the handler is at the top of its module."""
 
     @property
     def name(self) -> str:
@@ -129,7 +131,9 @@ def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) 
         )
     if inspect.isgeneratorfunction(declared.function) or inspect.isasyncgenfunction(declared.function):
         raise WorkerSetupError(f"{declared.name} is a generator function. A handler returns its outcome.")
-    signature = read_signature(declared.function, batch=settings.batch is not None, overrides=defaults.overrides)
+    signature = read_signature(
+        declared.function, batch=settings.batch is not None, overrides=defaults.overrides, names=declared.names
+    )
     retries = settings.retries or of_entity or defaults.retries
     if settings.no_retry:
         retries = replace(retries, no_retry=(*retries.no_retry, *settings.no_retry))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from sbredis.model import ServiceBusSubQueue
 from sbredis.workers.declaring._handlers import Declared, Source
 from sbredis.workers.declaring._options import HandlerOptions, split
+from sbredis.workers.declaring._signatures import function_name
 
 __all__ = ["Router"]
 
@@ -54,7 +56,9 @@ class Router:
         def declare(handler: F) -> F:
             if not callable(handler):
                 raise TypeError(f"@{function}(…) decorates a function, not {type(handler).__name__}")
-            self._declared.append(Declared(handler, source, settings, entity_options))
+            inside = "<locals>" in function_name(handler)  # annotations may name what only the outer function knows
+            names = dict(sys._getframe(1).f_locals) if inside else {}
+            self._declared.append(Declared(handler, source, settings, entity_options, names))
             return handler
 
         return declare

@@ -80,21 +80,23 @@ def read_signature(
     *,
     batch: bool = False,
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
+    names: Mapping[str, Any] | None = None,
 ) -> Signature:
     """Return where the values of a handler's parameters come from.
 
     With ``batch``, the handler takes lists of bodies and of messages. ``overrides`` maps the functions of dependencies
-    to the functions that take their place.
+    to the functions that take their place. ``names`` has names of annotations that the module does not define: those of
+    the function in which the handler was defined.
 
     Raises :class:`~sbredis.exceptions.WorkerSetupError` and names the parameter, if a value cannot be had.
     """
-    reading = _Reading(function_name(function), overrides or {}, batch=batch)
+    reading = _Reading(function_name(function), overrides or {}, names or {}, batch=batch)
     parameters = reading.parameters(function, "message", in_handler=True)
     bodies = [each for each in parameters if each.kind == "body"]
     if len(bodies) > 1:
-        names = " and ".join(repr(each.name) for each in bodies)
+        listed = " and ".join(repr(each.name) for each in bodies)
         raise reading.refused(
-            f"it has {len(bodies)} parameters for the body, {names}. Mark the others: Annotated[…, Depends(…)] or "
+            f"it has {len(bodies)} parameters for the body, {listed}. Mark the others: Annotated[…, Depends(…)] or "
             "Annotated[…, Property(…)]."
         )
     return Signature(
@@ -118,6 +120,7 @@ class _Reading:
 
     handler: str
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+    names: Mapping[str, Any]
     batch: bool
     wants_context: bool = False
     _known: dict[tuple[Callable[..., Any], Scope], Dependency] = field(default_factory=dict)
@@ -136,7 +139,10 @@ class _Reading:
         except (TypeError, ValueError) as error:
             raise self.refused(f"{function_name(function)} has no signature that can be read.") from error
         found: list[Parameter] = []
+        bound = _bound(function)
         for name, declared in signature.parameters.items():
+            if name in bound:
+                continue
             where = f"its parameter {name!r}" if in_handler else f"the parameter {name!r} of {function_name(function)}"
             if declared.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
                 if in_handler:
@@ -222,7 +228,7 @@ class _Reading:
         if inspect.isclass(target):
             target = target.__init__
         try:
-            return get_type_hints(target, include_extras=True)
+            return get_type_hints(target, localns=dict(self.names), include_extras=True)
         except NameError as error:
             raise self.refused(
                 f"the annotation {error.name!r} is not defined in the module of {function_name(function)}. Import it "
@@ -253,6 +259,15 @@ def type_name(hint: Any) -> str:
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Return whether calling this function gives a coroutine."""
     return inspect.iscoroutinefunction(_target(function))
+
+
+def _bound(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters that partial functions give a value by keyword."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= function.keywords.keys()
+        function = function.func
+    return names
 
 
 def _target(function: Callable[..., Any]) -> Any:

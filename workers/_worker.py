@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
-from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusSessionReceiver
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import SendOptions
@@ -24,6 +24,7 @@ from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._serving import Service
+from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
 
 __all__ = ["Worker", "WorkerOptions"]
@@ -200,22 +201,23 @@ class Worker(Router):
                     f"{handler.name} asks for {attempts} attempts, but {source.path!r} dead-letters a message after "
                     f"{properties.max_delivery_count} deliveries: set its max_delivery_count, or ask for fewer."
                 )
-        receiver = client.get_receiver(source.path)
-        await receiver.__aenter__()
-        consumer: Consumer
 
         def failed(messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
             self._failed(source.path, messages, error)
 
-        def settled() -> None:
-            consumer.settled()
-
-        settlements = Settlements(client, receiver, self._sender_to, when_settled=settled, when_failed=failed)
         handling = Handling(
             plan, max_delivery_count=properties.max_delivery_count, app=app, threads=threads, on_error=failed
         )
-        consumer = Consumer(plan, handling, receiver, settlements)
-        return Service(source.path, consumer, receiver)
+        receiver = client.get_receiver(source.path)
+        if info.requires_session:
+
+            def settlements_of(session: ServiceBusSessionReceiver) -> Settlements:
+                return Settlements(client, session, self._sender_to, when_failed=failed)
+
+            return Service(source.path, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
+        await receiver.__aenter__()
+        settlements = Settlements(client, receiver, self._sender_to, when_failed=failed)
+        return Service(source.path, Consumer(plan, handling, receiver, settlements), receiver)
 
     def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
         for message in messages:

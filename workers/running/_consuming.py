@@ -37,12 +37,12 @@ class Consumer:
         self._handling = handling
         self._receiver = receiver
         self._settlements = settlements
+        settlements.when_settled = self._settled
         self._most = plan.settings.max_concurrent_calls
         self._place = Place(plan.source.path, receiver, settlements)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._stopping = False
 
     @property
     def room(self) -> int:
@@ -56,8 +56,7 @@ class Consumer:
         """The calls that are running."""
         return list(self._running.values())
 
-    def settled(self) -> None:
-        """Go on, because settlements were answered."""
+    def _settled(self) -> None:
         if self.room > 0:
             self._room.set()
 

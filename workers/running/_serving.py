@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sbredis.exceptions import ServiceBusError
-from sbredis.workers.running._consuming import Consumer
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
 
-__all__ = ["Service"]
+__all__ = ["Consuming", "Service"]
 
 _log = logging.getLogger("sbredis.worker")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+
+
+class Consuming(Protocol):
+    """A consumer of an entity, with or without sessions."""
+
+    async def consume(self) -> None:
+        """Receive messages and call handlers until cancelled."""
+        ...
+
+    async def finish(self, seconds: float) -> None:
+        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
+        ...
 
 
 class Service:
@@ -25,7 +36,7 @@ class Service:
     after a longer pause, and never ends the worker.
     """
 
-    def __init__(self, entity: str, consumer: Consumer, receiver: ServiceBusReceiver) -> None:
+    def __init__(self, entity: str, consumer: Consuming, receiver: ServiceBusReceiver) -> None:
         self.entity = entity
         self.consumer = consumer
         self._receiver = receiver

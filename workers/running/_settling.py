@@ -31,13 +31,13 @@ class Settlements:
         receiver: ServiceBusReceiver,
         sender_to: Callable[[str], ServiceBusSender],
         *,
-        when_settled: Callable[[], None],
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
     ) -> None:
         self._client = client
         self._receiver = receiver
         self._sender_to = sender_to
-        self._when_settled = when_settled
+        self.when_settled: Callable[[], None] | None = None
+        """Called when settlements were answered."""
         self._when_failed = when_failed
         self._loop = asyncio.get_running_loop()
         self._done: list[ServiceBusReceivedMessage] = []
@@ -60,7 +60,7 @@ class Settlements:
     def settle_soon(self, call: Call, outcome: Outcome) -> None:
         """Settle the messages of a call in a task of its own."""
         self.unacknowledged += len(call.messages)
-        self._start(self._settle_reporting(call, outcome), len(call.messages))
+        self._start(self.settle_reporting(call, outcome), len(call.messages))
 
     async def all_settled(self) -> None:
         """Wait until every settlement is answered."""
@@ -85,7 +85,8 @@ class Settlements:
         self.unacknowledged -= count
         if self._done and not self._scheduled:
             self._complete_gathered()
-        self._when_settled()
+        if self.when_settled is not None:
+            self.when_settled()
 
     async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
         try:
@@ -96,7 +97,8 @@ class Settlements:
         except ServiceBusError as error:
             self._when_failed(batch, error)
 
-    async def _settle_reporting(self, call: Call, outcome: Outcome) -> None:
+    async def settle_reporting(self, call: Call, outcome: Outcome) -> None:
+        """Settle the messages of a call. An error is reported, and not raised."""
         try:
             await self.settle(call, outcome)
         except (ServiceBusError, ValueError, TypeError) as error:

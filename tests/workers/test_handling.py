@@ -1,0 +1,362 @@
+"""A worker handles messages: the tutorial of the framework, as tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.exceptions import WorkerSetupError
+from sbredis.testing import Bus
+from sbredis.workers import (
+    Abandon,
+    Context,
+    DeadLetter,
+    Defer,
+    Depends,
+    Property,
+    Retries,
+    Router,
+    SyncContext,
+    Worker,
+)
+from tests.waiting import eventually
+
+
+@dataclass
+class Order:
+    id: int
+    price: float = 0.0
+
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+async def bodies(bus: Bus, queue: str) -> list[bytes]:
+    return [bytes(message.body) for message in await bus.active(queue)]
+
+
+async def empty(bus: Bus, queue: str) -> bool:
+    return not await bus.active(queue) and not await bus.locked(queue)
+
+
+async def test_a_handler_gets_each_message_and_its_return_completes_it(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    seen: list[Order] = []
+
+    @worker.queue("orders")
+    async def place(order: Order) -> None:
+        seen.append(order)
+
+    async with worker.running():
+        for number in range(3):
+            await worker.send("orders", Order(number))
+        await eventually(lambda: len(seen) == 3)
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sorted(order.id for order in seen) == [0, 1, 2]
+    assert not await sbredis_bus.dead_lettered("orders")
+
+
+async def test_a_plain_function_runs_in_a_thread(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    def place(text: str, context: SyncContext) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        attempts.append(context.attempt)
+        context.renew()
+        context.send("out", text.upper())
+
+    async with worker.running():
+        await worker.send("orders", "abc")
+        await eventually(lambda: bodies(sbredis_bus, "out"))
+    assert attempts == [1]
+    assert await bodies(sbredis_bus, "out") == [b"ABC"]
+    assert await empty(sbredis_bus, "orders")
+
+
+@pytest.mark.parametrize("raised", [False, True])
+async def test_an_outcome_is_returned_or_raised(sbredis_bus: Bus, raised: bool) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    outcomes = {"dead": DeadLetter("NoStock", "there is none"), "defer": Defer(), "again": Abandon()}
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    async def place(text: str, context: Context) -> Any:
+        if text == "again":
+            attempts.append(context.attempt)
+            if context.attempt == 3:
+                return None
+        if raised:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail(outcomes[text]))
+        return outcomes[text]
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with worker.running():
+        for text in outcomes:
+            await worker.send("orders", text)
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+        await eventually(lambda: len(attempts) == 3)
+    (dead,) = await sbredis_bus.dead_lettered("orders")
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("NoStock", "there is none")
+    assert [bytes(message.body) for message in await sbredis_bus.deferred("orders")] == [b"defer"]
+    assert attempts == [1, 2, 3]
+
+
+async def test_a_message_whose_handler_fails_comes_again_and_becomes_a_dead_letter_in_the_end(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=3)
+    errors: list[BaseException] = []
+    worker = Worker(sbredis_bus.url, retries=NOW, on_error=lambda _, error: errors.append(error))
+
+    @worker.queue("orders")
+    async def place() -> None:
+        raise LookupError("no such article")
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
+    (dead,) = await sbredis_bus.dead_lettered("orders")
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("LookupError", "no such article")
+    assert [str(error) for error in errors] == ["no such article"] * 3
+
+
+async def test_a_body_that_does_not_fit_is_dead_lettered_without_its_values(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place(order: Order, tenant: Annotated[str, Property("tenant")]) -> None: ...
+
+    async with worker.running():
+        await worker.send("orders", {"id": "secret"}, application_properties={"tenant": "a"})
+        await worker.send("orders", Order(1))
+        await eventually(lambda: two_dead(sbredis_bus))
+    letters = await sbredis_bus.dead_lettered("orders")
+    said = {dead.dead_letter_reason: dead.dead_letter_error_description for dead in letters}
+    assert said == {
+        "MessageBody": "The body does not fit Order: $.id is text, but must be a whole number.",
+        "MessageProperty": "The message has no application property 'tenant', but str is needed.",
+    }
+
+
+async def two_dead(bus: Bus) -> bool:
+    return len(await bus.dead_lettered("orders")) == 2
+
+
+async def test_what_a_handler_sends_goes_out_with_the_completion_or_not_at_all(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, retries=NOW)
+
+    @worker.queue("orders", publishes="out")
+    async def place(order: Order, context: Context) -> Order:
+        context.send("out", f"order {order.id}", subject="note")
+        if context.attempt == 1:
+            raise ValueError
+        return Order(order.id + 1)
+
+    async with worker.running():
+        await worker.send("orders", Order(5))
+        await eventually(lambda: bodies(sbredis_bus, "out"))
+    assert sorted(await bodies(sbredis_bus, "out")) == [b"order 5", b'{"id":6,"price":0.0}']
+
+
+async def test_handlers_of_one_entity_share_its_messages_by_subject(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    router, worker = Router(), Worker(sbredis_bus.url)
+    seen: list[tuple[str, str]] = []
+
+    @router.queue("orders", subject="paid")
+    async def paid(text: str) -> None:
+        seen.append(("paid", text))
+
+    @router.queue("orders", when=lambda message: message.subject == "sent")
+    async def sent(text: str) -> None:
+        seen.append(("sent", text))
+
+    worker.include(router)
+    async with worker.running():
+        for subject in ("paid", "sent", "lost"):
+            await worker.send("orders", subject, subject=subject)
+        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
+        await eventually(lambda: len(seen) == 2)
+    assert sorted(seen) == [("paid", "paid"), ("sent", "sent")]
+    (dead,) = await sbredis_bus.dead_lettered("orders")
+    assert dead.dead_letter_reason == "NoHandler"
+
+
+async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, max_concurrent_calls=1)
+    told: list[str] = []
+
+    async def pool() -> AsyncGenerator[str]:
+        told.append("pool")
+        yield "pool"
+        told.append("pool closed")
+
+    def connection(of: Annotated[str, Depends(pool, scope="app")]) -> Generator[str]:
+        told.append("connection")
+        yield f"connection of {of}"
+        told.append("connection closed")
+
+    def fake_name() -> str:
+        return "fake"
+
+    def name() -> str:
+        raise AssertionError
+
+    @worker.queue("orders")
+    async def place(
+        one: Annotated[str, Depends(connection)],
+        two: Annotated[str, Depends(connection)],
+        named: Annotated[str, Depends(name)],
+    ) -> None:
+        told.append(f"{one}, {two is one}, {named}")
+
+    worker.override(name, fake_name)
+    async with worker.running():
+        await worker.send("orders", b"")
+        await worker.send("orders", b"")
+        await eventually(lambda: told.count("connection closed") == 2)
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    each = ["connection", "connection of pool, True, fake", "connection closed"]
+    assert told == ["pool", *each, *each, "pool closed"]
+
+
+async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    seen: dict[str, list[int]] = {}
+
+    @worker.queue("steps", session_idle_timeout=0.1)
+    async def step(number: int, context: Context) -> None:
+        session = context.session
+        assert session is not None
+        total = await session.get_state(int) or 0
+        if number == 3 and context.attempt == 1:
+            raise ValueError
+        session.set_state(total + number)
+        seen.setdefault(session.session_id, []).append(number)
+
+    async with worker.running():
+        for number in range(1, 6):
+            for session_id in ("a", "b"):
+                await worker.send("steps", number, session_id=session_id)
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert seen == {"a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]}
+    for session_id in seen:
+        async with sbredis_bus.client.get_queue_receiver("steps", session_id=session_id) as receiver:
+            assert await receiver.session.get_state() == b"15"
+
+
+async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    told: list[str] = []
+
+    def telling(name: str) -> Any:
+        async def middleware(context: Context, proceed: Any) -> Any:
+            told.append(f"{name} begins {context.entity}")
+            try:
+                return await proceed()
+            finally:
+                told.append(f"{name} ends")
+
+        return middleware
+
+    worker = Worker(sbredis_bus.url, middleware=[telling("outer")])
+
+    @worker.queue("orders", middleware=[telling("inner")])
+    async def place() -> None:
+        told.append("handler")
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+        await eventually(lambda: "outer ends" in told)
+    assert told == ["outer begins orders", "inner begins orders", "handler", "inner ends", "outer ends"]
+
+
+async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
+        await worker.send("orders", b"")
+        told.append("up")
+        yield
+        told.append("down")
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+
+    @worker.queue("orders")
+    async def place() -> None:
+        told.append("handled")
+        worker.stop()
+
+    await worker.run()
+    assert told == ["up", "handled", "down"]
+    assert await empty(sbredis_bus, "orders")
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = worker.client
+
+
+async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_back_uncounted(
+    sbredis_bus: Bus,
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0.2, max_concurrent_calls=3)
+    begun: list[str] = []
+    ended: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        begun.append(text)
+        await asyncio.sleep(0.05 if text == "short" else 3600)
+        ended.append(text)
+
+    for text in ("long", "long", "short", "waits", "waits"):
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(text))
+    async with worker.running():
+        await eventually(lambda: len(begun) >= 3)
+    assert ended == ["short"]
+    left = await sbredis_bus.active("orders")
+    assert len(left) == 4
+    assert {message.delivery_count for message in left} == {0}
+
+
+async def test_an_entity_that_does_not_exist_is_refused_at_the_start(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place() -> None: ...
+
+    with pytest.raises(WorkerSetupError, match=r"'orders', which does not exist.* create_if_missing=True"):
+        await worker.run()
+
+
+async def test_more_attempts_than_the_entity_allows_are_refused_at_the_start(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", retries=Retries(attempts=3))
+    async def place() -> None: ...
+
+    with pytest.raises(WorkerSetupError, match="asks for 3 attempts"):
+        await worker.run()

@@ -1,0 +1,136 @@
+"""Consume the messages of an entity with sessions: accept sessions, and handle the messages of each in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sbredis.exceptions import ServiceBusError, SessionLockLostError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
+from sbredis.workers.declaring._outcomes import Abandon, Outcome
+from sbredis.workers.running._calls import Call, Place
+from sbredis.workers.running._handling import Handling
+from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._settling import Settlements
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
+
+__all__ = ["SessionConsumer"]
+
+_log = logging.getLogger("sbredis.worker")
+_AHEAD: Final = 10
+"""The number of messages of a session that are received with one call."""
+SettlementsOf = Callable[["ServiceBusSessionReceiver"], Settlements]
+
+
+class SessionConsumer:
+    """The consumer of one entity with sessions.
+
+    Each session is held by a task of its own, which handles one message after the other: the next call waits until the
+    outcome of the one before it is acknowledged. The task gives the session back when no message has come for a while,
+    when it has held the session for long enough, and after a message that comes again: nothing may overtake it.
+    """
+
+    def __init__(
+        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, settlements_of: SettlementsOf, app: Scopes
+    ) -> None:
+        self._plan = plan
+        self._handling = handling
+        self._client = client
+        self._settlements_of = settlements_of
+        self._app = app
+        self._room = asyncio.Event()
+        self._held: dict[asyncio.Task[None], Call | None] = {}
+        self._stopping = False
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The calls that are running."""
+        return [call for call in self._held.values() if call is not None]
+
+    async def consume(self) -> None:
+        """Accept sessions until cancelled. Errors of accepting reach the caller."""
+        source = self._plan.source
+        names = (source.name,) if source.topic is None else (source.topic, source.name)
+        while True:
+            while len(self._held) >= self._plan.settings.max_concurrent_calls:
+                self._room.clear()
+                await self._room.wait()
+            receiver = await self._client.accept_next_session(*names, max_wait_time=60)
+            if receiver is not None:
+                task = asyncio.get_running_loop().create_task(self._hold(receiver))
+                self._held[task] = None
+                task.add_done_callback(self._given_back)
+
+    def _given_back(self, task: asyncio.Task[None]) -> None:
+        del self._held[task]
+        self._room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("%s: a session was given back after an error: %s", self._plan.source.path, error)
+
+    async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
+        task: Any = asyncio.current_task()
+        place = Place(self._plan.source.path, receiver, self._settlements_of(receiver), receiver.session)
+        scopes = self._app.inner("session")
+        settings = self._plan.settings
+        loop = asyncio.get_running_loop()
+        ends, left = loop.time() + settings.max_session_time, settings.max_session_messages
+        try:
+            while not self._stopping and loop.time() < ends and left != 0:
+                wanted = _AHEAD if left is None else min(_AHEAD, left)
+                messages = await receiver.receive_messages(wanted, settings.session_idle_timeout, gather=False)
+                if not messages or not await self._handle_all(task, place, messages, scopes, ends):
+                    break
+                left = None if left is None else left - len(messages)
+        except SessionLockLostError as error:
+            _log.warning("%s: %s", place.entity, error)
+        finally:
+            self._held[task] = None
+            await receiver.close()
+            await scopes.close()
+
+    async def _handle_all(
+        self,
+        task: asyncio.Task[None],
+        place: Place,
+        messages: Sequence[ServiceBusReceivedMessage],
+        scopes: Scopes,
+        ends: float,
+    ) -> bool:
+        """Handle messages in their order. Return whether the session may be kept."""
+        loop = asyncio.get_running_loop()
+        for message in messages:
+            if self._stopping or loop.time() >= ends:
+                return False
+            chosen = self._handling.choose(message)
+            handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
+            call = self._held[task] = Call(place, handler, (message,))
+            outcome: Outcome | None
+            if isinstance(chosen, Outcome):
+                outcome = chosen
+            else:
+                outcome = await self._handling.outcome_of(call, scopes)
+            if outcome is not None:
+                await place.settlements.settle_reporting(call, outcome)
+            self._held[task] = None
+            if isinstance(outcome, Abandon):
+                return False
+        return True
+
+    async def finish(self, seconds: float) -> None:
+        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
+        self._stopping = True
+        if self._held:
+            await asyncio.wait(set(self._held), timeout=seconds)
+        left = set(self._held)
+        for task in left:
+            task.cancel()
+        if left:
+            try:
+                await asyncio.wait(left, timeout=5)
+            except ServiceBusError as error:
+                _log.warning("%s: %s", self._plan.source.path, error)

@@ -19,7 +19,8 @@ from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._options import EntityOptions
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
-from sbredis.workers.running._calls import message_of
+from sbredis.workers.running._batches import BatchConsumer
+from sbredis.workers.running._calls import Place, message_of
 from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
@@ -216,8 +217,9 @@ class Worker(Router):
 
             return Service(source.path, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
         await receiver.__aenter__()
-        settlements = Settlements(client, receiver, self._sender_to, when_failed=failed)
-        return Service(source.path, Consumer(plan, handling, receiver, settlements), receiver)
+        place = Place(source.path, receiver, Settlements(client, receiver, self._sender_to, when_failed=failed))
+        kind = BatchConsumer if plan.in_batches else Consumer
+        return Service(source.path, kind(plan, handling, place), receiver)
 
     def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
         for message in messages:

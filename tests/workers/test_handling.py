@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.exceptions import WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import (
     Abandon,
+    Complete,
     Context,
     DeadLetter,
     Defer,
@@ -25,6 +28,7 @@ from sbredis.workers import (
     SyncContext,
     Worker,
 )
+from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
 
 
@@ -43,7 +47,7 @@ async def bodies(bus: Bus, queue: str) -> list[bytes]:
 
 
 async def empty(bus: Bus, queue: str) -> bool:
-    return not await bus.active(queue) and not await bus.locked(queue)
+    return not await bus.active(queue)
 
 
 async def test_a_handler_gets_each_message_and_its_return_completes_it(sbredis_bus: Bus) -> None:
@@ -360,3 +364,95 @@ async def test_more_attempts_than_the_entity_allows_are_refused_at_the_start(sbr
 
     with pytest.raises(WorkerSetupError, match="asks for 3 attempts"):
         await worker.run()
+
+
+async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW, max_concurrent_calls=2)
+    sizes: list[int] = []
+    done: list[int] = []
+
+    @worker.queue("orders", batch=4, batch_wait=0.05)
+    async def insert(orders: list[Order], messages: list[ServiceBusReceivedMessage]) -> list[Any]:
+        sizes.append(len(orders))
+        assert [message.delivery_count for message in messages]
+        done.extend(order.id for order in orders if order.id != 3)
+        return [DeadLetter("three") if order.id == 3 else None for order in orders]
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([message_of(Order(number), {}) for number in range(9)])
+    await sender.send_messages(ServiceBusMessage(b"{}"))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sorted(done) == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert max(sizes) == 4
+    letters = await sbredis_bus.dead_lettered("orders")
+    assert {dead.dead_letter_reason for dead in letters} == {"three", "MessageBody"}
+
+
+async def test_an_error_in_a_batch_lets_all_its_messages_come_again(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    counts: list[list[int]] = []
+
+    @worker.queue("orders", batch=10, batch_wait=0.05)
+    async def insert(messages: list[ServiceBusReceivedMessage], context: Context) -> Any:
+        counts.append([message.delivery_count for message in messages])
+        if context.attempt == 1:
+            raise ValueError
+        context.send("out", len(messages))
+        return ["not an outcome"] if len(messages) > 10 else None
+
+    await sbredis_bus.client.get_queue_sender("orders").send_messages([ServiceBusMessage(b"") for _ in range(3)])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sorted(chain.from_iterable(counts)) == [1, 1, 1, 2, 2, 2]
+    assert sum(int(body) for body in await bodies(sbredis_bus, "out")) == 3
+    assert not await sbredis_bus.dead_lettered("orders")
+
+
+async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    batches: list[tuple[str | None, list[int]]] = []
+
+    @worker.queue("steps", batch=3, batch_wait=0.05, session_idle_timeout=0.1)
+    async def steps(numbers: list[int], context: Context) -> None:
+        assert context.session is not None
+        batches.append((context.session.session_id, numbers))
+
+    sender = sbredis_bus.client.get_queue_sender("steps")
+    for session_id in ("a", "b"):
+        await sender.send_messages([message_of(number, {"session_id": session_id}) for number in range(5)])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    for session_id in ("a", "b"):
+        assert [numbers for of, numbers in batches if of == session_id] == [[0, 1, 2], [3, 4]]
+
+
+async def test_a_handler_may_settle_its_message_itself(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    refused: list[str] = []
+
+    @worker.queue("orders", auto_complete=False)
+    async def place(text: str, context: Context) -> None:
+        if text == "settled":
+            await context.settle(Complete())
+            try:
+                context.send("out", "late")
+            except RuntimeError as error:
+                refused.append(str(error))
+            raise ValueError("after the end")
+
+    async with worker.running():
+        await worker.send("orders", "settled")
+        await worker.send("orders", "left alone")
+        await eventually(lambda: refused)
+        await eventually(lambda: len_of_locked(sbredis_bus, 1))
+    assert "was settled already" in refused[0]
+
+
+async def len_of_locked(bus: Bus, count: int) -> bool:
+    return len(await bus.locked("orders")) == count == len(await bus.active("orders"))

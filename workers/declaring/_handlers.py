@@ -73,6 +73,11 @@ class EntityPlan:
     chooser: Chooser[HandlerPlan]
     handlers: tuple[HandlerPlan, ...]
 
+    @property
+    def in_batches(self) -> bool:
+        """Whether the handlers take batches."""
+        return self.handlers[0].settings.batch is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
@@ -112,6 +117,12 @@ def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str,
         defaults.entity,
     )
     handlers = tuple(_handler(each, defaults, said.get("retries")) for each in declared)
+    single = [each.name for each in handlers if each.settings.batch is None]
+    if single and len(single) < len(handlers):
+        raise WorkerSetupError(
+            f"{single[0]} takes single messages of {path!r}, and another handler takes batches. All handlers of an "
+            "entity take batches, or none."
+        )
     conditions = [(plan.name, Condition(plan.settings.subject, plan.settings.when), plan) for plan in handlers]
     return EntityPlan(declared[0].source, settings, Chooser(path, conditions), handlers)
 

@@ -77,6 +77,13 @@ class Call:
         self.dropped = False
         """Whether the call was ended from outside, and its outcome does not count."""
 
+    def part(self, messages: Sequence[ServiceBusReceivedMessage], *, with_sends: bool = False) -> Call:
+        """Return a call for some messages of this batch, to settle them by an outcome of their own."""
+        made = Call(self.place, self.handler, messages)
+        if with_sends:
+            made.sends, made.state, made.once = self.sends, self.state, self.once
+        return made
+
     # -- for the context -----------------------------------------------------------------------------------------------
 
     @property

@@ -4,101 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
-from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Complete, Outcome
+from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._calls import UNCHANGED, Call, Place
 from sbredis.workers.running._handling import Handling
-from sbredis.workers.running._settling import Settlements
 
-if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusReceiver
-
-__all__ = ["Consumer"]
+__all__ = ["Consumer", "Running"]
 
 _log = logging.getLogger("sbredis.worker")
+_CANCELLING = 5.0
+"""The seconds that cancelled handlers get to end."""
 
 
-class Consumer:
-    """The consumer of one entity.
+class Running:
+    """The calls of one entity that are running, and the room for more.
 
-    It asks for as many messages as it may start handlers, so nothing waits here. A finished handler makes room at
-    once; its settlement does not occupy the room. But nothing new starts while too many settlements are unanswered.
+    A finished handler makes room at once; its settlement does not occupy the room. But nothing new starts while more
+    settlements are unanswered than handlers may run.
     """
 
-    def __init__(
-        self, plan: EntityPlan, handling: Handling, receiver: ServiceBusReceiver, settlements: Settlements
-    ) -> None:
-        self._plan = plan
-        self._handling = handling
-        self._receiver = receiver
-        self._settlements = settlements
-        settlements.when_settled = self._settled
+    def __init__(self, plan: EntityPlan, handling: Handling, place: Place) -> None:
+        self.plan = plan
+        self.handling = handling
+        self.place = place
         self._most = plan.settings.max_concurrent_calls
-        self._place = Place(plan.source.path, receiver, settlements)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
-        self._running: dict[asyncio.Task[Any], Call] = {}
-
-    @property
-    def room(self) -> int:
-        """The number of handlers that may start now."""
-        if self._settlements.unacknowledged > self._most:
-            return 0
-        return self._most - len(self._running)
+        self._running: dict[asyncio.Task[None], Call] = {}
+        batches = max(handler.settings.batch or 1 for handler in plan.handlers)
+        self._most_unanswered = self._most * batches
+        place.settlements.when_settled = self._make_room
 
     @property
     def calls(self) -> Sequence[Call]:
         """The calls that are running."""
         return list(self._running.values())
 
-    def _settled(self) -> None:
+    @property
+    def room(self) -> int:
+        """The number of handlers that may start now."""
+        if self.place.settlements.unacknowledged > self._most_unanswered:
+            return 0
+        return self._most - len(self._running)
+
+    async def room_for_one(self) -> int:
+        """Wait until a handler may start. Return how many may start."""
+        while (room := self.room) <= 0:
+            self._room.clear()
+            await self._room.wait()
+        return room
+
+    def start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+        """Run a call in a task of its own."""
+        task = self._loop.create_task(work)
+        self._running[task] = call
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        call = self._running.pop(task)
+        self._make_room()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s ended in a way that was not expected", call.handler.name, exc_info=error)
+
+    def _make_room(self) -> None:
         if self.room > 0:
             self._room.set()
-
-    async def consume(self) -> None:
-        """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
-        while True:
-            while self.room <= 0:
-                self._room.clear()
-                await self._room.wait()
-            for message in await self._receiver.receive_messages(self.room, 60, gather=False):
-                self._begin(message)
-
-    def _begin(self, message: ServiceBusReceivedMessage) -> None:
-        chosen = self._handling.choose(message)
-        if isinstance(chosen, HandlerPlan):
-            call = Call(self._place, chosen, (message,))
-            task = self._loop.create_task(self._run(call))
-            self._running[task] = call
-            task.add_done_callback(self._ended)
-        else:
-            self._settlements.settle_soon(Call(self._place, self._plan.handlers[0], (message,)), chosen)
-
-    async def _run(self, call: Call) -> Outcome | None:
-        return await self._handling.outcome_of(call)
-
-    def _ended(self, task: asyncio.Task[Outcome | None]) -> None:
-        call = self._running.pop(task)
-        if self._settlements.unacknowledged <= self._most:
-            self._room.set()
-        if task.cancelled() or call.dropped:
-            return
-        error = task.exception()
-        if error is not None:
-            _log.error("%s ended in a way that was not expected", call.handler.name, exc_info=error)
-            return
-        outcome = task.result()
-        if outcome is None:
-            return
-        if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:
-            self._settlements.complete_soon(call.message)
-        else:
-            self._settlements.settle_soon(call, outcome)
 
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
@@ -109,11 +83,35 @@ class Consumer:
             call.dropped = True
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=5)
-            await self._settlements.release(
-                [each for call in left.values() for each in call.messages], interrupted=True
-            )
-        try:
-            await self._settlements.all_settled()
-        except ServiceBusError as error:
-            _log.warning("%s: %s", self._plan.source.path, error)
+            await asyncio.wait(left, timeout=_CANCELLING)
+            messages = [message for call in left.values() if not call.settled for message in call.messages]
+            await self.place.settlements.release(messages, interrupted=True)
+        await self.place.settlements.all_settled()
+
+
+class Consumer(Running):
+    """The consumer of one entity. It asks for as many messages as handlers may start, so no message waits here."""
+
+    async def consume(self) -> None:
+        """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
+        while True:
+            room = await self.room_for_one()
+            for message in await self.place.receiver.receive_messages(room, 60, gather=False):
+                self._begin(message)
+
+    def _begin(self, message: ServiceBusReceivedMessage) -> None:
+        chosen = self.handling.choose(message)
+        if isinstance(chosen, HandlerPlan):
+            call = Call(self.place, chosen, (message,))
+            self.start(call, self._run(call))
+        else:
+            self.place.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
+
+    async def _run(self, call: Call) -> None:
+        outcome = await self.handling.outcome_of(call)
+        if outcome is None or call.dropped:
+            return
+        if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:
+            self.place.settlements.complete_soon(call.message)
+        else:
+            self.place.settlements.settle_soon(call, outcome)

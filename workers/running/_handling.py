@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -54,7 +53,8 @@ class Handling:
         try:
             handler = self._plan.chooser.choose(message)
         except Exception as error:  # noqa: BLE001 -- a `when` function of the application may raise anything
-            return self._failed(self._plan.handlers[0], (message,), error)
+            self._on_error((message,), error)
+            return self._after_failure(self._plan.handlers[0], message, error)
         if handler is not None:
             return handler
         if self._plan.settings.unmatched == "abandon" or self._dead:
@@ -64,16 +64,10 @@ class Handling:
     async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
         """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
         handler = call.handler
-        inner = (scopes or self._app).inner("message") if handler.signature.injects else self._app
         try:
-            result = await self._invoked(call, inner)
-        except asyncio.CancelledError:
-            raise
+            result = await self._invoked(call, scopes or self._app)
         except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
-            if call.settled:
-                _log.warning("%s raised an error after it had settled its message: %r", handler.name, error)
-                return None
-            return self._allowed(outcome_in(error)) or self._failed(handler, call.messages, error)
+            return self._judged(call, error)[0]
         if call.settled:
             return None
         if isinstance(result, Outcome):
@@ -82,10 +76,47 @@ class Handling:
             call.send(handler.settings.publishes, result, {})
         return _DONE if handler.settings.auto_complete else None
 
-    async def _invoked(self, call: Call, scopes: Scopes) -> Any:
+    async def outcomes_of(self, call: Call, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
+        """Call the handler of a batch, and return the outcome of each message."""
+        count = len(call.messages)
+        try:
+            result = await self._invoked(call, scopes or self._app)
+            if isinstance(result, list):
+                return self._each_allowed(call, result)
+        except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            return self._judged(call, error)
+        if call.settled:
+            return [None] * count
+        if isinstance(result, Outcome):
+            return [self._allowed(result)] * count
+        return [_DONE if call.handler.settings.auto_complete else None] * count
+
+    def _each_allowed(self, call: Call, result: list[Any]) -> list[Outcome | None]:
+        """Return the outcomes that a handler has returned, one for each message of its batch."""
+        if len(result) != len(call.messages) or not all(each is None or isinstance(each, Outcome) for each in result):
+            raise TypeError(
+                f"{call.handler.name} returned a list that is not one outcome, or None, for each of its "
+                f"{len(call.messages)} messages."
+            )
+        default = _DONE if call.handler.settings.auto_complete else None
+        return [default if each is None else self._allowed(each) for each in result]
+
+    def _judged(self, call: Call, error: Exception) -> list[Outcome | None]:
+        """Return what becomes of each message of a call whose handler has raised something."""
+        if call.settled:
+            _log.warning("%s raised an error after it had settled its message: %r", call.handler.name, error)
+            return [None] * len(call.messages)
+        outcome = self._allowed(outcome_in(error))
+        if outcome is not None:
+            return [outcome] * len(call.messages)
+        self._on_error(call.messages, error)
+        return [self._after_failure(call.handler, message, error) for message in call.messages]
+
+    async def _invoked(self, call: Call, outer: Scopes) -> Any:
         invoke = self._invokers[id(call.handler)]
-        if scopes is self._app:
-            return await invoke(call, scopes)
+        if not call.handler.signature.injects:
+            return await invoke(call, outer)
+        scopes = outer.inner("message")
         try:
             result = await invoke(call, scopes)
         except BaseException as error:
@@ -101,10 +132,5 @@ class Handling:
             return Abandon(_AGAIN)
         return outcome
 
-    def _failed(
-        self, handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], error: BaseException
-    ) -> Outcome:
-        attempt = max(message.delivery_count for message in messages)
-        outcome = after_failure(error, attempt, self._most, handler.retries, self._draw, dead=self._dead)
-        self._on_error(messages, error)
-        return outcome
+    def _after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
+        return after_failure(error, message.delivery_count, self._most, handler.retries, self._draw, dead=self._dead)

@@ -11,6 +11,7 @@ from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Outcome
+from sbredis.workers.running._batches import calls_of, filled, settle_parts
 from sbredis.workers.running._calls import Call, Place
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
@@ -79,11 +80,14 @@ class SessionConsumer:
         settings = self._plan.settings
         loop = asyncio.get_running_loop()
         ends, left = loop.time() + settings.max_session_time, settings.max_session_messages
+        most = max(handler.settings.batch or _AHEAD for handler in self._plan.handlers)
+        wait = min(handler.settings.batch_wait for handler in self._plan.handlers) if self._plan.in_batches else 0.0
+        handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         try:
             while not self._stopping and loop.time() < ends and left != 0:
-                wanted = _AHEAD if left is None else min(_AHEAD, left)
-                messages = await receiver.receive_messages(wanted, settings.session_idle_timeout, gather=False)
-                if not messages or not await self._handle_all(task, place, messages, scopes, ends):
+                wanted = most if left is None else min(most, left)
+                messages = await filled(receiver, wanted, settings.session_idle_timeout, wait)
+                if not messages or not await handle_all(task, place, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
@@ -120,6 +124,28 @@ class SessionConsumer:
             if isinstance(outcome, Abandon):
                 return False
         return True
+
+    async def _handle_batch(
+        self,
+        task: asyncio.Task[None],
+        place: Place,
+        messages: Sequence[ServiceBusReceivedMessage],
+        scopes: Scopes,
+        ends: float,
+    ) -> bool:
+        """Handle messages in batches. Return whether the session may be kept."""
+        del ends
+        calls, others = calls_of(messages, self._handling, place, self._plan)
+        again = any(isinstance(outcome, Abandon) for _, outcome in others)
+        for call, outcome in others:
+            await place.settlements.settle_reporting(call, outcome)
+        for call in calls:
+            self._held[task] = call
+            outcomes = await self._handling.outcomes_of(call, scopes)
+            await settle_parts(call, outcomes)
+            again = again or any(isinstance(outcome, Abandon) for outcome in outcomes)
+        self._held[task] = None
+        return not again
 
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
@@ -44,14 +44,18 @@ class Settlements:
         """Messages to complete with the next call."""
         self._scheduled = False
         self._calls: set[asyncio.Task[None]] = set()
-        self.unacknowledged = 0
+        self._under_way = 0
+        """The number of messages whose settlement is under way."""
+
+    @property
+    def unacknowledged(self) -> int:
         """The number of messages whose settlement was not answered yet."""
+        return self._under_way + len(self._done)
 
     # -- without waiting -----------------------------------------------------------------------------------------------
 
     def complete_soon(self, message: ServiceBusReceivedMessage) -> None:
         """Complete a message, together with others that are completed in the same moment."""
-        self.unacknowledged += 1
         self._done.append(message)
         if not self._scheduled and len(self._calls) < _CALLS:
             self._scheduled = True
@@ -59,8 +63,7 @@ class Settlements:
 
     def settle_soon(self, call: Call, outcome: Outcome) -> None:
         """Settle the messages of a call in a task of its own."""
-        self.unacknowledged += len(call.messages)
-        self._start(self.settle_reporting(call, outcome), len(call.messages))
+        self.start(self.settle_reporting(call, outcome), len(call.messages))
 
     async def all_settled(self) -> None:
         """Wait until every settlement is answered."""
@@ -73,16 +76,18 @@ class Settlements:
         self._scheduled = False
         batch, self._done = self._done, []
         if batch:
-            self._start(self._complete(batch), len(batch))
+            self.start(self._complete(batch), len(batch))
 
-    def _start(self, work: Any, count: int) -> None:
+    def start(self, work: Coroutine[Any, Any, None], count: int) -> None:
+        """Settle this number of messages in a task of its own."""
+        self._under_way += count
         task = self._loop.create_task(work)
         self._calls.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, count))
 
     def _ended(self, task: asyncio.Task[None], count: int) -> None:
         self._calls.discard(task)
-        self.unacknowledged -= count
+        self._under_way -= count
         if self._done and not self._scheduled:
             self._complete_gathered()
         if self.when_settled is not None:

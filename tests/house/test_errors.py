@@ -57,6 +57,8 @@ CODES: dict[type[ServiceBusError], str] = {
     exceptions.KeyAlreadyUsedError: "KeyAlreadyUsed",
     exceptions.MessageNotFoundError: "MessageNotFound",
     exceptions.MessageAlreadySettled: "MessageAlreadySettled",
+    exceptions.MessageBodyError: "MessageBody",
+    exceptions.WorkerSetupError: "WorkerSetup",
     exceptions.SessionCannotBeLockedError: "SessionCannotBeLocked",
     exceptions.SessionLockLostError: "SessionLockLost",
     exceptions.RedriveInProgressError: "RedriveInProgress",

@@ -19,7 +19,7 @@ FLOORS: list[set[str]] = [
     {"", "management", "amqp", "testing"},
     {"sync", "workers"},
     {"aio"},
-    {"model", "registry"},
+    {"codec", "model", "registry"},
     {"engine", "rules"},
     {"transport"},
     {"servers"},
@@ -50,7 +50,7 @@ def inside(name: str, package: str) -> bool:
 
 
 # Modules that only decide and compute: they await nothing and open nothing.
-PURE_FOLDERS = ["aio/core", "model", "rules"]
+PURE_FOLDERS = ["aio/core", "codec", "model", "rules"]
 PURE = {
     f"sbredis.{folder}.{name}"
     for folder, names in {
@@ -60,6 +60,17 @@ PURE = {
             *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),
             *("_quiet", "_upcoming", "_values"),
         ),
+        "workers.declaring": (
+            "_conditions",
+            "_handlers",
+            "_markers",
+            "_options",
+            "_outcomes",
+            "_retries",
+            "_router",
+            "_signatures",
+        ),
+        "workers.schedules": ("_cron",),
     }.items()
     for name in names
 } | {

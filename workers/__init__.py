@@ -12,14 +12,18 @@ from sbredis.workers.declaring._markers import Depends, Property
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
+from sbredis.workers.included._breaker import CircuitBreaker
+from sbredis.workers.included._idempotency import Idempotency
 
 __all__ = [
     "Abandon",
+    "CircuitBreaker",
     "Complete",
     "Context",
     "DeadLetter",
     "Defer",
     "Depends",
+    "Idempotency",
     "Outcome",
     "Property",
     "Retries",

@@ -66,6 +66,10 @@ class Work(Protocol):
         """Add a message to those that go out when the message is settled."""
         ...
 
+    def remember(self, key: str, window: float) -> None:
+        """Complete the message only if no other message was completed with this key, within a window in seconds."""
+        ...
+
     async def renew(self) -> datetime:
         """Renew the lock of the message or its session."""
         ...
@@ -134,6 +138,14 @@ class _Told:
         if isinstance(value, ServiceBusMessage) and options:
             raise TypeError("The message has properties of its own: send() takes options only for other values.")
         self._work.send(entity, value, options)
+
+    def once(self, key: str, window: timedelta | float) -> None:
+        """Remember a key for a window, in the transaction that completes the message.
+
+        If an earlier message was completed with this key, nothing that the handler has sent goes out: the message is
+        only completed.
+        """
+        self._work.remember(key, window.total_seconds() if isinstance(window, timedelta) else float(window))
 
 
 class Session:

@@ -109,6 +109,10 @@ class Call:
             self.sends = []
         self.sends.append((entity, made))
 
+    def remember(self, key: str, window: float) -> None:
+        self._check_unsettled()
+        self.once = (key, window)
+
     async def renew(self) -> datetime:
         if self.place.session is not None:
             return await self.place.session.renew_lock()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Protocol, runtime_checkable
 
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
@@ -18,6 +19,19 @@ __all__ = ["Consumer", "Running"]
 _log = logging.getLogger("sbredis.worker")
 _CANCELLING = 5.0
 """The seconds that cancelled handlers get to end."""
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """Middleware that says how many handlers may start."""
+
+    def room(self, now: float) -> int:
+        """Return the number of handlers that may start now."""
+        ...
+
+    def wait(self, now: float) -> float | None:
+        """Return the seconds after which a handler may start; ``None`` if time alone does not matter."""
+        ...
 
 
 class Running:
@@ -38,6 +52,7 @@ class Running:
         batches = max(handler.settings.batch or 1 for handler in plan.handlers)
         self._most_unanswered = self._most * batches
         place.settlements.when_settled = self._make_room
+        self._gates = [each for handler in plan.handlers for each in handler.middleware if isinstance(each, Gate)]
 
     @property
     def calls(self) -> Sequence[Call]:
@@ -49,13 +64,21 @@ class Running:
         """The number of handlers that may start now."""
         if self.place.settlements.unacknowledged > self._most_unanswered:
             return 0
-        return self._most - len(self._running)
+        room = self._most - len(self._running)
+        if self._gates:
+            now = self._loop.time()
+            room = min(room, *(gate.room(now) for gate in self._gates))
+        return room
 
     async def room_for_one(self) -> int:
         """Wait until a handler may start. Return how many may start."""
         while (room := self.room) <= 0:
             self._room.clear()
-            await self._room.wait()
+            now = self._loop.time()
+            waits = [wait for gate in self._gates if (wait := gate.wait(now)) is not None]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(waits, default=None)):
+                    await self._room.wait()
         return room
 
     def start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
@@ -71,8 +94,7 @@ class Running:
             _log.error("%s ended in a way that was not expected", call.handler.name, exc_info=error)
 
     def _make_room(self) -> None:
-        if self.room > 0:
-            self._room.set()
+        self._room.set()  # the consumer counts again, and asks its gates when to count next
 
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from sbredis.workers.running._calls import UNCHANGED, Call
@@ -139,6 +139,13 @@ class Settlements:
             raise TypeError(f"{outcome!r} is not an outcome that a worker knows.")
 
     async def _transact(self, call: Call) -> None:
+        try:
+            await self._commit(call)
+        except KeyAlreadyUsedError:
+            _log.info("%s: message %s was handled before", call.place.entity, call.message.sequence_number)
+            await call.place.receiver.complete_messages(call.messages)
+
+    async def _commit(self, call: Call) -> None:
         async with self._client.transaction() as transaction:
             if call.once is not None:
                 transaction.once(*call.once)

@@ -1,0 +1,40 @@
+"""Idempotency: remember for a window that a message was handled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._context import Context
+from sbredis.workers.declaring._middleware import Proceed
+
+__all__ = ["Idempotency"]
+
+
+def _message_id(message: ServiceBusReceivedMessage) -> str:
+    return str(message.message_id)
+
+
+class Idempotency:
+    """Lets each key be completed once within a window: what the second message of a key sends is dropped.
+
+    The key is the id of the message, unless ``key`` is a function of the message. It is remembered in the transaction
+    that completes the message, together with everything that the handler has sent. So a worker that dies at any moment
+    leaves either both or neither. A second message of the same key is completed, and nothing that its handler sent goes
+    out. What a handler does elsewhere may happen twice: guard it with ``context.fence``.
+    """
+
+    def __init__(
+        self, window: timedelta | float = 86400.0, *, key: Callable[[ServiceBusReceivedMessage], str] = _message_id
+    ) -> None:
+        self._window = window.total_seconds() if isinstance(window, timedelta) else float(window)
+        if not self._window > 0:
+            raise ValueError(f"window must be more than 0 seconds, not {self._window}")
+        self._key = key
+
+    async def __call__(self, context: Context, proceed: Proceed) -> Any:
+        """Call the handler, and let its message be completed only if the key is new."""
+        context.once(self._key(context.message), self._window)
+        return await proceed()

@@ -7,10 +7,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict, Unpack
 
-from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusSessionReceiver
+from sbredis._version import __version__
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSessionReceiver
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import SendOptions
@@ -19,6 +20,10 @@ from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._options import EntityOptions
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
+from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._http import Health, address_of, serving_http
+from sbredis.workers.observing._prometheus import prometheus
+from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._batches import BatchConsumer
 from sbredis.workers.running._calls import Place, message_of
 from sbredis.workers.running._consuming import Consumer
@@ -52,6 +57,8 @@ class WorkerOptions(TypedDict, total=False):
     """How many seconds running handlers get to finish at the end. 25."""
     threads: int
     """How many plain functions run at once. 40."""
+    http: str
+    """``HOST:PORT`` of an HTTP server for ``/live``, ``/ready`` and ``/metrics``. None unless it is given."""
     lifespan: Lifespan
     """A function that returns a context manager, which surrounds the work of the worker."""
     on_error: ErrorHook
@@ -68,6 +75,7 @@ class _Settings:
     maintenance: bool = True
     shutdown_timeout: float = 25.0
     threads: int = 40
+    http: str | None = None
     lifespan: Lifespan | None = None
     on_error: ErrorHook | None = None
 
@@ -87,7 +95,13 @@ class Worker(Router):
         self._client: ServiceBusClient | None = None
         self._senders: dict[str, ServiceBusSender] = {}
         self._services: list[Service] = []
+        self._counts: dict[str, Counts] = {}
         self._stopped: asyncio.Event | None = None
+
+    def __repr__(self) -> str:
+        count = len(self._declared)
+        state = "stopped" if self._client is None else "running"
+        return f"<Worker with {count} handler{'s' if count != 1 else ''}, {state}>"
 
     def entity(self, entity_path: str, *, retries: Retries | None = None, **options: Unpack[EntityOptions]) -> None:
         """Set options for all handlers of an entity."""
@@ -117,6 +131,36 @@ class Worker(Router):
         if sender is None:
             sender = self._senders[entity] = self.client.get_sender(entity)
         return sender
+
+    # -- for the program that runs the worker --------------------------------------------------------------------------
+
+    def _narrow(self, queues: Sequence[str], concurrency: int | None, http: str | None) -> None:
+        """Run only the handlers of these entities, with this concurrency and this HTTP port."""
+        if queues:
+            wanted = {path.lower() for path in queues}
+            known = {declared.source.path.lower() for declared in self._declared}
+            if unknown := sorted(wanted - known):
+                listed = ", ".join(sorted(known)) or "none"
+                raise WorkerSetupError(f"The worker has no handler of {unknown[0]!r}. It handles: {listed}.")
+            self._declared = [each for each in self._declared if each.source.path.lower() in wanted]
+        if concurrency is not None:
+            for declared in self._declared:
+                self._by_path.setdefault(declared.source.path.lower(), {})["max_concurrent_calls"] = concurrency
+        if http is not None:
+            self._settings = replace(self._settings, http=http)
+
+    def _report(self) -> Report:
+        """Return the state of the worker for its supervisor."""
+        if self._client is None or not self._services:
+            return Report()
+        rows = [
+            (service.entity, handler.name, service.plan.settings.max_concurrent_calls)
+            for service in self._services
+            for handler in service.plan.handlers
+        ]
+        paused = {service.entity: str(service.paused_by) for service in self._services if service.paused_by is not None}
+        title = f"sbredis {__version__} · {repr(self._client)[1:-1]}"
+        return Report(self._counts, paused, rows, title, self._client.namespace, running=True)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -165,10 +209,24 @@ class Worker(Router):
             stack.push_async_callback(app.close)
             self._services = [await self._service(client, plan, app, threads) for plan in plans]
             tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self._services]
-            try:
-                yield self
-            finally:
-                await self._finish(tasks)
+            stack.push_async_callback(self._finish, tasks)
+            if settings.http is not None:
+                await stack.enter_async_context(self._serving_http(settings.http))
+            yield self
+
+    def _serving_http(self, address: str) -> AbstractAsyncContextManager[int]:
+        host, port = address_of(address)
+        return serving_http(
+            host,
+            port,
+            live=lambda: Health(well=True, details={}),
+            ready=self._health,
+            metrics=lambda: prometheus(self.client.namespace, self._counts),
+        )
+
+    def _health(self) -> Health:
+        paused = {service.entity: str(service.paused_by) for service in self._services if service.paused_by is not None}
+        return Health(not paused, {"paused": paused})
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         for task in tasks:
@@ -209,17 +267,21 @@ class Worker(Router):
         handling = Handling(
             plan, max_delivery_count=properties.max_delivery_count, app=app, threads=threads, on_error=failed
         )
+        counts = self._counts.setdefault(source.path, Counts())
+
+        def settlements(receiver: ServiceBusReceiver) -> Settlements:
+            return Settlements(client, receiver, self._sender_to, counts, when_failed=failed)
+
+        def place_of(receiver: ServiceBusSessionReceiver) -> Place:
+            return Place(source.path, receiver, settlements(receiver), counts, receiver.session)
+
         receiver = client.get_receiver(source.path)
         if info.requires_session:
-
-            def settlements_of(session: ServiceBusSessionReceiver) -> Settlements:
-                return Settlements(client, session, self._sender_to, when_failed=failed)
-
-            return Service(source.path, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
+            return Service(plan, SessionConsumer(plan, handling, client, place_of, app), receiver)
         await receiver.__aenter__()
-        place = Place(source.path, receiver, Settlements(client, receiver, self._sender_to, when_failed=failed))
+        place = Place(source.path, receiver, settlements(receiver), counts)
         kind = BatchConsumer if plan.in_batches else Consumer
-        return Service(source.path, kind(plan, handling, place), receiver)
+        return Service(plan, kind(plan, handling, place), receiver)
 
     def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
         for message in messages:

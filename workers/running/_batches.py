@@ -44,6 +44,7 @@ def calls_of(
 
     A body that does not decode is dead-lettered alone.
     """
+    place.counts.received += len(messages)
     by_handler: dict[int, tuple[HandlerPlan, list[ServiceBusReceivedMessage]]] = {}
     others: list[tuple[Call, Outcome]] = []
     for message in messages:

@@ -16,6 +16,7 @@ from sbredis.workers.declaring._outcomes import Outcome
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
+    from sbredis.workers.observing._counts import Counts
     from sbredis.workers.running._settling import Settlements
 
 __all__ = ["UNCHANGED", "Call", "Place", "message_of"]
@@ -31,6 +32,7 @@ class Place:
     entity: str
     receiver: ServiceBusReceiver
     settlements: Settlements
+    counts: Counts
     session: ServiceBusSession | None = None
 
 

@@ -118,7 +118,9 @@ class Consumer(Running):
         """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
             room = await self.room_for_one()
-            for message in await self.place.receiver.receive_messages(room, 60, gather=False):
+            messages = await self.place.receiver.receive_messages(room, 60, gather=False)
+            self.place.counts.received += len(messages)
+            for message in messages:
                 self._begin(message)
 
     def _begin(self, message: ServiceBusReceivedMessage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,7 @@ class Handling:
         self._app = app
         self._on_error = on_error
         self._draw = draw
+        self._now = time.monotonic
         self._dead = plan.source.sub_queue is not None
         self._invokers = {id(handler): invoker(handler, threads) for handler in plan.handlers}
 
@@ -109,10 +111,21 @@ class Handling:
         outcome = self._allowed(outcome_in(error))
         if outcome is not None:
             return [outcome] * len(call.messages)
+        call.place.counts.errors += 1
         self._on_error(call.messages, error)
         return [self._after_failure(call.handler, message, error) for message in call.messages]
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
+        counts, now = call.place.counts, self._now
+        counts.running += 1
+        began = now()
+        try:
+            return await self._result(call, outer)
+        finally:
+            counts.running -= 1
+            counts.handling.observe(now() - began)
+
+    async def _result(self, call: Call, outer: Scopes) -> Any:
         invoke = self._invokers[id(call.handler)]
         if not call.handler.signature.injects:
             return await invoke(call, outer)

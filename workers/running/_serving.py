@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from sbredis.exceptions import ServiceBusError
+from sbredis.workers.declaring._handlers import EntityPlan
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
@@ -36,8 +37,9 @@ class Service:
     after a longer pause, and never ends the worker.
     """
 
-    def __init__(self, entity: str, consumer: Consuming, receiver: ServiceBusReceiver) -> None:
-        self.entity = entity
+    def __init__(self, plan: EntityPlan, consumer: Consuming, receiver: ServiceBusReceiver) -> None:
+        self.plan = plan
+        self.entity = plan.source.path
         self.consumer = consumer
         self._receiver = receiver
         self.paused_by: Exception | None = None

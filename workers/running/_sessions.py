@@ -15,7 +15,6 @@ from sbredis.workers.running._batches import calls_of, filled, settle_parts
 from sbredis.workers.running._calls import Call, Place
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
-from sbredis.workers.running._settling import Settlements
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
@@ -25,7 +24,7 @@ __all__ = ["SessionConsumer"]
 _log = logging.getLogger("sbredis.worker")
 _AHEAD: Final = 10
 """The number of messages of a session that are received with one call."""
-SettlementsOf = Callable[["ServiceBusSessionReceiver"], Settlements]
+PlaceOf = Callable[["ServiceBusSessionReceiver"], Place]
 
 
 class SessionConsumer:
@@ -37,12 +36,12 @@ class SessionConsumer:
     """
 
     def __init__(
-        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, settlements_of: SettlementsOf, app: Scopes
+        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, place_of: PlaceOf, app: Scopes
     ) -> None:
         self._plan = plan
         self._handling = handling
         self._client = client
-        self._settlements_of = settlements_of
+        self._place_of = place_of
         self._app = app
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
@@ -75,7 +74,7 @@ class SessionConsumer:
 
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
-        place = Place(self._plan.source.path, receiver, self._settlements_of(receiver), receiver.session)
+        place = self._place_of(receiver)
         scopes = self._app.inner("session")
         settings = self._plan.settings
         loop = asyncio.get_running_loop()
@@ -107,6 +106,7 @@ class SessionConsumer:
     ) -> bool:
         """Handle messages in their order. Return whether the session may be kept."""
         loop = asyncio.get_running_loop()
+        place.counts.received += len(messages)
         for message in messages:
             if self._stopping or loop.time() >= ends:
                 return False

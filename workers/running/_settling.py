@@ -14,6 +14,7 @@ from sbredis.workers.running._calls import UNCHANGED, Call
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+    from sbredis.workers.observing._counts import Counts
 
 __all__ = ["Settlements"]
 
@@ -30,12 +31,14 @@ class Settlements:
         client: ServiceBusClient,
         receiver: ServiceBusReceiver,
         sender_to: Callable[[str], ServiceBusSender],
+        counts: Counts,
         *,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
     ) -> None:
         self._client = client
         self._receiver = receiver
         self._sender_to = sender_to
+        self._counts = counts
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
         self._when_failed = when_failed
@@ -96,18 +99,25 @@ class Settlements:
     async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
         try:
             await self._receiver.complete_messages(batch)
+            self._counts.completed += len(batch)
         except MessageLockLostError as error:
             lost = set(error.sequence_numbers)
-            self._when_failed([each for each in batch if each.sequence_number in lost] or batch, error)
+            failed = [each for each in batch if each.sequence_number in lost] or batch
+            self._counts.completed += len(batch) - len(failed)
+            self._failed(failed, error)
         except ServiceBusError as error:
-            self._when_failed(batch, error)
+            self._failed(batch, error)
+
+    def _failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
+        self._counts.settlements_failed += len(messages)
+        self._when_failed(messages, error)
 
     async def settle_reporting(self, call: Call, outcome: Outcome) -> None:
         """Settle the messages of a call. An error is reported, and not raised."""
         try:
             await self.settle(call, outcome)
         except (ServiceBusError, ValueError, TypeError) as error:
-            self._when_failed(call.messages, error)
+            self._failed(call.messages, error)
 
     # -- with waiting --------------------------------------------------------------------------------------------------
 
@@ -118,6 +128,7 @@ class Settlements:
                 await self._transact(call)
             else:
                 await call.place.receiver.complete_messages(call.messages)
+            self._counts.completed += len(call.messages)
         elif len(call.messages) == 1:
             await self._settle_one(call, call.message, outcome)
         else:
@@ -129,12 +140,15 @@ class Settlements:
             await receiver.abandon_message(
                 message, delay=outcome.delay, properties_to_modify=outcome.properties_to_modify
             )
+            self._counts.abandoned += 1
         elif isinstance(outcome, DeadLetter):
             await receiver.dead_letter_message(
                 message, outcome.reason, outcome.description, properties_to_modify=outcome.properties_to_modify
             )
+            self._counts.dead_lettered += 1
         elif isinstance(outcome, Defer):
             await receiver.defer_message(message, properties_to_modify=outcome.properties_to_modify)
+            self._counts.deferred += 1
         else:
             raise TypeError(f"{outcome!r} is not an outcome that a worker knows.")
 
@@ -169,3 +183,5 @@ class Settlements:
                 continue  # the message comes again anyway
             if isinstance(result, Exception):
                 _log.warning("%s: message %s was not given back: %s", self._receiver.entity_path, message, result)
+            else:
+                self._counts.given_back += 1

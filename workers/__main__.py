@@ -1,0 +1,35 @@
+"""``python -m sbredis.workers MODULE:WORKER`` runs a worker."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from sbredis.exceptions import ServiceBusError, WorkerSetupError
+from sbredis.workers.supervising._commands import read_command
+from sbredis.workers.supervising._logs import set_up_logs
+from sbredis.workers.supervising._programs import run_in_loop, run_worker
+from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
+from sbredis.workers.supervising._targets import load_worker
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker, and return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = read_command(given)
+    set_up_logs(command.log_format)
+    try:
+        if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
+            return int(run_in_loop(Supervisor(command, given).run()))
+        run_in_loop(run_worker(load_worker(command.target), command))
+    except WorkerSetupError as error:
+        print(f"sbredis: {error.message}", file=sys.stderr)  # noqa: T201 -- it is a program
+        return SETUP_FAILED
+    except ServiceBusError as error:
+        print(f"sbredis: {error}", file=sys.stderr)  # noqa: T201 -- it is a program
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""What a worker shows of itself: counts, health, and the HTTP port that serves both."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

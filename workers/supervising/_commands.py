@@ -1,0 +1,88 @@
+"""The arguments of ``python -m sbredis.workers``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Command", "read_command"]
+
+_EXAMPLES = """\
+examples:
+  python -m sbredis.workers orders.app:worker
+  python -m sbredis.workers orders.app:worker --processes 4 --http 0.0.0.0:8080
+  python -m sbredis.workers orders.app:worker --reload
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to run."""
+
+    target: str
+    processes: int = 1
+    reload: bool = False
+    queues: tuple[str, ...] = ()
+    """Only the handlers of these entities run; all of them if it is empty."""
+    concurrency: int | None = None
+    max_messages: int | None = None
+    http: str | None = None
+    log_format: str = "text"
+    reports_to: int | None = None
+    """A file descriptor to which this process reports as a child of a supervisor."""
+
+
+def read_command(arguments: Sequence[str] | None = None) -> Command:
+    """Read the arguments of the command. Ends the program with a message if they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sbredis.workers",
+        description="Run a worker: the handlers of a Worker in one or several processes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="MODULE:WORKER", help="where the Worker is, such as orders.app:worker")
+    parser.add_argument("--processes", type=_count, default=1, metavar="N", help="how many processes run it (1)")
+    parser.add_argument("--reload", action="store_true", help="start again when a Python file changes")
+    parser.add_argument(
+        "--queue", action="append", default=[], metavar="PATH", help="run only the handlers of this entity; repeatable"
+    )
+    parser.add_argument(
+        "--concurrency", type=_count, metavar="N", help="how many handlers of each entity run at once in a process"
+    )
+    parser.add_argument(
+        "--max-messages-per-process", type=_count, metavar="N", help="replace a process after this many messages"
+    )
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve /live, /ready and /metrics there")
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="the form of log lines (text)",
+    )
+    parser.add_argument("--reports-to", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.processes > 4 * (os.cpu_count() or 1):
+        parser.error(f"--processes {given.processes} is more than four times the {os.cpu_count()} processors here")
+    return Command(
+        target=given.target,
+        processes=given.processes,
+        reload=given.reload,
+        queues=tuple(given.queue),
+        concurrency=given.concurrency,
+        max_messages=given.max_messages_per_process,
+        http=given.http,
+        log_format=given.log_format,
+        reports_to=given.reports_to,
+    )
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value

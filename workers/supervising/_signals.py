@@ -1,0 +1,37 @@
+"""Stop a worker by a signal: the first lets it finish, the second ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+__all__ = ["stopping_by_signals"]
+
+_log = logging.getLogger("sbredis.worker")
+
+
+@contextmanager
+def stopping_by_signals(stop: Callable[[], None]) -> Generator[None]:
+    """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def handle(number: int) -> None:
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)  # the locks of its messages end by themselves
+        _log.info("%s: finishing the running handlers; a second signal ends them", signal.Signals(number).name)
+        stop()
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, handle, each)
+    try:
+        yield
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            with suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(each)

@@ -1,0 +1,54 @@
+"""Find the worker that a command names: ``module:worker``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from sbredis.exceptions import WorkerSetupError
+from sbredis.workers._worker import Worker
+
+__all__ = ["load_worker"]
+
+
+def load_worker(target: str) -> Worker:
+    """Import a module and return the worker in it. The current folder comes first in the path.
+
+    Raises :class:`~sbredis.exceptions.WorkerSetupError` with the reason and the place, without a traceback.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not colon or not module_name or not attribute:
+        raise WorkerSetupError(f"The worker must be named as MODULE:NAME, such as orders.app:worker, not {target!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise WorkerSetupError(f"There is no module {error.name!r} in {here} or among the packages.") from None
+        raise _failed(module_name, error) from error
+    except Exception as error:
+        raise _failed(module_name, error) from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            workers = [each for each, value in vars(found).items() if isinstance(value, Worker)]
+            listed = f" It has {', '.join(map(repr, workers))}." if workers else ""
+            raise WorkerSetupError(f"The module {module_name!r} has no {name!r}.{listed}")
+        found = getattr(found, name)
+    if not isinstance(found, Worker):
+        raise WorkerSetupError(f"{target} is not a Worker, but of the type {type(found).__name__}.")
+    return found
+
+
+def _failed(module_name: str, error: Exception) -> WorkerSetupError:
+    """Return the error for a module whose import failed, with the last line of the application that was reached."""
+    libraries = tuple({sys.prefix, sys.base_prefix, "<frozen"})
+    frames = [each for each in traceback.extract_tb(error.__traceback__)[1:] if not each.filename.startswith(libraries)]
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f" at {error.filename}:{error.lineno}"
+    return WorkerSetupError(f"The module {module_name!r} cannot be imported: {type(error).__name__}: {error}{place}.")

@@ -195,7 +195,7 @@ class Worker(Router):
         )
         self._stopped = asyncio.Event()
         async with AsyncExitStack() as stack:
-            self._client = client = await stack.enter_async_context(
+            self._client = await stack.enter_async_context(
                 ServiceBusClient(
                     self._url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
                 )
@@ -207,7 +207,7 @@ class Worker(Router):
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             app = Scopes()
             stack.push_async_callback(app.close)
-            self._services = [await self._service(client, plan, app, threads) for plan in plans]
+            self._services = [await self._service(plan, app, threads, stack) for plan in plans]
             tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self._services]
             stack.push_async_callback(self._finish, tasks)
             if settings.http is not None:
@@ -242,8 +242,9 @@ class Worker(Router):
         self._services.clear()
 
     async def _service(
-        self, client: ServiceBusClient, plan: EntityPlan, app: Scopes, threads: ThreadPoolExecutor
+        self, plan: EntityPlan, app: Scopes, threads: ThreadPoolExecutor, stack: AsyncExitStack
     ) -> Service:
+        client = self.client
         source = plan.source
         try:
             info = await client.describe_entity(source.path)
@@ -275,6 +276,7 @@ class Worker(Router):
         def place_of(receiver: ServiceBusSessionReceiver) -> Place:
             return Place(source.path, receiver, settlements(receiver), counts, receiver.session)
 
+        stack.push_async_callback(handling.close)
         receiver = client.get_receiver(source.path)
         if info.requires_session:
             return Service(plan, SessionConsumer(plan, handling, client, place_of, app), receiver)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sbredis._quoting import shortened
 from sbredis.workers.declaring._outcomes import Abandon, DeadLetter, Outcome
 
-__all__ = ["Retries", "after_failure"]
+__all__ = ["Retries", "after_failure", "described", "is_of"]
 
 _DESCRIPTION: Final = 1024
 """The largest number of characters of an error that a dead letter's description keeps."""
@@ -69,7 +69,7 @@ def after_failure(
     ``most`` is the entity's ``max_delivery_count``. A message that is a dead letter already can only come again.
     """
     last = min(most, retries.attempts or most)
-    if not dead and (attempt >= last or _is_of(error, retries.no_retry)):
+    if not dead and (attempt >= last or is_of(error, retries.no_retry)):
         return DeadLetter(type(error).__name__, described(error))
     return Abandon(retries.delay(attempt, draw))
 
@@ -83,8 +83,8 @@ def described(error: BaseException) -> str:
     return shortened(text, _DESCRIPTION)
 
 
-def _is_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
+def is_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
     """Return whether an error is of one of these classes, or is a group of nothing but such errors."""
     if isinstance(error, BaseExceptionGroup) and not isinstance(error, kinds):
-        return all(_is_of(each, kinds) for each in error.exceptions)
+        return all(is_of(each, kinds) for each in error.exceptions)
     return isinstance(error, kinds)

@@ -15,6 +15,7 @@ from sbredis.workers.declaring._retries import after_failure
 from sbredis.workers.running._calls import Call
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._invoking import invoker
+from sbredis.workers.running._processes import HandlerProcesses
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusReceivedMessage
@@ -48,7 +49,19 @@ class Handling:
         self._draw = draw
         self._now = time.monotonic
         self._dead = plan.source.sub_queue is not None
-        self._invokers = {id(handler): invoker(handler, threads) for handler in plan.handlers}
+        self._processes = {
+            id(handler): HandlerProcesses(handler, plan.settings.max_concurrent_calls)
+            for handler in plan.handlers
+            if handler.execution == "process"
+        }
+        self._invokers = {
+            id(handler): invoker(handler, threads, self._processes.get(id(handler))) for handler in plan.handlers
+        }
+
+    async def close(self) -> None:
+        """End the processes of the handlers."""
+        for processes in self._processes.values():
+            await processes.close()
 
     def choose(self, message: ServiceBusReceivedMessage) -> HandlerPlan | Outcome:
         """Return the handler that takes a message, or the outcome of a message that no handler takes."""

@@ -12,6 +12,7 @@ from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.running._calls import Call
 from sbredis.workers.running._injecting import Injector, Scopes, in_thread, value_of
+from sbredis.workers.running._processes import HandlerProcesses
 
 __all__ = ["Invoke", "Portal", "invoker"]
 
@@ -30,18 +31,20 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-def invoker(plan: HandlerPlan, threads: Executor) -> Invoke:
+def invoker(plan: HandlerPlan, threads: Executor, processes: HandlerProcesses | None = None) -> Invoke:
     """Return the function that calls a handler and returns its result.
 
     The way is chosen here, once: a handler without middleware, dependencies and time-out is called directly.
     """
-    if plan.execution == "thread":
+    if processes is not None:
+        invoke: Invoke = processes.invoke
+    elif plan.execution == "thread":
         invoke = _threaded(plan, threads)
     elif plan.signature.injects:
         invoke = _injected(plan)
     else:
         invoke = _direct(plan)
-    if plan.settings.timeout is not None:
+    if plan.settings.timeout is not None and processes is None:
         invoke = _limited(invoke, plan.settings.timeout)
     return _surrounded(plan, invoke) if plan.middleware else invoke
 

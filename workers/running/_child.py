@@ -1,0 +1,186 @@
+"""The process of a handler: it calls one function for one message at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from sbredis.codec import encode_body
+from sbredis.model import ServiceBusMessage
+from sbredis.workers.declaring._context import SendOptions, SyncContext
+from sbredis.workers.declaring._outcomes import Complete, Outcome, outcome_in
+from sbredis.workers.declaring._retries import described, is_of
+from sbredis.workers.declaring._signatures import read_signature
+from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
+from sbredis.workers.running._injecting import Injector, Scopes
+
+__all__ = ["Start", "find", "serve"]
+
+_log = logging.getLogger("sbredis.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the process of a handler needs to begin."""
+
+    module: str
+    name: str
+    publishes: str | None
+    no_retry: tuple[type[Exception], ...]
+    path: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Message:
+    """The parts of a message that cross into the process."""
+
+    body: bytes
+    content_type: str | None
+    application_properties: Mapping[str, Any] | None
+    delivery_count: int
+    fence: int | None
+
+
+@dataclass(slots=True)
+class _Work:
+    """A call in the process of a handler, as its context sees it."""
+
+    asked: Asked
+    message: Any
+    sends: list[Sent] = field(default_factory=list[Sent])
+    bodies: None = None
+    lock_lost: bool = False
+    """Always false: a process whose lock is lost is killed."""
+
+    @property
+    def entity(self) -> str:
+        return str(self.asked.facts["entity"])
+
+    @property
+    def interrupted(self) -> bool:
+        return bool(self.asked.facts["interrupted"])
+
+    @property
+    def session_id(self) -> None:
+        return None
+
+    @property
+    def tick(self) -> datetime | None:
+        tick: datetime | None = self.asked.facts["tick"]
+        return tick
+
+    def send(self, entity: str, value: object, options: SendOptions) -> None:
+        if isinstance(value, ServiceBusMessage):
+            raise TypeError("A handler in a process sends values with options, not a ServiceBusMessage.")
+        encoded = encode_body(value)
+        given: dict[str, Any] = {**options}
+        if encoded.content_type is not None:
+            given.setdefault("content_type", encoded.content_type)
+        self.sends.append(Sent(entity, encoded.body, given))
+
+    def remember(self, key: str, window: float) -> None:
+        del key, window
+        raise _not_here("once()")
+
+    async def renew(self) -> datetime:
+        raise _not_here("renew()")
+
+    async def settle(self, outcome: Outcome) -> None:
+        del outcome
+        raise _not_here("settle()")
+
+    async def get_state(self, as_type: Any) -> Any:
+        del as_type
+        raise _not_here("get_state()")
+
+    def set_state(self, value: object) -> None:
+        del value
+        raise _not_here("set_state()")
+
+
+def _not_here(what: str) -> RuntimeError:
+    return RuntimeError(f"A handler in a process has no {what}: the worker that started it has the lock.")
+
+
+class _NoPortal:
+    def wait(self, work: Any) -> NoReturn:
+        """Refuse to wait: nothing of a context waits in a process."""
+        try:
+            work.send(None)
+        finally:
+            work.close()
+        raise _not_here("waiting calls")
+
+
+def find(module: str, name: str) -> Callable[..., Any]:
+    """Return the function of this name at the top of a module."""
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    function: Callable[..., Any] = found
+    return function
+
+
+def serve(connection: Connection, start: Start) -> None:
+    """Answer calls until the worker is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the worker decides about this one
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for folder in start.path:
+        if folder not in sys.path:
+            sys.path.append(folder)
+    function = find("__main__" if start.module == "__main__" else start.module, start.name)
+    signature = read_signature(function)
+    injector, scopes = Injector(signature, None), Scopes()
+    with asyncio.Runner() as runner:
+        connection.send_bytes(b"ready")
+        try:
+            while True:
+                answer = runner.run(_called(function, injector, scopes, read_asked(connection.recv_bytes()), start))
+                connection.send_bytes(write_answer(answer))
+        except EOFError:
+            pass
+        finally:
+            runner.run(scopes.close())
+
+
+async def _called(
+    function: Callable[..., Any], injector: Injector, outer: Scopes, asked: Asked, start: Start
+) -> Answer:
+    facts = asked.facts
+    message = _Message(asked.body, asked.content_type, asked.properties, facts["attempt"], facts["fence"])
+    work = _Work(asked, message)
+    call: Any = work
+    scopes = outer.inner("message")
+    try:
+        arguments = await injector.arguments(call, SyncContext(work, _NoPortal()), scopes)
+        try:
+            result = function(**arguments)
+            if asyncio.iscoroutine(result):
+                result = await result
+        except BaseException as error:
+            await scopes.close(error)
+            raise
+        await scopes.close()
+        if isinstance(result, Outcome):
+            return _answer(result, work)
+        if result is not None and start.publishes is not None:
+            work.send(start.publishes, result, {})
+        return _answer(Complete(), work)
+    except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+        outcome = outcome_in(error)
+        if outcome is not None:
+            return _answer(outcome, work)
+        _log.warning("%s failed", start.name, exc_info=error)
+        return Answer(None, (type(error).__name__, described(error), is_of(error, start.no_retry)))
+
+
+def _answer(outcome: Outcome, work: _Work) -> Answer:
+    return Answer((type(outcome).__name__, vars(outcome)), None, work.sends)

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from sbredis.exceptions import ServiceBusError, WorkerSetupError
+from sbredis.workers._targets import load_worker
 from sbredis.workers.supervising._commands import read_command
 from sbredis.workers.supervising._logs import set_up_logs
-from sbredis.workers.supervising._programs import run_in_loop, run_worker
+from sbredis.workers.supervising._programs import run_in_loop
 from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
-from sbredis.workers.supervising._targets import load_worker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
             return int(run_in_loop(Supervisor(command, given).run()))
-        run_in_loop(run_worker(load_worker(command.target), command))
+        load_worker(command.target).run_command(command)
     except WorkerSetupError as error:
         print(f"sbredis: {error.message}", file=sys.stderr)  # noqa: T201 -- it is a program
         return SETUP_FAILED

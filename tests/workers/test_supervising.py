@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sbredis.exceptions import WorkerSetupError
+from sbredis.workers._targets import load_worker
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._restarts import Restarts
 from sbredis.workers.supervising._screen import Row, banner, rates
-from sbredis.workers.supervising._targets import load_worker
 
 
 def test_a_process_that_fails_again_and_again_waits_longer_each_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.declaring._conditions import Chooser, Condition
@@ -43,6 +43,10 @@ class Declared:
     entity_options: Mapping[str, Any]
     names: Mapping[str, Any]
     """The names that the function around the handler had defined; empty if the handler is at the top of its module."""
+
+    def with_entity_options(self, **options: Any) -> Self:
+        """Return the declaration with other options of its entity."""
+        return replace(self, entity_options={**self.entity_options, **options})
 
     @property
     def name(self) -> str:

@@ -6,19 +6,19 @@ import asyncio
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from sbredis.workers._worker import Worker
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._reports import Report
+from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._reports import EVERY, reporting
 from sbredis.workers.supervising._screen import Row, banner, rates
 from sbredis.workers.supervising._signals import stopping_by_signals
 
-__all__ = ["Screen", "run_in_loop", "run_worker"]
+__all__ = ["Screen", "run_in_loop", "run_program"]
 
 
 def run_in_loop(work: Coroutine[Any, Any, Any]) -> Any:
@@ -61,35 +61,48 @@ class Screen:
             print(file=sys.stderr)  # noqa: T201 -- it is a program
 
 
-async def run_worker(worker: Worker, command: Command) -> None:
+async def run_program(begun: Callable[[], AbstractAsyncContextManager[Runtime]], command: Command) -> None:
     """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal."""
-    screen = Screen(1) if command.reports_to is None else None
+    running: list[Runtime] = []
+    starting = asyncio.current_task()
+    assert starting is not None
+
+    def stop() -> None:
+        if running:
+            running[0].stop()
+        else:
+            starting.cancel()
+
+    with stopping_by_signals(stop), suppress(asyncio.CancelledError):
+        async with begun() as runtime:
+            running.append(runtime)
+            async with _telling(runtime, command):
+                await runtime.stopped.wait()
+
+
+@asynccontextmanager
+async def _telling(runtime: Runtime, command: Command) -> AsyncGenerator[None]:
+    """Report to the supervisor, or show the worker on the terminal, while the block runs."""
+    screen = Screen(1)
 
     def report() -> Report:
-        made = worker._report()
-        if (
-            command.max_messages is not None
-            and sum(each.received for each in made.counts.values()) >= command.max_messages
-        ):
-            worker.stop()
+        made = runtime.report()
+        received = sum(each.received for each in made.counts.values())
+        if command.max_messages is not None and received >= command.max_messages:
+            runtime.stop()
         return made
 
     async def show() -> None:
         while True:
-            assert screen is not None
             screen.show(report())
             await asyncio.sleep(EVERY)
 
-    worker._narrow(command.queues, command.concurrency, command.http if command.reports_to is None else None)
-    with stopping_by_signals(worker.stop):
-        telling = asyncio.create_task(
-            show() if command.reports_to is None else reporting(command.reports_to, report, worker.stop)
-        )
-        try:
-            await worker.run()
-        finally:
-            telling.cancel()
-            with suppress(asyncio.CancelledError):
-                await telling
-            if screen is not None:
-                screen.end()
+    told = command.reports_to
+    telling = asyncio.create_task(show() if told is None else reporting(told, report, runtime.stop))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        with suppress(asyncio.CancelledError):
+            await telling
+        screen.end()

@@ -1,0 +1,121 @@
+"""The options of a worker, and everything that was declared for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, TypedDict
+
+from sbredis.exceptions import WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, plan_of
+from sbredis.workers.declaring._middleware import Middleware
+from sbredis.workers.declaring._retries import Retries
+
+if TYPE_CHECKING:
+    from sbredis.workers._worker import Worker
+
+__all__ = ["Setup", "WorkerOptions", "WorkerSettings"]
+
+Lifespan = Callable[["Worker"], AbstractAsyncContextManager[Any]]
+ErrorHook = Callable[[ServiceBusReceivedMessage, BaseException], None]
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of a worker. Each has a default."""
+
+    namespace: str
+    """The namespace, instead of the one in the connection string."""
+    credential: Any
+    """A user and a password, or a credential provider, as :class:`~sbredis.aio.ServiceBusClient` takes it."""
+    max_concurrent_calls: int
+    """The default for all entities. 16."""
+    retries: Retries
+    """The default for all handlers."""
+    middleware: Sequence[Middleware]
+    """What surrounds the calls of all handlers, from the outside in."""
+    maintenance: bool
+    """Whether the worker takes part in maintenance. True."""
+    shutdown_timeout: float
+    """How many seconds running handlers get to finish at the end. 25."""
+    stuck_after: float
+    """After how many seconds in which the event loop did not turn the worker counts as stuck. 300."""
+    threads: int
+    """How many plain functions run at once. 40."""
+    http: str
+    """``HOST:PORT`` of an HTTP server for ``/live``, ``/ready`` and ``/metrics``. None unless it is given."""
+    lifespan: Lifespan
+    """A function that returns a context manager, which surrounds the work of the worker."""
+    on_error: ErrorHook
+    """Called with the message and the error when a handler or a settlement fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """The options of a worker, with their defaults."""
+
+    namespace: str | None = None
+    credential: Any = None
+    max_concurrent_calls: int | None = None
+    retries: Retries = field(default_factory=Retries)
+    middleware: Sequence[Middleware] = ()
+    maintenance: bool = True
+    shutdown_timeout: float = 25.0
+    stuck_after: float = 300.0
+    threads: int = 40
+    http: str | None = None
+    lifespan: Lifespan | None = None
+    on_error: ErrorHook | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("shutdown_timeout", "stuck_after"):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise ValueError(f"{name} must be a number of seconds from 0 on, not {value!r}")
+        if type(self.threads) is not int or self.threads < 1:
+            raise ValueError(f"threads must be a whole number from 1 on, not {self.threads!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Everything that was declared for a worker, as it is when the worker starts."""
+
+    url: str
+    settings: WorkerSettings
+    declared: tuple[Declared, ...]
+    by_path: Mapping[str, Mapping[str, Any]]
+    """What the worker says for an entity: its options, and ``retries``."""
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+
+    def narrowed(self, queues: Sequence[str], concurrency: int | None, http: str | None) -> Self:
+        """Return the setup with only these entities, and with this concurrency and HTTP port if they are given."""
+        declared = self.declared
+        by_path = {path: {**options} for path, options in self.by_path.items()}
+        if queues:
+            wanted = {path.lower() for path in queues}
+            known = {each.source.path.lower() for each in declared}
+            if unknown := sorted(wanted - known):
+                listed = ", ".join(sorted(known)) or "none"
+                raise WorkerSetupError(f"The worker has no handler of {unknown[0]!r}. It handles: {listed}.")
+            declared = tuple(each for each in declared if each.source.path.lower() in wanted)
+            by_path = {path: options for path, options in by_path.items() if path in wanted}
+        if concurrency is not None:
+            declared = tuple(each.with_entity_options(max_concurrent_calls=concurrency) for each in declared)
+            for options in by_path.values():
+                options.pop("max_concurrent_calls", None)
+        settings = self.settings if http is None else replace(self.settings, http=http)
+        return replace(self, settings=settings, declared=declared, by_path=by_path)
+
+    def plans(self) -> list[EntityPlan]:
+        """Return the entities with their handlers. Raise if they do not fit together."""
+        settings = self.settings
+        concurrency = settings.max_concurrent_calls
+        defaults = Defaults(
+            entity={} if concurrency is None else {"max_concurrent_calls": concurrency},
+            by_path=self.by_path,
+            retries=settings.retries,
+            middleware=tuple(settings.middleware),
+            overrides=self.overrides,
+        )
+        return plan_of(self.declared, defaults)

@@ -1,4 +1,6 @@
-"""Tests of the rooms of the asynchronous client: which room may import which, and that no modules import each other."""
+"""Tests of the rooms of the client and of the workers: which room may import which, and that no modules import each
+other.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +10,54 @@ from functools import cache
 from tests.house.modules import modules
 from tests.offenders import for_each
 
-HOUSE = "sbredis.aio"
-# The floors of the client, from the top down. A room may import only rooms on lower floors, even if it needs only their
+# The floors of each house, from the top down. A room may import only rooms on lower floors, even if it needs only their
 # types. "" holds the public classes and the modules that belong to them.
-FLOORS: list[set[str]] = [
-    {"management"},
-    {""},
-    {"entities", "maintenance", "receiving", "sending"},
-    {"calls"},
-    {"telemetry"},
-    {"core"},
-]
-MODULES = {module.name: module for module in modules() if f"{module.name}.".startswith(f"{HOUSE}.")}
+HOUSES: dict[str, list[set[str]]] = {
+    "sbredis.aio": [
+        {"management"},
+        {""},
+        {"entities", "maintenance", "receiving", "sending"},
+        {"calls"},
+        {"telemetry"},
+        {"core"},
+    ],
+    "sbredis.workers": [
+        {""},
+        {"supervising"},
+        {"running"},
+        {"included", "observing", "schedules"},
+        {"declaring"},
+    ],
+}
+MODULES = {
+    module.name: module for module in modules() if any(f"{module.name}.".startswith(f"{house}.") for house in HOUSES)
+}
+# The parts of sbredis that workers use. All other modules of the client are private to it.
+PUBLIC = (
+    "sbredis.aio",
+    "sbredis.codec",
+    "sbredis.exceptions",
+    "sbredis.management",
+    "sbredis.model",
+    "sbredis.workers",
+)
+BELOW_ALL_FLOORS = ("sbredis._quoting", "sbredis._version")
+
+
+def house_of(name: str) -> str:
+    return next(house for house in HOUSES if f"{name}.".startswith(f"{house}."))
 
 
 def room(name: str) -> str:
-    parts = name.removeprefix(HOUSE).strip(".").split(".")
+    parts = name.removeprefix(house_of(name)).strip(".").split(".")
     return parts[0] if len(parts) > 1 or not parts[0].startswith("_") else ""
 
 
 @cache
 def known(name: str) -> set[str]:
-    """Return the modules of the client that a module imports, even if only for their types."""
+    """Return the modules of its house that a module imports, even if only for their types."""
     found = {other if other in MODULES else other.rpartition(".")[0] for other in MODULES[name].imports()}
-    return {other for other in found if other in MODULES}
+    return {other for other in found if other in MODULES and house_of(other) == house_of(name)}
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
@@ -46,16 +72,29 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
     return sorted(left)
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room(name) for name in MODULES} == set().union(*FLOORS)
+@for_each("house", HOUSES)
+def test_every_room_has_a_floor(house: str) -> None:
+    assert {room(name) for name in MODULES if house_of(name) == house} == set().union(*HOUSES[house])
 
 
 @for_each("name", sorted(MODULES))
 def test_a_room_imports_only_rooms_on_lower_floors(name: str) -> None:
-    own = room(name)
-    (floor,) = (number for number, rooms in enumerate(FLOORS) if own in rooms)
-    allowed = {own}.union(*FLOORS[floor + 1 :])
+    own, floors = room(name), HOUSES[house_of(name)]
+    (floor,) = (number for number, rooms in enumerate(floors) if own in rooms)
+    allowed = {own}.union(*floors[floor + 1 :])
     assert {other for other in known(name) if room(other) not in allowed} == set()
+
+
+@for_each("name", [name for name in sorted(MODULES) if house_of(name) == "sbredis.workers"])
+def test_workers_use_only_the_public_api_of_the_client(name: str) -> None:
+    private = [
+        other
+        for other in MODULES[name].imports()
+        if other.startswith("sbredis.")
+        and not other.startswith(("sbredis.workers.", *BELOW_ALL_FLOORS))
+        and (not other.startswith(PUBLIC) or any(part.startswith("_") for part in other.split(".")))
+    ]
+    assert private == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
@@ -13,12 +13,10 @@ from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, 
 from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._retries import Retries
 
-if TYPE_CHECKING:
-    from sbredis.workers._worker import Worker
-
 __all__ = ["Setup", "WorkerOptions", "WorkerSettings"]
 
-Lifespan = Callable[["Worker"], AbstractAsyncContextManager[Any]]
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
+"""A function that gets the worker, and returns what surrounds its work."""
 ErrorHook = Callable[[ServiceBusReceivedMessage, BaseException], None]
 
 

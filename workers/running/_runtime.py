@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from sbredis._version import __version__
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSessionReceiver
@@ -28,9 +28,6 @@ from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
-
-if TYPE_CHECKING:
-    from sbredis.workers._worker import Worker
 
 __all__ = ["Runtime"]
 
@@ -66,7 +63,7 @@ class Runtime:
     # -- running -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self, worker: Worker) -> AsyncGenerator[Self]:
+    async def running(self, worker: object) -> AsyncGenerator[Self]:
         """Handle messages while the block runs."""
         settings = self._setup.settings
         async with AsyncExitStack() as stack:

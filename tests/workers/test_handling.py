@@ -456,3 +456,50 @@ async def test_a_handler_may_settle_its_message_itself(sbredis_bus: Bus) -> None
 
 async def len_of_locked(bus: Bus, count: int) -> bool:
     return len(await bus.locked("orders")) == count == len(await bus.active("orders"))
+
+
+async def test_what_a_handler_returns_is_the_reply(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("orders", "answers", "others"):
+        await sbredis_bus.create_queue(name)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", replies=["answers", "gone"])
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with worker.running():
+        await worker.send("orders", 1, reply_to="Answers", message_id="one", reply_to_session_id="s")
+        await worker.send("orders", 2, reply_to="answers", correlation_id="two")
+        await worker.send("orders", 3, reply_to="others")
+        await worker.send("orders", 4, reply_to="gone")
+        await worker.send("orders", 5)
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    answers = {
+        str(message.correlation_id): (bytes(message.body), message.session_id)
+        for message in await sbredis_bus.active("answers")
+    }
+    assert answers == {"one": (b"2", "s"), "two": (b"4", None)}
+    assert await sbredis_bus.active("others") == []
+    assert "asks for a reply to 'others', which is not permitted" in caplog.text
+    assert "was not sent to 'gone'" in caplog.text
+
+
+async def test_entities_that_are_missing_are_created_if_the_handlers_ask_for_it(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+    seen: list[str] = []
+
+    @worker.queue("orders", create_if_missing={"max_delivery_count": 3})
+    async def place(text: str) -> None:
+        seen.append(text)
+
+    @worker.subscription("news", "all", create_if_missing=True)
+    async def read(text: str) -> None:
+        seen.append(text)
+
+    async with worker.running():
+        await worker.send("orders", "order")
+        await worker.send("news", "news")
+        await eventually(lambda: len(seen) == 2)
+        info = await worker.client.describe_entity("orders")
+    assert sorted(seen) == ["news", "order"]
+    assert info.properties.max_delivery_count == 3  # type: ignore[union-attr]

@@ -28,6 +28,8 @@ VALUES = st.one_of(
 )
 PROPERTIES = st.none() | st.dictionaries(TEXT, VALUES | st.dictionaries(TEXT, VALUES, max_size=2), max_size=3)
 
+SENT = st.builds(Sent, TEXT, st.binary(), st.dictionaries(TEXT, VALUES))
+
 
 @given(st.binary(), st.none() | TEXT, PROPERTIES, st.dictionaries(TEXT, VALUES))
 def test_a_message_crosses_as_it_is(body: bytes, content_type: str | None, properties: Any, facts: Any) -> None:
@@ -38,10 +40,11 @@ def test_a_message_crosses_as_it_is(body: bytes, content_type: str | None, prope
 @given(
     st.none() | st.tuples(TEXT, st.dictionaries(TEXT, VALUES)),
     st.none() | st.tuples(TEXT, TEXT, st.booleans()),
-    st.lists(st.builds(Sent, TEXT, st.binary(), st.dictionaries(TEXT, VALUES))),
+    st.lists(SENT),
+    st.none() | SENT,
 )
-def test_an_answer_crosses_as_it_is(outcome: Any, error: Any, sends: list[Sent]) -> None:
-    answer = Answer(outcome, error, sends)
+def test_an_answer_crosses_as_it_is(outcome: Any, error: Any, sends: list[Sent], result: Sent | None) -> None:
+    answer = Answer(outcome, error, sends, result)
     assert read_answer(write_answer(answer)) == answer
 
 

@@ -33,7 +33,6 @@ class Start:
 
     module: str
     name: str
-    publishes: str | None
     no_retry: tuple[type[Exception], ...]
     path: tuple[str, ...]
 
@@ -85,6 +84,14 @@ class _Work:
         if encoded.content_type is not None:
             given.setdefault("content_type", encoded.content_type)
         self.sends.append(Sent(entity, encoded.body, given))
+
+    def returned(self, result: object) -> Sent | None:
+        """Return what the handler has returned, as a message."""
+        if result is None:
+            return None
+        encoded = encode_body(result)
+        options = {} if encoded.content_type is None else {"content_type": encoded.content_type}
+        return Sent("", encoded.body, options)
 
     def remember(self, key: str, window: float) -> None:
         del key, window
@@ -171,9 +178,7 @@ async def _called(
         await scopes.close()
         if isinstance(result, Outcome):
             return _answer(result, work)
-        if result is not None and start.publishes is not None:
-            work.send(start.publishes, result, {})
-        return _answer(Complete(), work)
+        return _answer(Complete(), work, work.returned(result))
     except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
         outcome = outcome_in(error)
         if outcome is not None:
@@ -182,5 +187,5 @@ async def _called(
         return Answer(None, (type(error).__name__, described(error), is_of(error, start.no_retry)))
 
 
-def _answer(outcome: Outcome, work: _Work) -> Answer:
-    return Answer((type(outcome).__name__, vars(outcome)), None, work.sends)
+def _answer(outcome: Outcome, work: _Work, result: Sent | None = None) -> Answer:
+    return Answer((type(outcome).__name__, vars(outcome)), None, work.sends, result)

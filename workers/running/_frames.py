@@ -58,6 +58,8 @@ class Answer:
     error: tuple[str, str, bool] | None = None
     """The class of an error, its text, and whether the message must not come again."""
     sends: Sequence[Sent] = field(default_factory=tuple)
+    result: Sent | None = None
+    """What the handler has returned, as a message without an entity."""
 
 
 def write_asked(asked: Asked) -> bytes:
@@ -79,25 +81,30 @@ def read_asked(frame: bytes) -> Asked:
 
 def write_answer(answer: Answer) -> bytes:
     """Return an answer as one frame."""
+    sent = list(answer.sends) if answer.result is None else [*answer.sends, answer.result]
     header = {
         "outcome": None if answer.outcome is None else [answer.outcome[0], _written(answer.outcome[1])],
         "error": answer.error,
-        "sends": [[sent.entity, _written(sent.options)] for sent in answer.sends],
+        "sends": [[each.entity, _written(each.options)] for each in sent],
+        "result": answer.result is not None,
     }
-    return _frame(header, [sent.body for sent in answer.sends])
+    return _frame(header, [each.body for each in sent])
 
 
 def read_answer(frame: bytes) -> Answer:
     """Return the answer of a frame."""
     header, bodies = _parts(frame)
     outcome = header["outcome"]
+    sent = [
+        Sent(entity, body, _read(options) or {})
+        for (entity, options), body in zip(header["sends"], bodies, strict=True)
+    ]
+    result = sent.pop() if header["result"] else None
     return Answer(
         None if outcome is None else (outcome[0], _read(outcome[1]) or {}),
         None if header["error"] is None else tuple(header["error"]),
-        [
-            Sent(entity, body, _read(options) or {})
-            for (entity, options), body in zip(header["sends"], bodies, strict=True)
-        ],
+        sent,
+        result,
     )
 
 

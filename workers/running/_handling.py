@@ -16,6 +16,7 @@ from sbredis.workers.running._calls import Call
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._processes import HandlerProcesses
+from sbredis.workers.running._replying import Replies, SendTo
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusReceivedMessage
@@ -40,6 +41,7 @@ class Handling:
         app: Scopes,
         threads: Executor,
         on_error: ErrorHook,
+        send: SendTo,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._plan = plan
@@ -53,6 +55,11 @@ class Handling:
             id(handler): HandlerProcesses(handler, plan.settings.max_concurrent_calls)
             for handler in plan.handlers
             if handler.execution == "process"
+        }
+        self._replies = {
+            id(handler): Replies(send, handler.settings.replies)
+            for handler in plan.handlers
+            if handler.settings.replies
         }
         self._invokers = {
             id(handler): invoker(handler, threads, self._processes.get(id(handler))) for handler in plan.handlers
@@ -87,9 +94,21 @@ class Handling:
             return None
         if isinstance(result, Outcome):
             return self._allowed(result)
-        if result is not None and handler.settings.publishes is not None:
-            call.send(handler.settings.publishes, result, {})
+        if result is not None:
+            try:
+                await self._passed_on(call, result)
+            except Exception as error:  # noqa: BLE001 -- a result that cannot be encoded is a failure of the handler
+                return self._judged(call, error)[0]
         return _DONE if handler.settings.auto_complete else None
+
+    async def _passed_on(self, call: Call, result: object) -> None:
+        """Send what a handler has returned: to where it publishes, or as the reply."""
+        settings = call.handler.settings
+        if settings.publishes is not None:
+            call.send(settings.publishes, result, {})
+        replies = self._replies.get(id(call.handler))
+        if replies is not None:
+            await replies.reply(call.message, result)
 
     async def outcomes_of(self, call: Call, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
         """Call the handler of a batch, and return the outcome of each message."""

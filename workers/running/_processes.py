@@ -136,7 +136,7 @@ def _start_of(plan: HandlerPlan) -> Start:
                 f"{plan.name} runs in a process, so it cannot have the message in its parameter {parameter.name!r}: "
                 "take the body, and a SyncContext."
             )
-    return Start(module, name, plan.settings.publishes, plan.retries.no_retry, tuple(sys.path))
+    return Start(module, name, plan.retries.no_retry, tuple(sys.path))
 
 
 def _asked(call: Call) -> Asked:
@@ -152,8 +152,8 @@ def _asked(call: Call) -> Asked:
     return Asked(bytes(message.body), message.content_type, properties, facts)
 
 
-def _result(call: Call, answer: Answer) -> Outcome:
-    """Return the outcome, or raise the error, that came out of the process."""
+def _result(call: Call, answer: Answer) -> Outcome | ServiceBusMessage | None:
+    """Return the outcome or the result, or raise the error, that came out of the process."""
     if answer.outcome is None:
         assert answer.error is not None
         name, text, final = answer.error
@@ -164,4 +164,6 @@ def _result(call: Call, answer: Answer) -> Outcome:
         message = ServiceBusMessage(sent.body, **sent.options)
         call.send(sent.entity, message, {})
     name, values = answer.outcome
+    if name == Complete.__name__:
+        return None if answer.result is None else ServiceBusMessage(answer.result.body, **answer.result.options)
     return _OUTCOMES[name](**values)

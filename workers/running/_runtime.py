@@ -13,7 +13,7 @@ from sbredis._version import __version__
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSessionReceiver
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan
 from sbredis.workers.declaring._worker_options import Setup
 from sbredis.workers.observing._counts import Counts
@@ -59,6 +59,9 @@ class Runtime:
         if sender is None:
             sender = self._senders[entity] = self.client.get_sender(entity)
         return sender
+
+    async def _send(self, entity: str, message: ServiceBusMessage, seconds: float) -> None:
+        await self.sender_to(entity).send_messages(message, timeout=seconds)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +136,7 @@ class Runtime:
         def failed(messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
             self._failed(source.path, messages, error)
 
-        handling = Handling(plan, max_delivery_count=most, app=app, threads=threads, on_error=failed)
+        handling = Handling(plan, max_delivery_count=most, app=app, threads=threads, on_error=failed, send=self._send)
         stack.push_async_callback(handling.close)
         counts = self._counts.setdefault(source.path, Counts())
 

@@ -503,3 +503,21 @@ async def test_entities_that_are_missing_are_created_if_the_handlers_ask_for_it(
         info = await worker.client.describe_entity("orders")
     assert sorted(seen) == ["news", "order"]
     assert info.properties.max_delivery_count == 3  # type: ignore[union-attr]
+
+
+async def test_a_message_whose_sends_are_refused_comes_again_and_becomes_a_dead_letter(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> None:
+        attempts.append(context.attempt)
+        context.send("gone", "text")
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
+    (dead,) = await sbredis_bus.dead_lettered("orders")
+    assert dead.dead_letter_reason == "MessagingEntityNotFoundError"
+    assert attempts == [1, 2]

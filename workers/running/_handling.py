@@ -145,7 +145,7 @@ class Handling:
             return [outcome] * len(call.messages)
         call.place.counts.errors += 1
         self._on_error(call.messages, error)
-        return [self._after_failure(call.handler, message, error) for message in call.messages]
+        return [self.after_failure(call, message, error) for message in call.messages]
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
         counts, now = call.place.counts, self._now
@@ -176,6 +176,10 @@ class Handling:
             _log.warning("A dead letter of %s cannot be dead-lettered again: it stays.", self._plan.source.path)
             return Abandon(_AGAIN)
         return outcome
+
+    def after_failure(self, call: Call, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
+        """Return what becomes of a message whose handling has failed."""
+        return self._after_failure(call.handler, message, error)
 
     def _after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
         return after_failure(error, message.delivery_count, self._most, handler.retries, self._draw, dead=self._dead)

@@ -141,7 +141,9 @@ class Runtime:
         counts = self._counts.setdefault(source.path, Counts())
 
         def settlements(receiver: ServiceBusReceiver) -> Settlements:
-            return Settlements(client, receiver, self.sender_to, counts, when_failed=failed)
+            return Settlements(
+                client, receiver, self.sender_to, counts, when_failed=failed, judge=handling.after_failure
+            )
 
         def place_of(receiver: ServiceBusSessionReceiver) -> Place:
             return Place(source.path, receiver, settlements(receiver), counts, receiver.session)

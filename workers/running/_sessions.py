@@ -119,10 +119,10 @@ class SessionConsumer:
             else:
                 outcome = await self._handling.outcome_of(call, scopes)
             if outcome is not None:
-                await place.settlements.settle_reporting(call, outcome)
+                outcome = await place.settlements.settle_reporting(call, outcome)
+                if outcome is None or isinstance(outcome, Abandon):
+                    return False
             self._held[task] = None
-            if isinstance(outcome, Abandon):
-                return False
         return True
 
     async def _handle_batch(

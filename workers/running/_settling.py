@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from sbredis.workers.running._calls import UNCHANGED, Call
@@ -34,6 +35,7 @@ class Settlements:
         counts: Counts,
         *,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
+        judge: Callable[[Call, ServiceBusReceivedMessage, Exception], Outcome],
     ) -> None:
         self._client = client
         self._receiver = receiver
@@ -42,11 +44,12 @@ class Settlements:
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
         self._when_failed = when_failed
+        self._judge = judge
         self._loop = asyncio.get_running_loop()
         self._done: list[ServiceBusReceivedMessage] = []
         """Messages to complete with the next call."""
         self._scheduled = False
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[object]] = set()
         self._under_way = 0
         """The number of messages whose settlement is under way."""
 
@@ -81,14 +84,14 @@ class Settlements:
         if batch:
             self.start(self._complete(batch), len(batch))
 
-    def start(self, work: Coroutine[Any, Any, None], count: int) -> None:
+    def start(self, work: Coroutine[Any, Any, object], count: int) -> None:
         """Settle this number of messages in a task of its own."""
         self._under_way += count
         task = self._loop.create_task(work)
         self._calls.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, count))
 
-    def _ended(self, task: asyncio.Task[None], count: int) -> None:
+    def _ended(self, task: asyncio.Task[object], count: int) -> None:
         self._calls.discard(task)
         self._under_way -= count
         if self._done and not self._scheduled:
@@ -112,20 +115,37 @@ class Settlements:
         self._counts.settlements_failed += len(messages)
         self._when_failed(messages, error)
 
-    async def settle_reporting(self, call: Call, outcome: Outcome) -> None:
-        """Settle the messages of a call. An error is reported, and not raised."""
+    async def settle_reporting(self, call: Call, outcome: Outcome) -> Outcome | None:
+        """Settle the messages of a call. An error is reported, and not raised.
+
+        Returns the outcome that the messages got; ``None`` if they could not be settled.
+        """
         try:
-            await self.settle(call, outcome)
+            return await self.settle(call, outcome)
         except (ServiceBusError, ValueError, TypeError) as error:
             self._failed(call.messages, error)
+            return None
 
     # -- with waiting --------------------------------------------------------------------------------------------------
 
-    async def settle(self, call: Call, outcome: Outcome) -> None:
-        """Settle the messages of a call, together with what the handler has sent if the outcome completes them."""
+    async def settle(self, call: Call, outcome: Outcome) -> Outcome:
+        """Settle the messages of a call, together with what the handler has sent if the outcome completes them.
+
+        If what it has sent is refused, nothing of it has happened, and the call counts as failed. Returns the outcome
+        that the messages got.
+        """
         if isinstance(outcome, Complete):
             if call.sends or call.state is not UNCHANGED or call.once is not None:
-                await self._transact(call)
+                try:
+                    await self._transact(call)
+                except (ServiceBusError, ValueError, TypeError) as error:
+                    if isinstance(error, ServiceBusError) and not _can_be_settled(error):
+                        raise
+                    self._failed(call.messages, error)
+                    outcomes = [self._judge(call, message, error) for message in call.messages]
+                    for message, each in zip(call.messages, outcomes, strict=True):
+                        await self._settle_one(call, message, each)
+                    return outcomes[0]
             else:
                 await call.place.receiver.complete_messages(call.messages)
             self._counts.completed += len(call.messages)
@@ -133,6 +153,7 @@ class Settlements:
             await self._settle_one(call, call.message, outcome)
         else:
             await asyncio.gather(*(self._settle_one(call, message, outcome) for message in call.messages))
+        return outcome
 
     async def _settle_one(self, call: Call, message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
         receiver = call.place.receiver
@@ -185,3 +206,9 @@ class Settlements:
                 _log.warning("%s: message %s was not given back: %s", self._receiver.entity_path, message, result)
             else:
                 self._counts.given_back += 1
+
+
+def _can_be_settled(error: ServiceBusError) -> bool:
+    """Return whether messages can be settled in another way after a transaction has failed with this error."""
+    lost = isinstance(error, (MessageLockLostError, SessionLockLostError))
+    return not lost and error.outcome is not Effect.UNKNOWN

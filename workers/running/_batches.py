@@ -13,6 +13,7 @@ from sbredis.workers.running._calls import Call, Place
 from sbredis.workers.running._consuming import Running
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
+from sbredis.workers.running._settling import Settlements
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
@@ -71,24 +72,24 @@ def calls_of(
     return calls, others
 
 
-async def settle_parts(call: Call, outcomes: Sequence[Outcome | None]) -> None:
+async def settle_parts(settlements: Settlements, call: Call, outcomes: Sequence[Outcome | None]) -> None:
     """Settle the messages of a batch, each by its own outcome. Errors are reported."""
     done = [message for message, outcome in zip(call.messages, outcomes, strict=True) if isinstance(outcome, Complete)]
     works = [
-        call.place.settlements.settle_reporting(call.part((message,)), outcome)
+        settlements.settle_reporting(call.part((message,)), outcome)
         for message, outcome in zip(call.messages, outcomes, strict=True)
         if outcome is not None and not isinstance(outcome, Complete)
     ]
     if done:
-        works.append(call.place.settlements.settle_reporting(call.part(done, with_sends=True), Complete()))
+        works.append(settlements.settle_reporting(call.part(done, with_sends=True), Complete()))
     await asyncio.gather(*works)
 
 
 class BatchConsumer(Running):
     """The consumer of one entity whose handlers take batches."""
 
-    def __init__(self, plan: EntityPlan, handling: Handling, place: Place) -> None:
-        super().__init__(plan, handling, place)
+    def __init__(self, plan: EntityPlan, handling: Handling, settlements: Settlements) -> None:
+        super().__init__(plan, handling, settlements)
         self._size = max(handler.settings.batch or 1 for handler in plan.handlers)
         self._wait = min(handler.settings.batch_wait for handler in plan.handlers)
 
@@ -99,11 +100,11 @@ class BatchConsumer(Running):
             messages = await filled(self.place.receiver, self._size, 60, self._wait)
             calls, others = calls_of(messages, self.handling, self.place, self.plan)
             for call, outcome in others:
-                self.place.settlements.settle_soon(call, outcome)
+                self.settlements.settle_soon(call, outcome)
             for call in calls:
                 self.start(call, self._run(call))
 
     async def _run(self, call: Call) -> None:
         outcomes = await self.handling.outcomes_of(call)
         if not call.dropped:
-            self.place.settlements.start(settle_parts(call, outcomes), len(call.messages))
+            self.settlements.start(settle_parts(self.settlements, call, outcomes), len(call.messages))

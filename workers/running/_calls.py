@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,6 @@ from sbredis.workers.declaring._outcomes import Outcome
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
-    from sbredis.workers.running._settling import Settlements
 
 __all__ = ["UNCHANGED", "Call", "Place", "message_of"]
 
@@ -31,9 +30,10 @@ class Place:
 
     entity: str
     receiver: ServiceBusReceiver
-    settlements: Settlements
     counts: Counts
-    session: ServiceBusSession | None = None
+    session: ServiceBusSession | None
+    settle: Callable[[Call, Outcome], Awaitable[Outcome]]
+    """Settles the messages of a call now."""
 
 
 class Call:
@@ -123,7 +123,7 @@ class Call:
     async def settle(self, outcome: Outcome) -> None:
         self._check_unsettled()
         self.settled = True
-        await self.place.settlements.settle(self, outcome)
+        await self.place.settle(self, outcome)
 
     async def get_state(self, as_type: Any) -> Any:
         assert self.place.session is not None

@@ -11,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
-from sbredis.workers.running._calls import UNCHANGED, Call, Place
+from sbredis.workers.running._calls import UNCHANGED, Call
 from sbredis.workers.running._handling import Handling
+from sbredis.workers.running._settling import Settlements
 
 __all__ = ["Consumer", "Running"]
 
@@ -41,17 +42,18 @@ class Running:
     settlements are unanswered than handlers may run.
     """
 
-    def __init__(self, plan: EntityPlan, handling: Handling, place: Place) -> None:
+    def __init__(self, plan: EntityPlan, handling: Handling, settlements: Settlements) -> None:
         self.plan = plan
         self.handling = handling
-        self.place = place
+        self.settlements = settlements
+        self.place = settlements.place
         self._most = plan.settings.max_concurrent_calls
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
         self._running: dict[asyncio.Task[None], Call] = {}
         batches = max(handler.settings.batch or 1 for handler in plan.handlers)
         self._most_unanswered = self._most * batches
-        place.settlements.when_settled = self._make_room
+        settlements.when_settled = self._make_room
         self._gates = [each for handler in plan.handlers for each in handler.middleware if isinstance(each, Gate)]
 
     @property
@@ -62,7 +64,7 @@ class Running:
     @property
     def room(self) -> int:
         """The number of handlers that may start now."""
-        if self.place.settlements.unacknowledged > self._most_unanswered:
+        if self.settlements.unacknowledged > self._most_unanswered:
             return 0
         room = self._most - len(self._running)
         if self._gates:
@@ -107,8 +109,8 @@ class Running:
         if left:
             await asyncio.wait(left, timeout=_CANCELLING)
             messages = [message for call in left.values() if not call.settled for message in call.messages]
-            await self.place.settlements.release(messages, interrupted=True)
-        await self.place.settlements.all_settled()
+            await self.settlements.release(messages, interrupted=True)
+        await self.settlements.all_settled()
 
 
 class Consumer(Running):
@@ -129,13 +131,13 @@ class Consumer(Running):
             call = Call(self.place, chosen, (message,))
             self.start(call, self._run(call))
         else:
-            self.place.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
+            self.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
 
     async def _run(self, call: Call) -> None:
         outcome = await self.handling.outcome_of(call)
         if outcome is None or call.dropped:
             return
         if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:
-            self.place.settlements.complete_soon(call.message)
+            self.settlements.complete_soon(call.message)
         else:
-            self.place.settlements.settle_soon(call, outcome)
+            self.settlements.settle_soon(call, outcome)

@@ -10,7 +10,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, Self
 
 from sbredis._version import __version__
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSessionReceiver
+from sbredis.aio import (
+    ServiceBusClient,
+    ServiceBusReceiver,
+    ServiceBusSender,
+    ServiceBusSession,
+    ServiceBusSessionReceiver,
+)
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
@@ -21,7 +27,6 @@ from sbredis.workers.observing._http import Health, address_of, serving_http
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._batches import BatchConsumer
-from sbredis.workers.running._calls import Place
 from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
@@ -140,21 +145,27 @@ class Runtime:
         stack.push_async_callback(handling.close)
         counts = self._counts.setdefault(source.path, Counts())
 
-        def settlements(receiver: ServiceBusReceiver) -> Settlements:
+        def settlements(receiver: ServiceBusReceiver, session: ServiceBusSession | None = None) -> Settlements:
             return Settlements(
-                client, receiver, self.sender_to, counts, when_failed=failed, judge=handling.after_failure
+                client,
+                receiver,
+                self.sender_to,
+                entity=source.path,
+                counts=counts,
+                session=session,
+                when_failed=failed,
+                judge=handling.after_failure,
             )
 
-        def place_of(receiver: ServiceBusSessionReceiver) -> Place:
-            return Place(source.path, receiver, settlements(receiver), counts, receiver.session)
+        def settlements_of(receiver: ServiceBusSessionReceiver) -> Settlements:
+            return settlements(receiver, receiver.session)
 
         receiver = client.get_receiver(source.path)
         if info.requires_session:
-            return Service(plan, SessionConsumer(plan, handling, client, place_of, app), receiver)
+            return Service(plan, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
         await receiver.__aenter__()
-        place = Place(source.path, receiver, settlements(receiver), counts)
         kind = BatchConsumer if plan.in_batches else Consumer
-        return Service(plan, kind(plan, handling, place), receiver)
+        return Service(plan, kind(plan, handling, settlements(receiver)), receiver)
 
     def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
         hook = self._setup.settings.on_error

@@ -12,9 +12,10 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Outcome
 from sbredis.workers.running._batches import calls_of, filled, settle_parts
-from sbredis.workers.running._calls import Call, Place
+from sbredis.workers.running._calls import Call
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._settling import Settlements
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
@@ -24,7 +25,7 @@ __all__ = ["SessionConsumer"]
 _log = logging.getLogger("sbredis.worker")
 _AHEAD: Final = 10
 """The number of messages of a session that are received with one call."""
-PlaceOf = Callable[["ServiceBusSessionReceiver"], Place]
+SettlementsOf = Callable[["ServiceBusSessionReceiver"], Settlements]
 
 
 class SessionConsumer:
@@ -36,12 +37,12 @@ class SessionConsumer:
     """
 
     def __init__(
-        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, place_of: PlaceOf, app: Scopes
+        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, settlements_of: SettlementsOf, app: Scopes
     ) -> None:
         self._plan = plan
         self._handling = handling
         self._client = client
-        self._place_of = place_of
+        self._settlements_of = settlements_of
         self._app = app
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
@@ -74,7 +75,7 @@ class SessionConsumer:
 
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
-        place = self._place_of(receiver)
+        settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
         settings = self._plan.settings
         loop = asyncio.get_running_loop()
@@ -86,11 +87,11 @@ class SessionConsumer:
             while not self._stopping and loop.time() < ends and left != 0:
                 wanted = most if left is None else min(most, left)
                 messages = await filled(receiver, wanted, settings.session_idle_timeout, wait)
-                if not messages or not await handle_all(task, place, messages, scopes, ends):
+                if not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
-            _log.warning("%s: %s", place.entity, error)
+            _log.warning("%s: %s", self._plan.source.path, error)
         finally:
             self._held[task] = None
             await receiver.close()
@@ -99,27 +100,27 @@ class SessionConsumer:
     async def _handle_all(
         self,
         task: asyncio.Task[None],
-        place: Place,
+        settlements: Settlements,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
     ) -> bool:
         """Handle messages in their order. Return whether the session may be kept."""
         loop = asyncio.get_running_loop()
-        place.counts.received += len(messages)
+        settlements.place.counts.received += len(messages)
         for message in messages:
             if self._stopping or loop.time() >= ends:
                 return False
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
-            call = self._held[task] = Call(place, handler, (message,))
+            call = self._held[task] = Call(settlements.place, handler, (message,))
             outcome: Outcome | None
             if isinstance(chosen, Outcome):
                 outcome = chosen
             else:
                 outcome = await self._handling.outcome_of(call, scopes)
             if outcome is not None:
-                outcome = await place.settlements.settle_reporting(call, outcome)
+                outcome = await settlements.settle_reporting(call, outcome)
                 if outcome is None or isinstance(outcome, Abandon):
                     return False
             self._held[task] = None
@@ -128,21 +129,21 @@ class SessionConsumer:
     async def _handle_batch(
         self,
         task: asyncio.Task[None],
-        place: Place,
+        settlements: Settlements,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
     ) -> bool:
         """Handle messages in batches. Return whether the session may be kept."""
         del ends
-        calls, others = calls_of(messages, self._handling, place, self._plan)
+        calls, others = calls_of(messages, self._handling, settlements.place, self._plan)
         again = any(isinstance(outcome, Abandon) for _, outcome in others)
         for call, outcome in others:
-            await place.settlements.settle_reporting(call, outcome)
+            await settlements.settle_reporting(call, outcome)
         for call in calls:
             self._held[task] = call
             outcomes = await self._handling.outcomes_of(call, scopes)
-            await settle_parts(call, outcomes)
+            await settle_parts(settlements, call, outcomes)
             again = again or any(isinstance(outcome, Abandon) for outcome in outcomes)
         self._held[task] = None
         return not again

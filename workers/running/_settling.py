@@ -11,10 +11,10 @@ from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, Servic
 from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from sbredis.workers.running._calls import UNCHANGED, Call
+from sbredis.workers.running._calls import UNCHANGED, Call, Place
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+    from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
 __all__ = ["Settlements"]
@@ -25,15 +25,17 @@ _CALLS: Final = 4
 
 
 class Settlements:
-    """Settles the messages of one entity."""
+    """Settles the messages of one entity or, with sessions, of one session."""
 
     def __init__(
         self,
         client: ServiceBusClient,
         receiver: ServiceBusReceiver,
         sender_to: Callable[[str], ServiceBusSender],
-        counts: Counts,
         *,
+        entity: str,
+        counts: Counts,
+        session: ServiceBusSession | None = None,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
         judge: Callable[[Call, ServiceBusReceivedMessage, Exception], Outcome],
     ) -> None:
@@ -41,6 +43,8 @@ class Settlements:
         self._receiver = receiver
         self._sender_to = sender_to
         self._counts = counts
+        self.place = Place(entity, receiver, counts, session, self.settle)
+        """Where the messages come from."""
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
         self._when_failed = when_failed

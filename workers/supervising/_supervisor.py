@@ -173,7 +173,7 @@ class Supervisor:
         try:
             from watchfiles import PythonFilter, awatch  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
-            raise WorkerSetupError("--reload needs watchfiles: install sbredis[reload].") from None
+            raise WorkerSetupError("--reload needs watchfiles: run pip install watchfiles.") from None
         async for changes in awatch(Path.cwd(), watch_filter=PythonFilter()):
             names = sorted({Path(path).name for _, path in changes})
             _log.info("%s changed: starting again", ", ".join(names))

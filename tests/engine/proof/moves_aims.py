@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from sbredis.engine import (
     Delivery,
@@ -40,11 +40,15 @@ class AimedMovesMachine(FailingMovesMachine):
 
     # -- transitions ---------------------------------------------------------------------------------------------------
 
+    @property
+    def ways(self) -> list[Transition]:
+        return [way for way in MOVES if text_of(way) in self.sought]
+
+    @precondition(lambda self: self.ways)
     @rule(data=st.data())
     def seek(self, data: st.DataObject) -> None:
         """Bring some of the transitions about that the run has not seen often enough."""
-        ways = [way for way in MOVES if text_of(way) in self.sought]
-        for way in data.draw(st.lists(st.sampled_from(ways), min_size=1, max_size=4)) if ways else ():
+        for way in data.draw(st.lists(st.sampled_from(self.ways), min_size=1, max_size=4)):
             self._bring_about(way)
 
     def _bring_about(self, way: Transition) -> None:

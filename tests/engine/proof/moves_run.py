@@ -26,6 +26,22 @@ from tests.engine.proof.moves_cases import REQUIRED, table
 __all__ = ["ALL", "prove"]
 
 ALL = tuple(case for cases in REQUIRED.values() for case in cases)
+_RULES = {
+    "take: TOOLARGE": "let_the_destination_refuse",
+    "take: SESSIONS": "let_the_destination_refuse",
+    "take: over": "repeat_the_call_before_the_last",
+    "lost freeze": "lose_a_freeze",
+    "lost take": "lose_a_take",
+    "made again": "repeat_a_take_from_a_former_source",
+    "forget: unknown": "repeat_a_take_from_a_former_source",
+    **{f"repeated {name}": "repeat" for name in ("freeze", "take", "settle_batch", "transact")},
+}
+"""The rules that bring cases about. The rule that brings transitions about is `seek`."""
+
+
+def _rules(sought: Sequence[str]) -> set[str]:
+    """Return the rules that a run takes more often than others."""
+    return {_RULES.get(case, "seek") for case in sought}
 
 
 def prove(
@@ -34,7 +50,8 @@ def prove(
     """Run the machine; return how often each case has happened. If cases are ``sought``, they come more often."""
     seen: Counter[str] = Counter()
     members: dict[str, object] = {"on": on, "seen": seen, "sought": tuple(sought)}
-    members |= {f"seek_{again}": AimedMovesMachine.seek for again in range(OFTEN) if sought is not ALL}
+    for name in sorted(_rules(sought)) if sought is not ALL else ():
+        members |= {f"{name}_{again}": getattr(AimedMovesMachine, name) for again in range(OFTEN // 4)}
     machine = type("Machine", (AimedMovesMachine,), members)
     phases = (Phase.generate,) if derandomize else (Phase.generate, Phase.shrink)
     given = bounded(examples, steps=steps, derandomize=derandomize, phases=phases)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Origin, destroy_source, forget_source
+from sbredis.engine import CallId, Origin, SidePrefix, destroy_source, forget_source
 from tests.engine.model import Refused
 from tests.engine.proof.moves_machine import Mover, MovesMachine
 
@@ -18,6 +18,27 @@ __all__ = ["FailingMovesMachine"]
 
 class FailingMovesMachine(MovesMachine):
     """The machine of moves with failures."""
+
+    @rule(
+        name=st.sampled_from("ab"),
+        most=st.integers(1, 6),
+        side=st.sampled_from(["d", "d", "t"]),
+        purpose=st.sampled_from([b"one", b"any \x00 other\n"]),
+    )
+    def begin_a_redrive(self, name: str, most: int, side: SidePrefix, purpose: bytes) -> None:
+        """Let a client redrive dead letters elsewhere. It is a mover with a purpose."""
+        request = self.of["q"].peek(0, 1000, side=side, states="a", call_id=CallId("", 0, self.now))
+        letters = tuple(each for each in self._tell("q", request).messages if self._destination(each) == name)[:most]
+        if letters:
+            self.movers.append(Mover(self.to[name], letters, self._read().birth, purpose=purpose))
+
+    @precondition(lambda self: len(self.movers) > 1)
+    @rule(at=st.integers(0, 3), divide=st.booleans())
+    def go_on_side_by_side(self, at: int, divide: bool) -> None:
+        """Let one of several movers do its next step."""
+        at %= len(self.movers)
+        if self._step(self.movers[at], divide):
+            del self.movers[at]
 
     @precondition(lambda self: self.movers)
     @rule(data=st.data())

@@ -274,19 +274,6 @@ class MovesMachine(RuleBasedStateMachine):
         if mover.messages:
             self.movers.append(mover)
 
-    @rule(
-        name=st.sampled_from("ab"),
-        most=st.integers(1, 6),
-        side=st.sampled_from(["d", "d", "t"]),
-        purpose=st.sampled_from([b"one", b"any \x00 other\n"]),
-    )
-    def begin_a_redrive(self, name: str, most: int, side: SidePrefix, purpose: bytes) -> None:
-        """Let a client redrive dead letters elsewhere. It is a mover with a purpose."""
-        request = self.of["q"].peek(0, 1000, side=side, states="a", call_id=CallId("", 0, self.now))
-        letters = tuple(each for each in self._tell("q", request).messages if self._destination(each) == name)[:most]
-        if letters:
-            self.movers.append(Mover(self.to[name], letters, self._read().birth, purpose=purpose))
-
     def _read_batch(self, mover: Mover) -> bool:
         found: Waiting = self._tell("q", read_batch(self.of["q"], mover.destination, now=self.now))
         if found.more:
@@ -301,14 +288,6 @@ class MovesMachine(RuleBasedStateMachine):
         """Let any mover do its next step."""
         at = data.draw(st.integers(0, len(self.movers) - 1))
         if self._step(self.movers[at], data.draw(st.booleans())):
-            del self.movers[at]
-
-    @precondition(lambda self: len(self.movers) > 1)
-    @rule(at=st.integers(0, 3), divide=st.booleans())
-    def go_on_side_by_side(self, at: int, divide: bool) -> None:
-        """Let one of several movers do its next step."""
-        at %= len(self.movers)
-        if self._step(self.movers[at], divide):
             del self.movers[at]
 
     @rule(name=st.sampled_from("ab"), most=st.integers(1, 6))

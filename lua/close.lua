@@ -5,8 +5,9 @@
 -- closed already, the script checks again that it is idle.
 --
 -- A partition is idle if no user has called it for the given time and nothing in it waits for something: it has no
--- scheduled messages, none that wait for a mover, and it forwards no messages. The time of the last use may be up to a
--- minute behind, so a partition is closed one minute later than the given time says.
+-- scheduled messages, none that wait for a mover, and it forwards no messages. Due work is done first, because it may
+-- make dead letters that are to be forwarded; a partition with due work that is left is in use. The time of the last
+-- use may be up to a minute behind, so a partition is closed one minute later than the given time says.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -15,7 +16,7 @@
 --
 -- Result: { 1 if the partition is closed; the time in ms since its last use, or 0 if it is in use now }
 -- Refusals: call
--- @use band begin finish never refuse sides whole_number
+-- @use advance band begin finish never refuse sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'close', 8, false)
 if not p then
   return refusal
@@ -26,7 +27,8 @@ if not idle or not closed or p.lane ~= '' then
   return refuse('BADCALL', 'close')
 end
 
-local used, waits = p.used, p.forwards
+advance(p, 500)
+local used, waits = p.used, p.forwards or p.more == 1
 if p.topic then
   used = math.max(used, tonumber(redis.call('HGET', p.store, 'used') or 0))
 end
@@ -35,6 +37,7 @@ local function holds(from)
 end
 holds(SIDES[''].scheduled)
 holds(SIDES[''].transfer)
+holds(p.forwards_dead and SIDES.d.ready)
 for _, prefix in ipairs({ '', 'd', 't' }) do
   holds(SIDES[prefix].frozen)
 end

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import CallId, Outgoing, Request, SettingsStaleError, close, new_token, quiet, touch
+from sbredis.engine import CallId, Outgoing, Request, SettingsStaleError, SidePrefix, close, new_token, quiet, touch
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
+from tests.engine.moves import A, B, Town
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +103,69 @@ async def test_a_partition_that_forwards_its_messages_is_never_idle(bench: Bench
     await begun(bench)
     bench.later(100 * IDLE)
     assert await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now)) == (False, 0)
+
+
+async def idle_later(bench: Bench) -> bool:
+    """Return whether the partition is idle after a long time without use."""
+    bench.later(100 * IDLE)
+    closing = await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now))
+    assert closing.closed == (closing.quiet > 0)
+    return closing.closed
+
+
+async def test_a_partition_with_dead_letters_is_idle_unless_it_forwards_them(bench: Bench) -> None:
+    await bench.send(b"m")
+    await bench.dead_letter(await bench.one())
+    assert await idle_later(bench)
+    await bench.change(forwards_dead=True)
+    assert not await idle_later(bench)
+
+
+@set_to(forwards_dead=True, dead_letter_expired=True)
+async def test_a_message_that_becomes_a_dead_letter_to_be_forwarded_keeps_the_partition(bench: Bench) -> None:
+    """The message expires after the last call, so the check that the partition is idle applies the expiry."""
+    await bench.send(b"m", time_to_live=1000)
+    assert not await idle_later(bench)
+    assert (await bench.count()).dead_active == 1
+
+
+@set_to(forwards_dead=True, max_delivery_count=1)
+async def test_a_locked_message_that_becomes_a_dead_letter_to_be_forwarded_keeps_the_partition(bench: Bench) -> None:
+    await bench.send(b"m")
+    await bench.one()
+    assert not await idle_later(bench)
+
+
+@set_to(forwards_dead=True)
+async def test_a_partition_with_much_due_work_is_in_use_until_the_work_is_done(bench: Bench) -> None:
+    await bench.send(*[b"m"] * 900, time_to_live=1000)
+    assert [await idle_later(bench) for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize("side", ["", "d", "t"])
+async def test_a_transfer_and_a_batch_from_any_side_keep_the_partition(town: Town, side: SidePrefix) -> None:
+    async def idle() -> bool:
+        town.now += 100 * IDLE
+        return (await town.tell(close(town.of["n"], IDLE, 1, now=town.now))).closed
+
+    if side == "d":
+        await town.bury("n", b"m")
+    elif side == "t":
+        await town.transfer("n", A, b"m")
+        assert not await idle()
+        (transfer,) = (await town.waiting("n")).messages
+        batch = await town.freeze(A, transfer, name="n")
+        assert batch is not None
+        changes = {transfer.name: transfer.changes}
+        assert await town.tell(town.settling(batch, "refused", await town.birth("n"), changes=changes, name="n"))
+    else:
+        await town.send("n", b"m")
+    assert await idle()
+    batch = await town.freeze(B, *await town.peek("n", side), name="n", purpose=b"redrive")
+    assert batch is not None
+    assert not await idle()
+    assert await town.tell(town.settling(batch, "taken", await town.birth("n"), name="n"))
+    assert await idle()
 
 
 async def test_many_partitions_are_asked_for_their_last_use_in_one_call(bench: Bench) -> None:

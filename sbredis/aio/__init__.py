@@ -1,5 +1,6 @@
 """The asynchronous API, on asyncio. Importing it does not import redis-py; the first connection does."""
 
+from sbredis.aio._background_renewer import BackgroundLockRenewer
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._receiver import ServiceBusReceiver
@@ -16,6 +17,7 @@ from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = [
     "AutoLockRenewer",
+    "BackgroundLockRenewer",
     "ConnectionReport",
     "EntityInfo",
     "SendResult",

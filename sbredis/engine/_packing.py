@@ -240,12 +240,13 @@ def _as_text(copy: Copy) -> str:
     return f"{place + 1}a{len(changes)}{lives}"
 
 
-def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
+def grouped(locks: Sequence[Lock], width: int, leases: Sequence[str] = ()) -> list[Argument]:
     """Group messages by token for the scripts. A group is a token, the number of messages, and ``width`` values for
-    each message: its name, then its changes, then its delay.
+    each message: its name, then its changes, then its delay. Each of the ``leases`` is a group without messages.
     """
-    if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
-        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
+    count = len(locks) + len(leases)
+    if not 1 <= count <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {count}")
     groups: dict[str, list[Argument]] = {}
     fits = _NAME.fullmatch
     total = 0
@@ -273,4 +274,6 @@ def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
     rest: list[Argument] = []
     for token, listed in groups.items():
         rest += (token, len(listed) // width, *listed)
+    for lease in leases:
+        rest += (token_of(lease), 0)
     return rest

@@ -50,6 +50,7 @@ from sbredis.engine._results import (
     Undone,
     deliveries,
     names,
+    renewed,
     spelled_out,
 )
 from sbredis.engine._scripts import load
@@ -340,19 +341,9 @@ class Partition:
     def renew(self, call_id: CallId, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
         """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``.
 
-        ``leases`` are tokens of leases, of messages or sessions, that are extended whatever they hold. They keep their
-        tokens.
+        ``leases`` are tokens of leases that are extended, whatever they hold. They keep their tokens.
         """
-        if len(locks) + len(leases) > MAXIMUM_CALL_MESSAGES:
-            raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks) + len(leases)}")
-
-        def read(reply: list[Any]) -> Renewed:
-            return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]), names(reply[4]))
-
-        groups = grouped(locks, 1) if locks or not leases else []
-        for lease in leases:
-            groups += (token_of(lease), 0)
-        return self.request("renew", call_id, read, {"token": token_of(token)}, groups)
+        return self.request("renew", call_id, renewed, {"token": token_of(token)}, grouped(locks, 1, leases))
 
     def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Release messages without settling them. Each delivery counts as failed, unless ``counted`` is false."""

@@ -306,6 +306,11 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
     return tuple(result)
 
 
+def renewed(reply: list[Any]) -> Renewed:
+    """Read the result of a renewal."""
+    return Renewed(bool(reply[0]), reply[1], *map(names, reply[2:5]))
+
+
 def spelled_out(runs: bytes) -> tuple[int, ...]:
     """Return the numbers that a reply contains as runs: ``4-6,9`` is 4, 5, 6 and 9."""
     numbers: list[int] = []

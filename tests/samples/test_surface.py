@@ -78,6 +78,7 @@ ACCEPTED = {
     "sbredis*ServiceBusSession.wait_lock_lost: added": "session-lock-lost",
     "sbredis*ServiceBusSession.dead_letter_messages: added": "dead-letter-session",
     "sbredis*AutoLockRenewer.c*: added": "more-facts",
+    "sbredis*.BackgroundLockRenewer: added": "background-renewer",
     # messages
     "sbredis.ServiceBus*.message: missing": "old-names",
     "sbredis*.has_key: missing": "old-names",

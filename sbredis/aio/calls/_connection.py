@@ -83,6 +83,17 @@ class Connection(Runtime):
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
 
+    def another(self) -> Connection:
+        """Return a new connection to the same namespace, for the event loop in which it will be used."""
+        return Connection(
+            self.target,
+            credential_provider=self._credential_provider,
+            connect_timeout=self._connect_timeout,
+            partition_count=self._partition_count,
+            retry=self.retry,
+            clock=self.clock,
+        )
+
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open(self, until: float) -> None:

@@ -35,7 +35,7 @@ class Entity(EntityState):
 
     def partition_client_of(self, hold: Hold) -> PartitionClient:
         """Return the client for the partition of a received message."""
-        return self.partition_client(hold.source.base >> 48 if self.partitioned else self.numbers[0])
+        return self.partition_client(self.number_of(hold))
 
     def of_session(self, name: str) -> PartitionClient:
         """Return the client for the partition of a session."""

@@ -19,6 +19,7 @@ from sbredis.registry import EntityRecord, Namespace
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
+    from sbredis.model import Hold
 
 __all__ = ["Creation", "EntityState"]
 
@@ -74,6 +75,10 @@ class EntityState:
     def base(self, number: int) -> int:
         """Return the number to add to a partition's own numbers to make sequence numbers."""
         return number << 48 if self.partitioned else 0
+
+    def number_of(self, hold: Hold) -> int:
+        """Return the number of the partition of a received message."""
+        return hold.source.base >> 48 if self.partitioned else self.numbers[0]
 
     def place(self, sequence_number: int) -> tuple[int, int]:
         """Split a sequence number into the partition, which may not exist, and the number inside the partition."""

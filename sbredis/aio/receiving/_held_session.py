@@ -94,13 +94,17 @@ class HeldSession:
             raise ValueError("The session was given back. Accept it again.")
         self._runtime.check_open()
         if self.lock_expired(self._runtime.clock.now()):
-            error = SessionLockLostError(
-                f"The lock on the session {self.name!r} has ended. Accept the session again, and renew its lock if "
-                "handling takes longer than the lock.",
-                outcome=Outcome.NEVER_SENT,
-            )
-            error.entity = self.entity.name
-            raise error
+            raise self.lock_lost()
+
+    def lock_lost(self) -> SessionLockLostError:
+        """Return the error for a call that was not made because the lock has ended."""
+        error = SessionLockLostError(
+            f"The lock on the session {self.name!r} has ended. Accept the session again, and renew its lock if "
+            "handling takes longer than the lock.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = self.entity.name
+        return error
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 

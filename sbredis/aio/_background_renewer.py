@@ -1,0 +1,112 @@
+"""Renewing locks from a thread of its own."""
+
+# The renewer uses the connection of its client.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from sbredis._call_site import Line, calling_line, warn_of_line
+from sbredis._public import public_name
+from sbredis._threads import in_thread
+from sbredis.aio._client import ServiceBusClient
+from sbredis.aio.calls._arguments import seconds_of
+from sbredis.aio.receiving._background import LockLostCallback, RenewalThread
+from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage
+
+__all__ = ["BackgroundLockRenewer"]
+
+_ENDING = 5.0
+"""The most seconds that ``close`` waits for the thread."""
+
+
+class BackgroundLockRenewer:
+    """Renews the locks of everything that a program holds, from a thread of its own.
+
+    So code that blocks the event loop does not lose its locks. (Code that keeps the GIL for most of a lock's duration
+    still loses them.) The thread has an event loop and a connection of its own, to the same namespace and with the same
+    credentials as ``client``. It renews a lock when a third of its duration has passed, with one call for all locks of
+    a partition.
+
+    ``held`` returns the messages and sessions that the program holds. The thread calls it about once a second, so it
+    must be cheap and safe to call in any thread: ``lambda: list(held.values())``. Messages that are settled are left
+    out. Locks are extended as they were taken: with a message, the other messages of the same receive call that are not
+    settled stay locked too.
+
+    ``on_lost(renewable, error)`` is called in the event loop of the program when a lock is lost, once for each message
+    or session that is not settled. ``while_alive`` is called in the thread before each look; while it returns
+    ``False``, no lock is renewed. After ``max_lock_renewal_duration`` seconds a message or session is no longer
+    renewed, and is reported as lost when its lock has ended; ``None`` sets no limit.
+
+    The thread starts with ``async with``. It ends with :meth:`close`, and when the client is closed. An addition of
+    sbredis.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        held: Callable[[], Iterable[ServiceBusReceivedMessage | ServiceBusSession]],
+        *,
+        on_lost: LockLostCallback | None = None,
+        while_alive: Callable[[], bool] | None = None,
+        max_lock_renewal_duration: float | None = None,
+    ) -> None:
+        if not isinstance(client, ServiceBusClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"A client of sbredis.aio is needed, not {public_name(client)}.")
+        functions: dict[str, object] = {"held": held, "on_lost": on_lost, "while_alive": while_alive}
+        for name, function in functions.items():
+            if not callable(function) and (name == "held" or function is not None):
+                raise TypeError(f"{name} must be a function, not {type(function).__name__}.")
+        if max_lock_renewal_duration is not None:
+            max_lock_renewal_duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
+        self._client = client
+        self._make: Callable[[], RenewalThread] = lambda: RenewalThread(
+            client._connection, held, on_lost, while_alive, max_lock_renewal_duration
+        )
+        self._thread: RenewalThread | None = None
+        self._closed = False
+        self._made_at = calling_line()
+        self._detach_finalizer: Callable[[], object] = lambda: None
+
+    async def __aenter__(self) -> Self:
+        """Start the thread."""
+        if self._closed:
+            raise ServiceBusError(
+                "The BackgroundLockRenewer is closed and cannot be used again: make another BackgroundLockRenewer."
+            )
+        self._client._connection.check_open()
+        if self._thread is None:
+            thread = self._thread = self._make()
+            thread.start()
+            finalizer = weakref.finalize(self, _forgotten, thread, self._made_at)
+            finalizer.atexit = False
+            self._detach_finalizer = finalizer.detach
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop renewing, and wait for the end of the thread. Each lock lasts until its current end."""
+        self._closed = True
+        self._detach_finalizer()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
+            await in_thread(lambda: thread.join(_ENDING))
+
+    @property
+    def closed(self) -> bool:
+        """Whether the renewer is closed."""
+        return self._closed
+
+
+def _forgotten(thread: RenewalThread, made_at: Line) -> None:
+    if thread.is_alive():
+        thread.stop()
+        warn_of_line("A BackgroundLockRenewer was not closed.", ResourceWarning, made_at)

@@ -1,0 +1,354 @@
+"""The background renewer: it keeps locks while code blocks the event loop, and reports each lost lock once."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from typing import Any, cast
+
+import pytest
+
+from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
+from sbredis.aio.receiving import _background
+from sbredis.aio.receiving._background import RenewalThread
+from sbredis.exceptions import (
+    AutoLockRenewTimeout,
+    MessageLockLostError,
+    MessagingEntityNotFoundError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
+from tests.aio.queues import HandClock, Queue, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+Held = dict[int, ServiceBusReceivedMessage | ServiceBusSession]
+
+
+class Holding:
+    """The messages and sessions that a test holds, and the losses that were reported to it."""
+
+    def __init__(self) -> None:
+        self.held: Held = {}
+        self.lost: list[tuple[Any, Exception]] = []
+        self.looks = 0
+        self.alive = True
+
+    def __call__(self) -> list[Any]:
+        self.looks += 1
+        return list(self.held.values())
+
+    def hold(self, *those: ServiceBusReceivedMessage | ServiceBusSession) -> None:
+        self.held.update({id(one): one for one in those})
+
+    def renewer(self, client: ServiceBusClient, **options: Any) -> BackgroundLockRenewer:
+        report = lambda *loss: self.lost.append(loss)  # noqa: E731
+        return BackgroundLockRenewer(client, self, on_lost=report, while_alive=lambda: self.alive, **options)
+
+    async def look(self) -> None:
+        """Wait until the thread has looked at the locks twice."""
+        before = self.looks
+        await eventually(lambda: self.looks >= before + 2)
+
+
+async def receive(queue: Queue, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
+    await queue.send(*map(str, range(count)), at=-1)
+    receiver = queue.receiver(**options)
+    found: list[ServiceBusReceivedMessage] = []
+    while len(found) < count:
+        found += await receiver.receive_messages(count, 60)
+    return found
+
+
+def thread_of(renewer: BackgroundLockRenewer) -> RenewalThread:
+    assert renewer._thread is not None
+    return renewer._thread
+
+
+def until(message: Any) -> float:
+    lease = hold_of(message).lease
+    assert lease is not None
+    return lease.until
+
+
+@pytest.mark.slow
+@both
+async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_its_locks(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shortest lock of an entity lasts 5 seconds. The test is faster, so the thread must look more often."""
+    monkeypatch.setattr(_background, "_LOOKING", 0.2)
+    holding = Holding()
+    async with (
+        queue_at(url, partitioned=partitioned, lock_duration=2000) as queue,
+        holding.renewer(queue.client) as renewer,
+    ):
+        await eventually(lambda: thread_of(renewer)._own._opened)
+        messages = await receive(queue, 6)
+        tokens = [message.lock_token for message in messages]
+        holding.hold(*messages)
+        receiver = queue.receiver()
+        time.sleep(6)  # noqa: ASYNC251  # this is what the test is about
+        assert [message.lock_token for message in messages] == tokens
+        await receiver.complete_messages(messages)
+        assert holding.lost == []
+        assert await receiver.receive_messages(1, 0) == []
+
+
+@both
+async def test_locks_are_renewed_from_a_third_of_their_duration(url: str, partitioned: bool) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, holding.renewer(queue.client):
+        messages = await receive(queue, 4)
+        holding.hold(*messages)
+        before = max(map(until, messages))
+        clock.move(19)
+        await holding.look()
+        assert max(map(until, messages)) == before
+        for _ in range(5):
+            clock.move(39)
+            await eventually(lambda: min(map(until, messages)) > clock.now() + 50)
+        await queue.receiver().complete_messages(messages)
+        assert holding.lost == []
+
+
+@in_memory
+async def test_a_session_and_its_messages_are_renewed(url: str) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, clock=clock, sessions=True) as queue, holding.renewer(queue.client):
+        async with queue.client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage("a", session_id="s"))
+        async with queue.client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION) as receiver:
+            (message,) = await receiver.receive_messages(1, 60)
+            session = receiver.session
+            holding.hold(message, session)
+            for _ in range(4):
+                clock.move(41)
+                await eventually(lambda: until(message) > clock.now() + 50)
+            assert session.locked
+            await receiver.complete_message(message)
+            clock.move(61)
+            await eventually(lambda: bool(holding.lost))
+            ((lost, error),) = holding.lost
+            assert lost is session
+            assert isinstance(error, SessionLockLostError)
+            assert session.auto_renew_error is error
+
+
+@both
+async def test_a_message_can_be_settled_while_its_lease_is_renewed(url: str, partitioned: bool) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, holding.renewer(queue.client):
+        messages = await receive(queue, 20)
+        holding.hold(*messages)
+        receiver = queue.receiver()
+        for message in messages:
+            clock.move(21)  # wakes the thread, which renews while this loop settles
+            await receiver.complete_message(message)
+            await eventually(lambda: all(until(one) > clock.now() + 50 for one in messages if not hold_of(one).settled))
+        assert holding.lost == []
+        assert await receiver.receive_messages(1, 0) == []
+
+
+@in_memory
+async def test_a_lost_lock_is_reported_once_in_the_event_loop(url: str) -> None:
+    clock, holding = HandClock(), Holding()
+    loops: list[Any] = []
+
+    def lost(*loss: Any) -> None:
+        holding.lost.append((loss[0], loss[1]))
+        loops.append(asyncio.get_running_loop())
+
+    async with queue_at(url, clock=clock) as queue:
+        one, two = await receive(queue, 2)
+        renewer = BackgroundLockRenewer(queue.client, holding, on_lost=lost)
+        async with renewer:
+            lease = hold_of(one).lease
+            assert lease is not None
+            await queue.receiver().complete_message(two)
+            lease.token = "x" * 12  # so that the partition does not know the lease
+            holding.hold(one, two)
+            clock.move(21)
+            await eventually(lambda: bool(holding.lost))
+            await holding.look()
+        ((which, error),) = holding.lost
+        assert which is one
+        assert isinstance(error, MessageLockLostError)
+        assert one.auto_renew_error is error
+        assert loops == [asyncio.get_running_loop()]
+        with pytest.raises(MessageLockLostError):
+            await queue.receiver().complete_message(one)
+
+
+@in_memory
+async def test_locks_of_an_entity_that_was_deleted_are_lost(url: str) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, clock=clock) as queue, holding.renewer(queue.client):
+        holding.hold(*await receive(queue, 2))
+        await queue.client._connection.namespace.delete_entity("q")
+        clock.move(21)
+        await eventually(lambda: len(holding.lost) == 2)
+        assert isinstance(holding.lost[0][1].__cause__, MessagingEntityNotFoundError)
+
+
+@in_memory
+async def test_failing_calls_are_made_again_until_the_locks_have_ended(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, clock=clock) as queue, holding.renewer(queue.client) as renewer:
+        (message,) = await receive(queue, 1)
+        holding.hold(message)
+        own, attempts = thread_of(renewer)._own, 0
+
+        async def unreachable(*_: object) -> Any:
+            nonlocal attempts
+            attempts += 1
+            raise ServiceBusConnectionError("cut", is_transient=True)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(own, "entity", unreachable)
+            clock.move(41)
+            await eventually(lambda: attempts >= 2)
+            assert holding.lost == []
+        await eventually(lambda: until(message) > clock.now() + 50)
+        monkeypatch.setattr(own, "entity", unreachable)
+        before = attempts
+        clock.move(41)
+        await eventually(lambda: attempts > before)
+        clock.move(19.9)
+        await eventually(lambda: bool(holding.lost))
+        ((which, error),) = holding.lost
+        assert which is message
+        assert isinstance(error, MessageLockLostError)
+        assert isinstance(error.__cause__, ServiceBusConnectionError)
+
+
+@in_memory
+async def test_no_lock_is_renewed_while_the_program_is_not_alive(url: str) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, clock=clock) as queue, holding.renewer(queue.client):
+        (message,) = await receive(queue, 1)
+        holding.alive = False
+        holding.hold(message)
+        before = until(message)
+        clock.move(41)
+        await asyncio.sleep(0.05)  # nothing happens, so there is nothing to wait for
+        assert until(message) == before
+        holding.alive = True
+        await eventually(lambda: until(message) > before)
+        assert holding.lost == []
+
+
+@in_memory
+async def test_renewals_end_after_the_longest_duration(url: str) -> None:
+    clock, holding = HandClock(), Holding()
+    async with queue_at(url, clock=clock) as queue, holding.renewer(queue.client, max_lock_renewal_duration=60):
+        (message,) = await receive(queue, 1)
+        holding.hold(message)
+        await holding.look()
+        clock.move(41)
+        await eventually(lambda: until(message) > clock.now() + 50)
+        clock.move(41)
+        await holding.look()
+        assert holding.lost == []
+        clock.move(20)
+        await eventually(lambda: bool(holding.lost))
+        assert isinstance(holding.lost[0][1], AutoLockRenewTimeout)
+
+
+@in_memory
+async def test_a_failing_function_does_not_end_the_renewals(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    clock, failing = HandClock(), [True]
+    held: list[ServiceBusReceivedMessage] = []
+
+    def those() -> list[ServiceBusReceivedMessage]:
+        if failing:
+            raise ValueError("not now")
+        return held
+
+    async with queue_at(url, clock=clock) as queue, BackgroundLockRenewer(queue.client, those):
+        held += await receive(queue, 1)
+        await eventually(lambda: "not now" in caplog.text)
+        failing.clear()
+        clock.move(41)
+        await eventually(lambda: until(held[0]) > clock.now() + 50)
+
+
+@in_memory
+async def test_the_thread_ends_with_the_renewer(url: str) -> None:
+    holding = Holding()
+    async with queue_at(url) as queue:
+        renewer = holding.renewer(queue.client)
+        async with renewer:
+            thread = thread_of(renewer)
+            await holding.look()
+        assert not thread.is_alive()
+        assert renewer.closed
+        await renewer.close()
+        with pytest.raises(ServiceBusError, match="closed"):
+            await renewer.__aenter__()
+
+
+@in_memory
+async def test_the_thread_ends_when_the_client_is_closed_first(url: str) -> None:
+    holding = Holding()
+    async with queue_at(url) as queue:
+        renewer = await holding.renewer(queue.client).__aenter__()
+        thread = thread_of(renewer)
+        holding.hold(*await receive(queue, 1))
+        await holding.look()
+        await queue.client.close()
+        await eventually(lambda: not thread.is_alive())
+        assert holding.lost == []
+        await renewer.close()
+
+
+@in_memory
+async def test_a_renewer_that_is_dropped_ends_with_a_warning(url: str) -> None:
+    async with queue_at(url) as queue:
+        renewer = await BackgroundLockRenewer(queue.client, list).__aenter__()
+        thread = thread_of(renewer)
+        with pytest.warns(ResourceWarning, match="BackgroundLockRenewer was not closed"):
+            del renewer
+        await eventually(lambda: not thread.is_alive())
+
+
+_UNCLOSED = """
+import asyncio, sys
+from sbredis.aio import BackgroundLockRenewer, ServiceBusClient
+
+async def main():
+    client = await ServiceBusClient("memory://unclosed").__aenter__()
+    renewer = await BackgroundLockRenewer(client, list).__aenter__()
+    return client, renewer
+
+kept = asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_renewer_that_was_not_closed_does_not_hold_up_the_interpreter() -> None:
+    done = subprocess.run([sys.executable, "-c", _UNCLOSED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@in_memory
+async def test_bad_arguments_are_refused(url: str) -> None:
+    async with queue_at(url) as queue:
+        for wrong, text in (
+            ((object(), list), "A client of sbredis.aio is needed, not object"),
+            ((queue.client, None), "held must be a function, not NoneType"),
+        ):
+            with pytest.raises(TypeError, match=text):
+                BackgroundLockRenewer(*cast("Any", wrong))
+        with pytest.raises(TypeError, match="on_lost must be a function"):
+            BackgroundLockRenewer(queue.client, list, on_lost=cast("Any", 1))
+        with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+            BackgroundLockRenewer(queue.client, list, max_lock_renewal_duration=-1)

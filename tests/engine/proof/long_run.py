@@ -107,14 +107,8 @@ def _say(*lines: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100_000, help="the least number of steps, on all hosts together")
-    parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
-    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
-    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
-    given = parser.parse_args()
-    started, run = time.monotonic(), Run(given.times)
+def drive_all(run: Run, given: argparse.Namespace, started: float) -> None:
+    """Run parts side by side until the run is long enough."""
     with ExitStack() as stack:
         workers = stack.enter_context(ProcessPoolExecutor(given.workers))
         servers = [stack.enter_context(LocalServer()) for _ in range(given.workers)]
@@ -131,7 +125,20 @@ def main() -> int:
                 _say(f"{time.monotonic() - started:>6,.0f} s {run.add(part, future.result())}")
             enough = run.whole.steps >= given.steps and not run.short
             ends = enough or time.monotonic() - started > given.seconds
-    _say("", *table(run.of_kind, given.times))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=100_000, help="the least number of steps, on all hosts together")
+    parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
+    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
+    given = parser.parse_args()
+    started, run = time.monotonic(), Run(given.times)
+    try:
+        drive_all(run, given, started)
+    finally:  # the table says what was done before a failure, too
+        _say("", *table(run.of_kind, given.times))
     _say(f"\n{run.whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
     if run.short:
         _say(f"less often than {given.times} times: {', '.join(map(str, run.short))}")

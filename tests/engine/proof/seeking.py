@@ -118,7 +118,7 @@ class Seeker:
         return next((message for message in there if id(message) not in before), None)
 
     def _locked(self, message: m.Message) -> Lock:
-        """Lock exactly this message."""
+        """Lock exactly this message. If that fails, the lock has a token that nobody holds."""
         town = self.town
         if message.state not in (State.LOCKED, State.HELD):
             if message.side is Side.MAIN and message.session is not None:
@@ -126,7 +126,7 @@ class Seeker:
                 town.receive_deferred(PLAIN, lock.token, [message.name], "lock", lock.name, wide=True)
             else:
                 town.receive_deferred(PLAIN, town.token(), [message.name], wide=True)
-        return Lock(message.token, message.name)
+        return Lock(message.token or "x" * 12, message.name)
 
     def _session(self, message: m.Message) -> SessionLock:
         """Return the lock on the session of a message, and accept the session if it is not locked."""

@@ -334,7 +334,7 @@ class _Pipeline(Generic[J, R]):
     async def _in_parts(self, part: list[J], error: ServiceBusError | None) -> None:
         """Deliver jobs in parts, after a call of all of them failed with an error that one job may have caused."""
         lane, search = self._lane, Halving[J]()
-        while part:
+        while True:
             if error is not None and not search.split(part, error):
                 if isinstance(error, UnmadeError):
                     self._fail_unmade(part[0], error)
@@ -342,7 +342,9 @@ class _Pipeline(Generic[J, R]):
             part, refused, full = search.next_part()
             if full is not None:
                 lane.fail(refused, full)
-            error = await self._call(part) if part else None
+            if not part:
+                return
+            error = await self._call(part)
 
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
         """Deliver one call for these jobs and end them, or return an error that one of the jobs may have caused."""

@@ -4,8 +4,8 @@
 -- new token, and the locks of the other messages are not extended. Messages of a session are renewed with the lock on
 -- the session, which is extended.
 --
--- A group that names no message extends its lease, whatever the lease still holds: messages or a session. The token does
--- not change, so other calls may settle messages of the lease at the same time.
+-- A group that names no message extends its lease, whatever the lease still holds: messages or a session. The token
+-- does not change, so other calls may settle messages of the lease at the same time.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -41,7 +41,7 @@ for g = 1, #list do
     ended[#ended + 1] = mine.token
   elseif whole or (#mine.names > 0 and (mine.session or #mine.names == lease.left)) then
     write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)
-    lease.till = string.format('%.0f', p.logical + p.lock)
+    lease.till = string.format('%.0f', p.logical + p.lock) -- `flush` may write the lease again
   else
     for i = 1, #mine.names do
       moved[#moved + 1] = mine.names[i]

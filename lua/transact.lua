@@ -1,9 +1,14 @@
 #!lua
--- Runs the operations of a transaction, over partitions of one slot: all of them, or none. First each operation is
--- checked against the stored data. Only if no check refuses are the operations applied, in their order. Every message
--- of a settlement must still be locked by its token. A message that duplicate detection drops does not refuse the
--- transaction; the result names it. If an operation is refused, its place comes before the detail of the refusal: `#2`.
--- If another participant than the first is refused, its place comes before the detail: `@2`.
+-- Runs transactions over partitions of one slot, one after the other. Each transaction is a list of operations: all of
+-- them happen, or none. First each operation of a transaction is checked against the stored data. Only if no check
+-- refuses are the operations applied, in their order. The next transaction sees what the transactions before it have
+-- changed. Every message of a settlement must still be locked by its token. A message that duplicate detection drops
+-- does not refuse the transaction; the result names it. If an operation is refused, its place comes before the detail
+-- of the refusal: `#2`. If another participant than the first is refused, the place of the first operation on it comes
+-- before the detail.
+--
+-- If the call has one transaction, a refusal of the transaction refuses the call. If the call has several, the result
+-- has the refusal in place of the results of the refused transaction, and the other transactions happen.
 --
 -- A partition that takes part may also be a subscription that gets copies of published messages. Both then share one
 -- table of changes. So a transaction can complete a message of a subscription and publish a copy to it.
@@ -13,16 +18,17 @@
 --   messages are published to, as in publish.lua, for one operation after the other
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks
--- ARGV[8...] operations  each operation is the place of its participant, counted from 1, then the name of the
---   operation, the number of its arguments, and these arguments. They are the arguments that the script of this name
---   has after `call`. The operations are send, publish, complete, abandon, defer, dead_letter and set_state. Three more
---   have no script of their own: once (see check_once.lua), transfer (see check_transfer.lua) and withdraw (see
---   check_withdraw.lua)
+-- ARGV[8...] transactions  each transaction is the number of its operations, the number of the keys of the
+--   subscriptions that it publishes to, and the operations. Each operation is the place of its participant, counted
+--   from 1, then the name of the operation, the number of its arguments, and these arguments. They are the arguments
+--   that the script of this name has after `call`. The operations are send, publish, complete, abandon, defer,
+--   dead_letter and set_state. Three more have no script of their own: once (see check_once.lua), transfer (see
+--   check_transfer.lua) and withdraw (see check_withdraw.lua)
 --
--- Result: { more, for each operation its result as text }. The result of send and of publish is the first number, the
---   places, counted from 0, of the messages that were dropped, and the numbers of scheduled messages as runs, separated
---   by semicolons. The result of once is the number of other keys that were forgotten too early. The other operations
---   have an empty result.
+-- Result: { more, for each transaction a text: the result of each operation, with a bar after each; or an exclamation
+--   mark and the refusal }. The result of send and of publish is the first number, the places, counted from 0, of the
+--   messages that were dropped, and the numbers of scheduled messages as runs, separated by semicolons. The result of
+--   once is the number of other keys that were forgotten too early. The other operations have an empty result.
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not
@@ -31,16 +37,15 @@
 --   detail is their names), DEAD (a message is a dead letter already; the detail is its name), KNOWN (a key of `once`
 --   is known already; the detail is its index, counted from 0), ABSENT (some messages to withdraw are not there as
 --   named, or a caller holds them; the detail is their names)
--- @use key_count
--- @use advance answer_repetition apply_operation begin check_operation finish finish_targets open_participants refuse
--- @use refuse_part split_words whole_number
+-- @use advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
+-- @use open_participants parse_transactions split_words
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
 if not p then
   return refusal
 end
 local results = { 0 }
 if p.repeated then
-  for text in string.gmatch(p.repeated, '([^|]*)|') do
+  for text in string.gmatch(p.repeated, '([^\n]*)\n') do
     results[#results + 1] = text
   end
   return answer_repetition(p, results)
@@ -49,53 +54,30 @@ local participants, count = open_participants(p, split_words(ARGV[7]))
 if not participants then
   return count
 end
-
-local operations, at, from, pending, moving = {}, 8, KEY_COUNT * count + 1, {}, false
-while at <= #ARGV do
-  local place, name = whole_number(ARGV[at], 1, count), ARGV[at + 1]
-  local size = whole_number(ARGV[at + 2], 1, #ARGV - at - 2)
-  if not place or not size or #operations == 100 then
-    return refuse('BADCALL', 'operations')
-  end
-  local of, argv = participants[place], {}
-  for i = 1, size do
-    argv[i] = ARGV[at + 2 + i]
-  end
-  of.seen, of.stated, of.pending = of.seen or {}, of.stated or {}, pending[of.store]
-  local plan, last = check_operation(of, name, argv, from, participants)
-  if not plan then
-    return refuse_part('#', #operations + 1, last)
-  end
-  from, moving = last, moving or name == 'withdraw'
-  pending[of.store] = (of.pending or 0) + (plan.growth or plan.bytes or plan.incoming and plan.incoming.bytes or 0)
-  operations[#operations + 1] = { of = of, name = name, argv = argv, plan = plan }
-  at = at + 3 + size
-end
-if #operations == 0 or from ~= #KEYS + 1 then
-  return refuse('BADCALL', 'targets')
+local transactions, malformed = parse_transactions(participants, count)
+if not transactions then
+  return malformed
 end
 
-for place = 1, count do
-  participants[place].upkeep = moving
-  participants[place].room = math.floor(2097152 / count)
-  advance(participants[place], math.ceil(100 / count)) -- all participants together do the share of one call
-end
-for i = 1, #operations do
-  local operation = operations[i]
-  results[i + 1] = apply_operation(operation.of, operation.name, operation.argv, operation.plan)
-end
-for place = 1, count do
-  participants[participants[place].state] = nil
-end
-local others = {}
-for key, target in pairs(participants) do
-  if type(key) == 'string' then
-    others[#others + 1] = target
+local targets = {}
+for i = 1, #transactions do
+  local refused = check_transaction(transactions[i], participants)
+  if not refused then
+    advance_participants(participants, count) -- due work comes before the first transaction that happens
+    results[i + 1] = apply_transaction(transactions[i], targets)
+  elseif #transactions == 1 or not p.advanced and string.sub(refused.err, 1, 4) == 'DUE ' then
+    return refused
+  else
+    results[i + 1] = '!' .. refused.err
   end
 end
-finish_targets(others)
+advance_participants(participants, count)
+finish_targets(targets)
 for place = count, 1, -1 do
-  finish(participants[place], place == 1 and table.concat(results, '|', 2) .. '|' or '')
-  results[1] = math.max(results[1], participants[place].more)
+  local one = participants[place]
+  if not one.refused then
+    finish(one, place == 1 and table.concat(results, '\n', 2) .. '\n' or '')
+    results[1] = math.max(results[1], one.more)
+  end
 end
 return results

@@ -21,6 +21,7 @@ from sbredis.engine import (
     Partition,
     SettingsStaleError,
     TransactedSend,
+    decode,
     once,
     set_state,
     transfer,
@@ -32,7 +33,7 @@ from sbredis.exceptions import (
     Outcome,
     ServiceBusError,
 )
-from sbredis.model import Hold, ServiceBusMessage
+from sbredis.model import Hold, ServiceBusMessage, from_content
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -53,8 +54,6 @@ class SendPart:
     """Messages that one call of the transaction sends or schedules."""
 
     outbox: Outbox
-    messages: list[ServiceBusMessage]
-    """Copies of the messages, as they were at the call."""
     made: list[Outgoing]
     """The encoded messages, in the form for an entity that detects duplicates."""
     originals: list[ServiceBusMessage]
@@ -63,6 +62,14 @@ class SendPart:
     """Whether the application needs the sequence numbers of the messages."""
     numbers: list[int] = field(default_factory=list[int])
     """The sequence numbers, after the commit."""
+    _copies: list[ServiceBusMessage] | None = None
+
+    @property
+    def messages(self) -> list[ServiceBusMessage]:
+        """Copies of the messages, as they were at the call. Rules and keys apply to them."""
+        if self._copies is None:
+            self._copies = [from_content(decode(one.payload)) for one in self.made]
+        return self._copies
 
 
 @dataclass(slots=True, eq=False)

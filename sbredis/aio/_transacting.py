@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from sbredis.aio._operations import Keys, Part, Settlements, SettlePart, Work, works_of
-from sbredis.aio.calls._lane_kinds import CallJob
+from sbredis.aio.calls._lane_kinds import MOST_COPIES, TransactionJob
 from sbredis.engine import (
     CallId,
     Operation,
-    Partition,
+    OverdueError,
     PartRefusedError,
-    Request,
     SettingsBehindError,
     SettingsStaleError,
     Transacted,
-    transact,
 )
 from sbredis.exceptions import (
     MessageAlreadySettled,
@@ -31,21 +29,17 @@ from sbredis.model import ServiceBusMessage
 
 __all__ = ["commit"]
 
-MOST_COPIES = 1000
-"""The largest number of copies that a transaction may make in the subscriptions of a topic."""
 _log = logging.getLogger("sbredis.client")
 
 
-class _CommitJob(CallJob[Transacted]):
+class _CommitJob(TransactionJob):
     """One call of a commit. It has its effect on the messages even if the caller was cancelled meanwhile."""
 
-    __slots__ = ("_done", "_holds", "_works", "duplicates")
+    __slots__ = ("_holds", "_works", "duplicates")
 
-    def __init__(self, works: Sequence[Work], deadline: float) -> None:
-        super().__init__(self._request, deadline, self._happened)
-        self.told = self._answered
+    def __init__(self, works: Sequence[Work], messages: int, size: int, deadline: float) -> None:
+        super().__init__(deadline, messages, size, frozenset([work.link for work in works]))
         self.duplicates: list[ServiceBusMessage] = []
-        self._done = False
         self._works = works
         self._holds = [part.hold for work in works if isinstance(work, Settlements) for part in work.parts]
         for hold in self._holds:
@@ -54,16 +48,14 @@ class _CommitJob(CallJob[Transacted]):
     def ended(self) -> None:
         """Mark the messages as not settled if the call did not settle them."""
         for hold in self._holds:
-            if not self._done:
+            if not self.done:
                 hold.settled = False
             elif hold.watchers:
                 hold.let_go()
 
-    def _answered(self) -> None:
-        self._happened(self.future.result())
-
-    def _happened(self, result: Transacted) -> None:
-        self._done = True
+    def happened(self, result: Transacted) -> None:
+        """Note what has happened to the messages."""
+        self.done = True
         for work, sent in zip(self._works, result.results, strict=True):
             self.duplicates += work.happened(sent)
         if result.forgotten:
@@ -74,13 +66,15 @@ class _CommitJob(CallJob[Transacted]):
                 result.forgotten,
             )
 
-    def _request(self, _: Partition, call_id: CallId) -> Request[Transacted]:
+    def operations(self, now: int | None) -> tuple[list[Operation], int]:
+        """Return the operations, and how many copies they make. An error names its operation."""
         operations: list[Operation] = []
         copies = 0
+        call_id = CallId("", 0, now)
         for index, work in enumerate(self._works):
             work.record = work.entity.record
             try:
-                operations.append(work.operation(work.link.partition, CallId("", 0, call_id.now)))
+                operations.append(work.operation(work.link.partition, call_id))
                 copies += work.copies
                 if copies > MOST_COPIES:
                     raise MessageSizeExceededError(
@@ -90,11 +84,16 @@ class _CommitJob(CallJob[Transacted]):
                     )
             except ServiceBusError as error:
                 raise PartRefusedError(error, operation=index) from None
-        return transact(call_id, operations)
+        return operations, copies
 
 
-async def commit(parts: Sequence[Part], keys: Keys, deadline: float) -> list[ServiceBusMessage]:
-    """Carry out all parts of a transaction, or none. Return the messages that were dropped as duplicates."""
+async def commit(
+    parts: Sequence[Part], keys: Keys, messages: int, size: int, deadline: float
+) -> list[ServiceBusMessage]:
+    """Carry out all parts of a transaction, or none. Return the messages that were dropped as duplicates.
+
+    ``messages`` and ``size`` are the number and the bytes of all messages, session states and keys.
+    """
     works = await works_of(parts, keys, deadline)
     for part in parts:
         if isinstance(part, SettlePart) and part.hold.settled:
@@ -109,7 +108,7 @@ async def commit(parts: Sequence[Part], keys: Keys, deadline: float) -> list[Ser
                 if lease is not None and lease.recalled is not None:
                     await recalls.enter_async_context(lease.recalled(deadline))
         await _renewed(works, deadline)
-        return await _carry_out(works, deadline)
+        return await _carry_out(works, messages, size, deadline)
 
 
 async def _renewed(works: Sequence[Work], deadline: float) -> None:
@@ -123,15 +122,15 @@ async def _renewed(works: Sequence[Work], deadline: float) -> None:
                     await asyncio.wait((renewal,), timeout=deadline - loop.time())
 
 
-async def _carry_out(works: Sequence[Work], deadline: float) -> list[ServiceBusMessage]:
+async def _carry_out(works: Sequence[Work], messages: int, size: int, deadline: float) -> list[ServiceBusMessage]:
     """Make the call. If the client's knowledge of an entity is out of date, correct it and make the call again."""
     while True:
         try:
-            job = _CommitJob(works, deadline)
+            job = _CommitJob(works, messages, size, deadline)
             await works[0].link.transacting.submit(job)
             return job.duplicates
         except PartRefusedError as refusal:
-            work, error = _refused_work(refusal, works), refusal.reason
+            work, error = works[refusal.operation], refusal.reason
             error.entity = work.entity.name
             if isinstance(error, SettingsBehindError):
                 await work.link.tell(deadline)
@@ -139,14 +138,5 @@ async def _carry_out(works: Sequence[Work], deadline: float) -> list[ServiceBusM
                 await work.entity.reload(work.record, deadline)
             elif isinstance(error, MessagingEntityNotFoundError):
                 await work.entity.recover(work.record, deadline)
-            else:
+            elif not isinstance(error, OverdueError) or asyncio.get_running_loop().time() >= deadline:
                 raise work.explain(error, refusal.detail) from None
-
-
-def _refused_work(refusal: PartRefusedError, works: Sequence[Work]) -> Work:
-    """Return the operation that a refusal is about, or the first operation of the partition that it is about."""
-    if refusal.operation is not None:
-        return works[refusal.operation]
-    assert refusal.participant is not None
-    link = list(dict.fromkeys(work.link for work in works))[refusal.participant]
-    return next(work for work in works if work.link is link)

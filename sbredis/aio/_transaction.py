@@ -21,7 +21,7 @@ from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
 from sbredis.aio.sending._sendable import scheduled, sent_key
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, decode, identifier, is_dead
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
@@ -31,7 +31,6 @@ from sbredis.model import (
     ServiceBusReceivedMessage,
     as_messages,
     contents_of,
-    from_content,
     keep_id,
     outgoing,
     use_id,
@@ -183,9 +182,7 @@ class ServiceBusTransaction:
         needs_numbers: bool,
     ) -> list[int]:
         """Record encoded messages. Return the list that gets their sequence numbers."""
-        # Rules and keys apply to the messages as they are now, even if the application changes them later.
-        copies = [from_content(decode(one.payload)) for one in made]
-        part = SendPart(outbox, copies, made, listed, needs_numbers)
+        part = SendPart(outbox, made, listed, needs_numbers)
         try:
             self._record(part, len(made), sum(len(one.payload) for one in made))
         except BaseException:
@@ -355,7 +352,8 @@ class ServiceBusTransaction:
                 outcome=Outcome.NEVER_SENT,
             )
         with self._telemetry.operation("transaction", "", count=self._count):
-            self._duplicates = tuple(await commit(self._parts, self._keys, deadline_of(self._timeout)))
+            deadline = deadline_of(self._timeout)
+            self._duplicates = tuple(await commit(self._parts, self._keys, self._count, self._size, deadline))
 
     def _forget(self) -> None:
         """Forget all parts. Messages that were not sent keep their ids for the next send."""

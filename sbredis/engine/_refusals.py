@@ -71,18 +71,14 @@ class MessagesMovedError(ServiceBusError):
 
 
 class PartRefusedError(ServiceBusError):
-    """A part of a transaction was refused. So the transaction was refused as a whole, and has changed nothing."""
+    """An operation of a transaction was refused. So the transaction was refused as a whole, and has changed nothing."""
 
-    def __init__(
-        self, reason: ServiceBusError, *, operation: int | None = None, participant: int | None = None, detail: str = ""
-    ) -> None:
+    def __init__(self, reason: ServiceBusError, *, operation: int, detail: str = "") -> None:
         super().__init__(reason.message, outcome=reason.outcome, tracking_id=reason.tracking_id)
         self.reason = reason
         """The error for the application."""
         self.operation = operation
-        """The index of the refused operation, if there is one."""
-        self.participant = participant
-        """The index of the refused partition among those that take part, if no single operation was refused."""
+        """The index of the refused operation, or of the first operation on a partition that was refused."""
         self.detail = detail
         """The detail of the refusal."""
 
@@ -184,8 +180,8 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
-_PART = re.compile(r"([#@])(\d+) ")
-"""Matches the place of an operation (``#2``) or a participant (``@2``) in the refusal of a transaction."""
+_PART = re.compile(r"#(\d+) ")
+"""Matches the place of an operation (``#2``) in the refusal of a transaction."""
 
 
 def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSALS) -> ServiceBusError:
@@ -205,7 +201,4 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     reason = kind(text, outcome=outcome, tracking_id=error.tracking_id)
     if part is None:
         return reason
-    index = int(part[2]) - 1
-    if part[1] == "#":
-        return PartRefusedError(reason, operation=index, detail=detail)
-    return PartRefusedError(reason, participant=index, detail=detail)
+    return PartRefusedError(reason, operation=int(part[1]) - 1, detail=detail)

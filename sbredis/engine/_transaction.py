@@ -12,27 +12,34 @@ from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._packing import MAXIMUM_ID_BYTES, Outgoing, within
 from sbredis.engine._partition import CallId, Partition
 from sbredis.engine._placement import MOST_PARTITIONS
+from sbredis.engine._refusals import refused
 from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery, spelled_out
+from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 
 __all__ = [
     "COMMON_ARGUMENTS",
     "MAXIMUM_OPERATIONS",
     "MAXIMUM_PARTICIPANTS",
+    "MAXIMUM_TRANSACTIONS",
     "Operation",
     "Recipient",
     "Step",
     "Transacted",
     "TransactedSend",
+    "TransactedTogether",
     "once",
     "recipient_of",
     "transact",
+    "transact_together",
     "transfer",
 ]
 
 MAXIMUM_PARTICIPANTS = 8
 MAXIMUM_OPERATIONS = 100
+MAXIMUM_TRANSACTIONS = 100
+"""The largest number of transactions of one call."""
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
@@ -74,6 +81,15 @@ class Transacted(NamedTuple):
     forgotten: int = 0
     """The number of keys that partitions forgot too early, because there was no room for the keys of the transaction.
     """
+
+
+class TransactedTogether(NamedTuple):
+    """The result of a call of several transactions."""
+
+    more: bool
+    """Whether due work is left in a partition."""
+    outcomes: tuple[Transacted | ServiceBusError, ...]
+    """The result or the refusal of each transaction."""
 
 
 def once(partition: Partition, keys: Mapping[bytes, int]) -> Operation:
@@ -143,39 +159,77 @@ def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transa
     The call id belongs to the partition of the first operation. The operations are applied in their order, but all of
     them are checked before the first is applied.
     """
-    if not 1 <= len(operations) <= MAXIMUM_OPERATIONS:
-        raise ValueError(f"a transaction takes 1 to {MAXIMUM_OPERATIONS} operations, not {len(operations)}")
+    return _call(call_id, [operations])._replace(read=_transacted)
+
+
+def transact_together(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Request[TransactedTogether]:
+    """Run several transactions in one call, one after the other; each happens or is refused on its own.
+
+    The call id belongs to the partition of the first operation of the first transaction. A transaction sees the changes
+    of the transactions before it. A call of one transaction is refused if the transaction is refused.
+    """
+    return _call(call_id, transactions)
+
+
+def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Request[Any]:
+    if not 1 <= len(transactions) <= MAXIMUM_TRANSACTIONS:
+        raise ValueError(f"a call has 1 to {MAXIMUM_TRANSACTIONS} transactions, not {len(transactions)}")
     places: dict[bytes, int] = {}
     participants: list[Partition] = []
     targets: list[bytes] = []
     rest: list[Argument] = []
-    for partition, request in operations:
-        if isinstance(request, Step):
-            name, arguments = request
-        elif partition.keys != request.keys[: len(KINDS)]:
-            raise ValueError(f"{request.script.name!r} is a request of another partition")
-        else:
-            name, arguments = request.script.name, tuple(request.arguments[COMMON_ARGUMENTS:])
-            targets += request.keys[len(KINDS) :]
-        if partition.keys[0] not in places:
-            participants.append(partition)
-        place = places.setdefault(partition.keys[0], len(participants))
-        rest += (place, name, len(arguments), *arguments)
-    if len({each.keys[0].partition(b"}")[0] for each in participants}) > 1:
+    for operations in transactions:
+        if not 1 <= len(operations) <= MAXIMUM_OPERATIONS:
+            raise ValueError(f"a transaction takes 1 to {MAXIMUM_OPERATIONS} operations, not {len(operations)}")
+        head, before = len(rest), len(targets)
+        rest += (len(operations), 0)
+        for partition, request in operations:
+            keys = partition.keys
+            if isinstance(request, Step):
+                name, arguments = request
+            elif keys != request.keys[: len(KINDS)]:
+                raise ValueError(f"{request.script.name!r} is a request of another partition")
+            else:
+                name, arguments = request.script.name, request.arguments[COMMON_ARGUMENTS:]
+                targets += request.keys[len(KINDS) :]
+            place = places.get(keys[0])
+            if place is None:
+                participants.append(partition)
+                place = places[keys[0]] = len(participants)
+            rest += (place, name, len(arguments), *arguments)
+        rest[head + 1] = len(targets) - before
+    if len({key.partition(b"}")[0] for key in places}) > 1:
         raise ValueError("the partitions of a transaction must be in one slot")
     if len(participants) > MAXIMUM_PARTICIPANTS:
         raise ValueError(
             f"a transaction takes up to {MAXIMUM_PARTICIPANTS} partitions of entities, not {len(participants)}"
         )
     others = " ".join(f"{each.incarnation} {each.version}" for each in participants[1:])
-    keys = tuple(key for each in participants for key in each.keys)
-    request = participants[0].request("transact", call_id, _transacted, {"others": others}, rest)
-    return request._replace(keys=(*keys, *targets))
+    request = participants[0].request("transact", call_id, _transacted_together, {"others": others}, rest)
+    return request._replace(keys=(*(key for each in participants for key in each.keys), *targets))
 
 
 def _transacted(reply: list[Any]) -> Transacted:
-    forgotten = sum(int(text) for text in reply[1:] if text.isdigit())
-    return Transacted(bool(reply[0]), tuple(map(_sent, reply[1:])), forgotten)
+    return _happened(bool(reply[0]), reply[1])
+
+
+def _transacted_together(reply: list[Any]) -> TransactedTogether:
+    more = bool(reply[0])
+    return TransactedTogether(more, tuple(_refusal(one) or _happened(more, one) for one in reply[1:]))
+
+
+def _refusal(text: bytes) -> ServiceBusError | None:
+    """Return the error of a refused transaction, or None if the transaction happened."""
+    if not text.startswith(b"!"):
+        return None
+    code, _, detail = text[1:].decode(errors="replace").partition(" ")
+    return refused(ScriptRefusedError(code, detail))
+
+
+def _happened(more: bool, text: bytes) -> Transacted:
+    results = text.split(b"|")[:-1]
+    forgotten = sum(int(one) for one in results if one.isdigit())
+    return Transacted(more, tuple(map(_sent, results)), forgotten)
 
 
 def _sent(text: bytes) -> TransactedSend | None:

@@ -31,13 +31,9 @@ def test_an_error_can_be_copied_and_pickled() -> None:
 def test_the_refusal_of_a_part_of_a_transaction_names_the_part() -> None:
     error = refused(ScriptRefusedError("UNLOCKED", "#2 7 8"))
     assert isinstance(error, PartRefusedError)
-    assert (error.operation, error.participant, error.detail) == (1, None, "7 8")
+    assert (error.operation, error.detail) == (1, "7 8")
     assert isinstance(error.reason, MessageLockLostError)
     assert error.reason.message.startswith("The transaction was refused and has changed nothing.")
-    error = refused(ScriptRefusedError("GONE", "@3 "))
-    assert isinstance(error, PartRefusedError)
-    assert (error.operation, error.participant, error.detail) == (None, 2, "")
-    assert isinstance(error.reason, MessagingEntityNotFoundError)
 
 
 @pytest.mark.parametrize(

@@ -234,27 +234,6 @@ async def test_an_abandoned_message_of_a_session_comes_before_prefetched_ones(cl
         assert [str(message) for message in await received(receiver, 3)] == ["1", "2", "3"]
 
 
-async def test_transactions_of_concurrent_tasks_are_under_way_at_the_same_time(
-    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transport = client._connection.transport
-    real, under_way, all_under_way = transport.call, 0, asyncio.Event()
-
-    async def slow(script: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal under_way
-        if script.name == "transact":
-            under_way += 1
-            if under_way == 3:
-                all_under_way.set()
-            await asyncio.wait_for(all_under_way.wait(), 60)
-        return await real(script, *arguments, **options)
-
-    monkeypatch.setattr(transport, "call", slow)
-    async with client.get_queue_sender("outputs") as sender:
-        await asyncio.gather(*[transact(client, partial(recorded, sender, ServiceBusMessage(body))) for body in "abc"])
-    assert sorted(await bodies(client, "outputs")) == ["a", "b", "c"]
-
-
 async def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
     async with client.transaction() as tx:
         pass

@@ -56,7 +56,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
     "touch": (),
-    "transact": ("", 1, "send", 2, "", b"m"),
+    "transact": ("", 1, 0, 1, "send", 2, "", b"m"),
 }
 """Well-formed arguments of each script, which come after the six arguments of every call.
 

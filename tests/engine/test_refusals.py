@@ -22,6 +22,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    PartRefusedError,
     Request,
     SessionLock,
     accept_session,
@@ -180,12 +181,12 @@ TRANSACTED = ("abandon", "complete", "dead_letter", "defer", "publish", "send", 
 def _cases_of_transactions(_: Call) -> Iterator[Case]:
     """Yield the refusals of each operation, in a transaction of this operation alone, and those of the transaction."""
 
-    def alone(script: str, own: tuple[Argument, ...]) -> tuple[Argument, ...]:
-        return ("", 1, script, len(own), *own)
+    def alone(script: str, own: tuple[Argument, ...], targets: int = 0) -> tuple[Argument, ...]:
+        return ("", 1, targets, 1, script, len(own), *own)
 
     for script in TRANSACTED:
         for case in own_cases(script, Call(WELL_FORMED[script])):
-            call = replace(case.call, own=alone(script, case.call.own))
+            call = replace(case.call, own=alone(script, case.call.own, len(case.call.more_keys)))
             yield replace(case, what=f"{script}: {case.what}", call=call, on=case.on or kind_of(script))
     for script in ("abandon", "complete", "dead_letter", "defer"):
         yield Case(f"{script}: a lost lock", "UNLOCKED", Call(alone(script, WELL_FORMED[script])))
@@ -198,20 +199,25 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
     yield Case("a dead letter of a dead letter", "DEAD", Call(alone("dead_letter", (TOKEN, 1, "d1", ""))))
     good = alone("send", WELL_FORMED["send"])
     for what, own in (
-        ("no operation", ("",)),
+        ("no transaction", ("",)),
+        ("no operation", ("", 0, 0)),
+        ("more keys of subscriptions than there are", ("", 1, 5, *good[3:])),
         ("an operation that cannot be part of a transaction", alone("receive", WELL_FORMED["receive"])),
-        ("an operation without arguments", ("", 1, "send", 0)),
+        ("an operation without arguments", ("", 1, 0, 1, "send", 0)),
         ("an operation that is cut off", good[:-1]),
-        ("101 operations", ("", *good[1:] * 101)),
+        ("101 operations", ("", 101, 0, *good[3:] * 101)),
+        ("101 transactions", ("", *good[1:] * 101)),
         ("a participant without keys", ("second 1", *good[1:])),
         ("an incarnation without a version", ("second", *good[1:])),
-        *((f"the place {place!r}", ("", place, *good[2:])) for place in not_numbers(1, 1)),
-        *((f"{count!r} arguments", (*good[:3], count, *good[4:])) for count in not_numbers(1, 2)),
+        *((f"{count!r} operations", ("", count, *good[2:])) for count in not_numbers(1, 1)),
+        *((f"{count!r} keys of subscriptions", ("", 1, count, *good[3:])) for count in not_numbers(0, 0)),
+        *((f"the place {place!r}", ("", 1, 0, place, *good[4:])) for place in not_numbers(1, 1)),
+        *((f"{count!r} arguments", (*good[:5], count, *good[6:])) for count in not_numbers(1, 2)),
     ):
         yield Case(what, "BADCALL", Call(own))
     same = Partition("bench", "abc", "e1", "first", 1, SETTINGS).keys
     yield Case("a participant twice", "BADCALL", Call((f"first {VERSION}", *good[1:]), more_keys=same))
-    yield Case("a participant with older settings", "STALE", Call(("first 1", *good[1:]), more_keys=same))
+    yield Case("a participant with older settings", "STALE", Call(("first 1", 1, 0, 2, *good[4:]), more_keys=same))
     yield Case("a participant too many", "BADCALL", Call((" ".join(["first 2"] * 8), *good[1:]), more_keys=same * 8))
 
 
@@ -460,14 +466,15 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
 async def refused(bench: Bench, script: str, case: Case) -> None:
     """Check that a call is refused with the code of the case, and that the caller gets the error for this code."""
     kind, _ = REFUSALS[case.code]("1 2")
-    with pytest.raises(kind) as caught:
+    with pytest.raises(ServiceBusError) as caught:
         await perform(bench.transport, case.call.request(script, bench.partition.keys))
     told = caught.value.__context__
+    error = caught.value.reason if isinstance(caught.value, PartRefusedError) else caught.value
     assert isinstance(told, ScriptRefusedError)
-    assert (told.reply_code, type(caught.value), caught.value.outcome) == (case.code, kind, Outcome.REFUSED)
-    text = REFUSALS[case.code](re.sub(r"^[#@]\d+ ", "", told.detail))[1]
-    assert text in str(caught.value)
-    assert str(caught.value).startswith(text) is not told.detail.startswith(("#", "@"))
+    assert (told.reply_code, type(error), error.outcome) == (case.code, kind, Outcome.REFUSED)
+    text = REFUSALS[case.code](re.sub(r"^#\d+ ", "", told.detail))[1]
+    assert text in str(error)
+    assert str(error).startswith(text) is not isinstance(caught.value, PartRefusedError)
 
 
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])

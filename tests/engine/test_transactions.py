@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
@@ -21,6 +21,7 @@ from sbredis.engine import (
     Operation,
     Outgoing,
     Partition,
+    PartRefusedError,
     SessionLock,
     SettingsStaleError,
     TransactedSend,
@@ -30,6 +31,7 @@ from sbredis.engine import (
     operations,
     set_state,
     transact,
+    transact_together,
     transfer,
 )
 from sbredis.exceptions import (
@@ -203,8 +205,13 @@ async def test_a_transaction_first_does_a_share_of_the_work_that_is_due(world: W
     assert await world.bodies("b") == [b"earlier", b"later"]
 
 
-async def stored_by(chosen: list[Change], order: Sequence[int], *, together: bool) -> dict[str, Any]:
-    """Return what these operations store, in one transaction or each alone."""
+How = Literal["together", "in turn", "alone"]
+
+
+async def stored_by(chosen: list[Change], order: Sequence[int], how: How) -> dict[str, Any]:
+    """Return what these operations store: together in one transaction, in turn in transactions of one call, each of
+    which comes after a refused one with the same operation, or each alone.
+    """
     name = uuid4().hex
     async with await open_transport(f"memory://{name}", scripts=[load(each) for each in operations()]) as transport:
         world = await World(transport).create()
@@ -221,9 +228,14 @@ async def stored_by(chosen: list[Change], order: Sequence[int], *, together: boo
         for of in locks.values():
             of[:] = [of[place] for place in order]
         work = [operation for one in chosen if (operation := one(world, locks, session)) is not None]
-        if together and work:
+        if how == "together" and work:
             await world.transact(*work)
-        for operation in [] if together else work:
+        elif how == "in turn" and work:
+            wrong = world.settling("complete", "a", Lock(NOBODY, "1"))
+            calls = [each for operation in work for each in ([operation, wrong], [operation])]
+            done = await world.tell(transact_together(world.call_id(), calls))
+            assert [isinstance(each, PartRefusedError) for each in done.outcomes] == [True, False] * len(work)
+        for operation in work if how == "alone" else []:
             await world.alone(operation)
         forget_memory(name)
         return await world.data()
@@ -232,7 +244,7 @@ async def stored_by(chosen: list[Change], order: Sequence[int], *, together: boo
 @pytest.fixture
 def opened() -> None:
     """Import what a transport in memory needs. Python 3.11 may fail to compile a module below Hypothesis's frames."""
-    asyncio.run(stored_by([], range(4), together=True))
+    asyncio.run(stored_by([], range(4), "together"))
 
 
 @pytest.mark.slow
@@ -240,10 +252,12 @@ def opened() -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(chosen=st.lists(st.sampled_from(CHANGES), min_size=1, max_size=8), order=st.permutations(range(4)))
 def test_a_transaction_stores_the_same_bytes_as_its_operations_alone(chosen: list[Change], order: list[int]) -> None:
-    """Random operations on locked messages of three entities, once in a transaction and once each alone."""
-    stored = [asyncio.run(stored_by(chosen, order, together=together)) for together in (True, False)]
-    gc.collect()  # an in-memory server ends as a reference cycle, and an example makes two
-    assert stored[0] == stored[1]
+    """Random operations on locked messages of three entities: in a transaction, in several of one call, and alone."""
+    ways: tuple[How, ...] = ("together", "in turn", "alone")
+    stored = [asyncio.run(stored_by(chosen, order, how)) for how in ways]
+    gc.collect()  # an in-memory server ends as a reference cycle, and an example makes three
+    assert stored[0] == stored[2]
+    assert stored[1] == stored[2]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 -- of a message is in the arguments. Its field `without` is the index, counted from 0, of the first message that has no
 -- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions. In a
 -- transaction, `p.pending` is the number of bytes that the operations before this one store.
--- @use has_overdue levels never refuse refuse_while_due session_at whole_number
+-- @use levels never
+-- @use refuse refuse_full session_at store_limits whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1
   local count = (#argv - at + 1) / stride
@@ -28,7 +29,7 @@ local function check_messages(p, argv, columns, letters, at)
     return nil, refuse('DISABLED', p.status)
   end
   local ttl, level, due = place.t, place.l, place.d
-  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local limits = store_limits(p)
   local largest, total, changes, without = tonumber(limits[STORE.largest]), 0, 0, nil
   local sessions = (p.index or p.topic) and {} or nil
   for i = 1, count do
@@ -64,8 +65,9 @@ local function check_messages(p, argv, columns, letters, at)
     limits[STORE.bytes] = bytes
     return total > 0 and tonumber(bytes) + (p.pending or 0) + total + changes > tonumber(limits[STORE.quota])
   end
-  if full(limits[STORE.bytes]) then
-    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  if refused then
+    return nil, refused
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,

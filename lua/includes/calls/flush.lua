@@ -5,6 +5,13 @@ local function flush(p)
     write_many('ZREM', p.order, p.taken)
     p.taken = {}
   end
+  if p.gone then
+    local gone = p.gone
+    write_many('ZREM', p.order, gone.names)
+    write_many('HDEL', p.entries, gone.names)
+    delete_records(p, gone.stored, gone.sizes, gone.numbers)
+    p.gone = nil
+  end
   if #p.placed > 0 then
     write_many('ZADD', p.order, p.placed)
     p.placed = {}
@@ -16,6 +23,31 @@ local function flush(p)
   if #p.entered > 0 then
     write_many('HSET', p.entries, p.entered)
     p.entered = {}
+  end
+  if p.released then
+    local left, ended = {}, {}
+    for token, lease in pairs(p.released) do
+      if lease.left > 0 then
+        left[#left + 1] = token
+        left[#left + 1] = string.format('%s %d %s', lease.till, lease.left, lease.runs)
+      else
+        ended[#ended + 1] = token
+      end
+    end
+    if #left > 0 then
+      write_many('HSET', p.leases, left)
+    end
+    if #ended > 0 then
+      write_many('HDEL', p.leases, ended)
+      write_many('ZREM', p.locks, ended)
+    end
+    p.released = nil
+  end
+  if p.stored then
+    for key, fields in pairs(p.stored) do
+      write_many('HSET', key, fields)
+    end
+    p.stored = nil
   end
   if #p.unawaited > 0 then
     write_many('ZREM', p.due, p.unawaited)

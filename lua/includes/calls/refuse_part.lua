@@ -1,6 +1,6 @@
--- Returns a refusal of a part of a transaction as the refusal of the whole. The part comes before the detail: `#2` is
--- the second operation, and `@2` is the second participant.
-local function refuse_part(part, place, refusal)
+-- Returns a refusal of an operation of a transaction as the refusal of the whole. The place of the operation comes
+-- before the detail: `#2` is the second operation.
+local function refuse_part(place, refusal)
   local code, detail = string.match(refusal.err, '^(%S+) (.*)$')
-  return redis.error_reply(string.format('%s %s%d ', code, part, place) .. detail)
+  return redis.error_reply(string.format('%s #%d ', code, place) .. detail)
 end

@@ -6,13 +6,21 @@
 -- returns true, the answer of the call is certain, and the call is not refused. Without `still`, the script could
 -- refuse a call again and again if new work becomes due in every millisecond.
 --
+-- A call of several transactions may already have applied some of them (`p.advanced`). It has then done its share of
+-- the due work. So only the transaction is refused, and the rest of the due work is left to other calls.
+--
 -- Refusals: DUE (due work had to be done first; the caller may make the same call again immediately)
 -- @use advance finish refuse
 local function refuse_while_due(p, still)
+  if p.advanced then
+    return refuse('DUE', 'more')
+  end
   p.more = 0
   advance(p, 500)
+  local lane = p.lane
   p.lane = ''
   finish(p, '')
+  p.lane, p.sooner = lane, math.huge -- a call of several transactions goes on if this one is refused
   if still and p.more == 0 and still(redis.call('HGET', p.store, 'bytes')) then
     return nil
   end

@@ -1,6 +1,6 @@
--- Takes settled messages off their lease, and deletes the lease if it holds no more messages. A lease of a lock on a
--- session does not change. The holder of the session may be waiting because it has too many locked messages, so the
--- session is marked to be looked at again.
+-- Takes settled messages off their lease. The next `flush` writes the lease, or deletes it if it holds no more
+-- messages. A lease of a lock on a session does not change. The holder of the session may be waiting because it has too
+-- many locked messages, so the session is marked to be looked at again.
 local function release_from_lease(p, mine, count)
   if count == 0 then
     return
@@ -11,10 +11,6 @@ local function release_from_lease(p, mine, count)
   end
   local lease = mine.lease
   lease.left = lease.left - count
-  if lease.left > 0 then
-    redis.call('HSET', p.leases, mine.token, string.format('%s %d %s', lease.till, lease.left, lease.runs))
-  else
-    redis.call('HDEL', p.leases, mine.token)
-    redis.call('ZREM', p.locks, mine.token)
-  end
+  p.released = p.released or {}
+  p.released[mine.token] = lease
 end

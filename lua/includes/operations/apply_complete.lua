@@ -1,11 +1,11 @@
 -- Deletes held messages for good. `held` is the result of held_messages.
--- @use delete_records index_remove release_from_lease write_many inside
+-- @use delete_later index_remove release_from_lease
 local function apply_complete(p, held)
   for g = 1, #held do
     local mine = held[g]
     local names, entries, stored = mine.names, mine.entries, mine.names
-    local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
-    for i = 1, #names do
+    local count, last, size, record, changes, sizes = #names, nil, nil, nil, nil, {}
+    for i = 1, count do
       local text = entries[i]
       if text ~= last then -- messages of one size that were given out together have equal entries: parse one
         last = text
@@ -18,17 +18,15 @@ local function apply_complete(p, held)
       if stored ~= names then
         stored[i] = record == '' and names[i] or record
       end
-      freed, sizes[i] = freed + size, size
+      sizes[i] = size
       if mine.session then
         index_remove(p, mine.session, 'h', tonumber(names[i]))
       end
       p.bytes = p.bytes - changes
     end
-    if #names > 0 then
-      write_many('ZREM', p.order, names)
-      write_many('HDEL', p.entries, names)
-      delete_records(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
+    if count > 0 then
+      delete_later(p, names, stored, sizes, mine.numbers)
     end
-    release_from_lease(p, mine, #names)
+    release_from_lease(p, mine, count)
   end
 end

@@ -1,7 +1,7 @@
 -- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted
 -- from 0, of the messages that duplicate detection has dropped.
 -- @use band never scheduled
--- @use due_name index_add index_expiry known_message_ids record_key write_many inside
+-- @use due_name index_add index_expiry known_message_ids record_key store_later write_many
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
   local sessions, start = incoming.sessions, incoming.at
@@ -21,9 +21,7 @@ local function apply_send(p, argv, incoming)
     local at = start + (i - 1) * stride
     number = number + 1
     if number == next_key then
-      if f > 0 then
-        write_many('HSET', key, fields)
-      end
+      store_later(p, key, fields)
       key, fields, f, next_key = record_key(p.keys, number), {}, 0, number + 4096
     end
     local header = default
@@ -87,9 +85,7 @@ local function apply_send(p, argv, incoming)
       fields[f + 1], fields[f + 2], f = number, record, f + 2
     end
   end
-  if f > 0 then
-    write_many('HSET', key, fields)
-  end
+  store_later(p, key, fields)
   if #ids > 0 then
     write_many('ZADD', p.dedup, ids)
   end

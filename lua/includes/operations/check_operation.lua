@@ -19,6 +19,7 @@ local function check_operation(p, name, argv, from, open)
   elseif name == 'transfer' then
     plan, refused = check_transfer(p, argv, 1)
   elseif name == 'set_state' then
+    p.stated = p.stated or {}
     plan, refused = check_state(p, argv, 1)
   elseif name == 'withdraw' then
     plan, refused = check_withdraw(p, argv, 1)
@@ -32,6 +33,7 @@ local function check_operation(p, name, argv, from, open)
   end
   if groups then
     local lost = {}
+    p.seen = p.seen or {}
     plan = held_messages(p, groups, p.seen, lost)
     for g = 1, #groups do
       for i = 1, name == 'dead_letter' and #groups[g].members or 0 do

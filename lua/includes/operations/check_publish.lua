@@ -17,7 +17,7 @@ local function check_publish(p, keys, argv, at, from, open)
   if not copies or fence == nil then
     return nil, refuse('BADCALL', 'routes')
   end
-  if fence and tonumber(redis.call('HGET', p.state, 'route_fence')) > fence then
+  if fence and tonumber(p.changed.route_fence or redis.call('HGET', p.state, 'route_fence')) > fence then
     return nil, refuse('FENCED', argv[at + 2])
   end
   return {

@@ -1,7 +1,7 @@
 -- Checks the arguments of a new session state, from `at` on: the session, the token of its lock, whether there is a
 -- state, and the state. In a transaction, `p.stated` has the sizes of the states that earlier operations set. Returns
 -- what apply_state needs; or nil and a refusal.
--- @use has_overdue parse_session parse_token refuse refuse_while_due session_lock_end inside
+-- @use parse_session parse_token refuse refuse_full session_lock_end store_limits inside
 local function check_state(p, argv, at)
   local session, unfit = parse_session(p, argv[at], true)
   local token, given, state = parse_token(argv[at + 1]), argv[at + 2] == '1', argv[at + 3]
@@ -11,7 +11,7 @@ local function check_state(p, argv, at)
   if not session_lock_end(p, session, token) then
     return nil, refuse('LOST', 'session')
   end
-  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local limits = store_limits(p)
   local growth = #state - (p.stated and p.stated[session] or redis.call('HSTRLEN', p.states, '=' .. session))
   if #state > tonumber(limits[STORE.largest]) then
     return nil, refuse('TOOLARGE', '0')
@@ -20,8 +20,9 @@ local function check_state(p, argv, at)
     limits[STORE.bytes] = bytes
     return growth > 0 and tonumber(bytes) + (p.pending or 0) + growth > tonumber(limits[STORE.quota])
   end
-  if full(limits[STORE.bytes]) then
-    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  if refused then
+    return nil, refused
   end
   if p.stated then
     p.stated[session] = #state

@@ -3,7 +3,7 @@
 -- the changed properties of each message, which contain the destination. The destination's own limits are checked when
 -- the messages arrive there. Returns what apply_transfer needs; or nil and a refusal.
 -- @use levels never
--- @use has_overdue refuse refuse_while_due whole_number inside
+-- @use refuse refuse_full store_limits whole_number inside
 local function check_transfer(p, argv, at)
   local columns, destination = argv[at], argv[at + 1] or ''
   local stride = #columns + 1
@@ -21,13 +21,14 @@ local function check_transfer(p, argv, at)
     end
     total = total + 15 + #argv[first + stride - 1] + #destination
   end
-  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local limits = store_limits(p)
   local function full(bytes)
     limits[STORE.bytes] = bytes
     return tonumber(bytes) + (p.pending or 0) + total > tonumber(limits[STORE.quota])
   end
-  if full(limits[STORE.bytes]) then
-    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  if refused then
+    return nil, refused
   end
   return { at = at + 2, stride = stride, count = count, ttl = ttl, level = level, destination = destination, bytes = total }
 end

@@ -1,9 +1,10 @@
--- Opens the other participants of a transaction; `words` are the incarnation and the version of each. Returns a table
--- that has all participants by place and by their key `state`, and how many there are; or nil and a refusal.
+-- Opens the other participants of the transactions of a call; `words` are the incarnation and the version of each.
+-- Returns a table that has all participants by place and by their key `state`, and how many there are; or nil and a
+-- refusal. If a participant cannot be opened, it has only the refusal, as its field `refused`.
 --
--- Refusals: BADCALL, and the refusals of the participants
+-- Refusals: BADCALL
 -- @use key_count
--- @use begin refuse refuse_part inside
+-- @use begin refuse inside
 local function open_participants(first, words)
   local list, count = { first, [first.state] = first }, 1 + #words / 2
   if count > 8 or count % 1 ~= 0 or #KEYS < KEY_COUNT * count then
@@ -13,13 +14,11 @@ local function open_participants(first, words)
     local keys = { unpack(KEYS, KEY_COUNT * (place - 1) + 1, KEY_COUNT * place) }
     local argv = { ARGV[1], words[2 * place - 3], words[2 * place - 2], '', '0', ARGV[6] }
     local p, refusal = begin(keys, argv, 'transact', 6, false, first)
-    if not p then
-      return nil, refuse_part('@', place, refusal)
-    end
-    if list[p.state] then
+    if p and list[p.state] then
       return nil, refuse('BADCALL', 'participants')
     end
-    list[place], list[p.state] = p, p
+    list[place] = p or { refused = refusal }
+    list[keys[1]] = p
   end
   return list, count
 end

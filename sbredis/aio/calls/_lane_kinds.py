@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -12,15 +13,21 @@ from sbredis.aio.calls._lane import Lane
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_PARTICIPANTS,
+    MAXIMUM_TRANSACTIONS,
     CallId,
     Lock,
+    Operation,
     Partition,
     Renewed,
     Request,
     Settled,
+    Transacted,
+    TransactedTogether,
     is_dead,
     new_token,
     number_of,
+    transact_together,
 )
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from sbredis.model import Hold, MessageLease
 
 __all__ = [
+    "MOST_COPIES",
     "CallJob",
     "CallLane",
     "Held",
@@ -43,11 +51,16 @@ __all__ = [
     "SettleJob",
     "SettleLane",
     "SettleMethod",
+    "TransactionJob",
     "TransactionLane",
     "lock_lost",
 ]
 
 T = TypeVar("T")
+MOST_COPIES = 1000
+"""The largest number of copies that a transaction, or all transactions of a call, may make in subscriptions."""
+MOST_MESSAGES_TOGETHER = 200
+"""The largest number of messages, session states and keys of several transactions that share a call."""
 
 
 class SettleJob(Job):
@@ -297,15 +310,96 @@ class CallLane(Lane[CallJob[Any], Any]):
             self.link.catch_up()
 
 
-class TransactionLane(CallLane):
-    """Transactions that this partition takes part in, and of which it recognises the repetitions."""
+class TransactionJob(Job, ABC):
+    """A transaction to commit. Its future has the result."""
 
-    depth: ClassVar[int] = 16  # transactions do not share calls, so several are under way
-    many: ClassVar[int] = 2
+    __slots__ = ("links", "messages")
+
+    def __init__(self, deadline: float, messages: int, size: int, links: frozenset[PartitionLink]) -> None:
+        super().__init__(deadline, size)
+        self.messages = messages
+        """The number of messages, session states and keys."""
+        self.links = links
+        """The partitions that take part."""
+
+    @abstractmethod
+    def operations(self, now: int | None) -> tuple[list[Operation], int]:
+        """Return the operations, and how many copies they make in subscriptions. ``now`` is the time of a test clock.
+
+        Raises an error if the transaction cannot be carried out.
+        """
+
+    @abstractmethod
+    def happened(self, result: Transacted) -> None:
+        """Note that the transaction has happened, even if no caller waits for it any more."""
+
+
+class TransactionLane(Lane[TransactionJob, TransactedTogether]):
+    """Transactions that this partition takes part in, and of which it recognises the repetitions.
+
+    Transactions that wait at the same time share a call. Each of them happens or is refused on its own.
+    """
+
+    letter: ClassVar[str] = "z"
+    depth: ClassVar[int] = 2
     spans: ClassVar[bool] = True
 
-    def __init__(self, link: PartitionLink) -> None:
-        super().__init__(link, "z")
+    def gather(self, queue: deque[TransactionJob], most: int, *, ordered: bool) -> list[TransactionJob]:
+        """Take the jobs for one call. The limits of a call keep it from holding the server for long."""
+        del ordered
+        jobs: list[TransactionJob] = []
+        links: set[PartitionLink] = set()
+        messages = size = 0
+        most = min(most, MAXIMUM_TRANSACTIONS)
+        while queue and len(jobs) < most:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().end()
+                continue
+            messages, size = messages + job.messages, size + job.size
+            links |= job.links
+            if jobs and (
+                messages > MOST_MESSAGES_TOGETHER or size > MAXIMUM_CALL_BYTES or len(links) > MAXIMUM_PARTICIPANTS
+            ):
+                break
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(
+        self, partition: Partition, call_id: CallId, jobs: Sequence[TransactionJob]
+    ) -> Request[TransactedTogether]:
+        """Return one call for all jobs. If one of several jobs cannot be carried out, the lane splits the call."""
+        del partition
+        transactions: list[list[Operation]] = []
+        copies = 0
+        for job in jobs:
+            try:
+                operations, more = job.operations(call_id.now)
+            except ServiceBusError as error:
+                if len(jobs) > 1:
+                    raise _NotTogetherError from error
+                raise
+            transactions.append(operations)
+            copies += more
+        if copies > MOST_COPIES and len(jobs) > 1:
+            raise _NotTogetherError
+        return transact_together(call_id, transactions)
+
+    def answer(self, jobs: Sequence[TransactionJob], result: TransactedTogether) -> None:
+        """Give each job the result or the refusal of its transaction."""
+        for job, outcome in zip(jobs, result.outcomes, strict=True):
+            if isinstance(outcome, Transacted):
+                job.happened(outcome)
+                if not job.future.done():
+                    job.future.set_result(outcome)
+            elif not job.future.done():
+                job.future.set_exception(outcome)
+        if result.more:
+            self.link.catch_up()
+
+
+class _NotTogetherError(Exception):
+    """Several transactions cannot share a call, but each of them can have a call of its own."""
 
 
 def _sequence_number(link: PartitionLink, name: str) -> str:

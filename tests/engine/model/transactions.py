@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tests.engine.model.topics import TopicModel
-from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted
+from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted, TransactedTogether
 
 __all__ = ["Part", "TransactionModel"]
 
@@ -26,43 +27,82 @@ class TransactionModel(TopicModel):
     """A partition that can take part in transactions."""
 
     def transact(self, call: Call, others: Sequence[tuple[TopicModel, Call]], parts: Sequence[Part]) -> Transacted:
-        """Check all operations as they are before any due work, then do due work, then carry all of them out.
+        """Carry out one transaction. Its refusal is the refusal of the call."""
+        outcome = self._transact(call, others, [parts]).outcomes[0]
+        assert isinstance(outcome, Transacted)
+        return outcome
 
-        This partition has the lane. ``others`` are the other participants, each with the knowledge of the caller.
+    def transact_together(
+        self, call: Call, others: Sequence[tuple[TopicModel, Call]], transactions: Sequence[Sequence[Part]]
+    ) -> TransactedTogether:
+        """Carry out several transactions, one after the other. Each of them happens or is refused on its own."""
+        return self._transact(call, others, transactions)
+
+    def _transact(
+        self, call: Call, others: Sequence[tuple[TopicModel, Call]], transactions: Sequence[Sequence[Part]]
+    ) -> TransactedTogether:
+        """Check all operations of a transaction, then carry all of them out, and then take the next transaction.
+
+        The first transaction is checked as the partitions are before any due work. Due work comes before the first
+        transaction that happens. This partition has the lane. ``others`` are the other participants, each with the
+        knowledge of the caller.
         """
         known = self._admit(call)
         if known:
             self.repeated += 1
             known.used = call.now
-            repeated: Transacted = known.again(call)
+            repeated: TransactedTogether = known.again(call)
             return repeated
         self._check_knowledge(call, sound=True)
-        for place, (other, theirs) in enumerate(others, 2):
-            self._naming(f"@{place}", lambda: other._check_existence(theirs))  # noqa: B023 -- called at once
-            self._naming(f"@{place}", lambda: other._check_knowledge(theirs, sound=True))  # noqa: B023 -- called at once
-        together = Together()
         calls = {id(self): call} | {id(other): theirs for other, theirs in others}
-        plans = [self._checked(f"#{place}", part, calls[id(part.of)], together) for place, part in enumerate(parts, 1)]
+        unfit = {id(other): refused for other, theirs in others if (refused := _unfit(other, theirs))}
+        participants = [self, *(other for other, _ in others if id(other) not in unfit)]
+        involved: dict[int, TopicModel] = {id(one): one for one in participants}
+        leaping = dict.fromkeys(involved, False)  # a participant's own due work has seen a failover
+        begun, outcomes = False, list[Transacted | Refused]()
 
-        participants = [self, *(other for other, _ in others)]
-        for one in participants:
-            together.leaping[id(one)] = False  # its own due work has seen a failover
-            one._begin(calls[id(one)])
-            share, weight = -(-self.bounds.share // len(participants)), self.bounds.weight // len(participants)
-            one.more = one._do_due(call.now, share, weight)
-        targets = {id(target): target for plan in plans for target in plan.targets}
-        involved = targets | {id(one): one for one in participants}
-        before = {key: one.taken.copy() for key, one in involved.items()}
-        outcomes = [plan.act() for plan in plans]
-        for key, one in involved.items():
-            one.transacted += one.taken - before[key]
+        for parts in transactions:
+            together = Together(leaping=leaping)
+            try:
+                for part in parts:
+                    self._plan(part, calls[id(part.of)], together, unfit, begun=begun)
+            except Refused as refused:
+                if len(transactions) == 1 or (refused.code == "DUE" and not begun):
+                    raise
+                outcomes.append(refused)
+            else:
+                if not begun:
+                    self._do_due_of(participants, calls, len(others) + 1)
+                begun = True
+                outcomes.append(self._act(together.plans, involved))
+        if not begun:
+            self._do_due_of(participants, calls, len(others) + 1)
 
-        results = tuple(outcome if isinstance(outcome, Stored) else None for outcome in outcomes)
         if call.lane:
-            self._note(call, lambda _: Transacted(results))
+            self._note(call, lambda _: TransactedTogether(tuple(outcomes)))
         for one in involved.values():
             one._end(call.now)
-        return Transacted(results, any(one.more for one in participants))
+        more = any(one.more for one in participants)
+        return TransactedTogether(
+            tuple(replace(each, more=more) if isinstance(each, Transacted) else each for each in outcomes), more
+        )
+
+    def _do_due_of(self, participants: Sequence[TopicModel], calls: Mapping[int, Call], count: int) -> None:
+        """Let each participant do its part of one share of due work."""
+        for one in participants:
+            call = calls[id(one)]
+            one._begin(call)
+            one.more = one._do_due(call.now, -(-self.bounds.share // count), self.bounds.weight // count)
+
+    @staticmethod
+    def _act(plans: Sequence[Plan], involved: dict[int, TopicModel]) -> Transacted:
+        """Carry out the operations of a transaction. Add their targets to ``involved``."""
+        involved |= {id(target): target for plan in plans for target in plan.targets}
+        before = {key: one.taken.copy() for key, one in involved.items()}
+        results = [plan.act() for plan in plans]
+        for key, one in involved.items():
+            one.transacted += one.taken - before[key]
+        return Transacted(tuple(each if isinstance(each, Stored) else None for each in results))
 
     def plan_once(self, call: Call, _: Together, keys: Mapping[bytes, int]) -> Plan:
         """Remember keys, each for its window. The model leaves out the bound of their number and size."""
@@ -77,17 +117,23 @@ class TransactionModel(TopicModel):
         known = [place for place, key in enumerate(keys) if self.once.get(key, 0) > call.now]
         return Plan(act, refusal=("KNOWN", str(known[0])) if known else None)
 
-    def _checked(self, place: str, part: Part, call: Call, together: Together) -> Plan:
+    def _plan(self, part: Part, call: Call, together: Together, unfit: Mapping[int, Refused], *, begun: bool) -> None:
         """Check an operation, after the operations before it. A refusal names its place."""
+        place = f"#{len(together.plans) + 1}"
+        if id(part.of) in unfit:
+            refused = unfit[id(part.of)]
+            raise Refused(refused.code, f"{place} {refused.detail}")
         plan = part.plan(call, together)
         refusal = plan.early or (plan.refusal if plan.sound else ("BADCALL", "")) or plan.strict()
         if refusal:
             if refusal[0] == "QUOTA" and part.of._overdue(call):
+                if begun:
+                    self._refuse("DUE", f"{place} more")
                 self._naming(place, lambda: part.of._put_off(call, lambda: plan.full() is not None))
                 refusal = plan.full() or refusal
             self._refuse(refusal[0], f"{place} {refusal[1]}")
         together.pending[id(part.of.store)] += plan.growth
-        return plan
+        together.plans.append(plan)
 
     @staticmethod
     def _naming(place: str, check: Callable[[], None]) -> None:
@@ -96,3 +142,13 @@ class TransactionModel(TopicModel):
             check()
         except Refused as refused:
             raise Refused(refused.code, f"{place} {refused.detail}") from None
+
+
+def _unfit(other: TopicModel, call: Call) -> Refused | None:
+    """Return the refusal if the knowledge of a caller about another participant is wrong."""
+    try:
+        other._check_existence(call)
+        other._check_knowledge(call, sound=True)
+    except Refused as refused:
+        return refused
+    return None

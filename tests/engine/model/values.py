@@ -263,18 +263,10 @@ class Transacted:
     more: bool = False
 
 
-@dataclass
-class Together:
-    """The knowledge that the operations of a transaction share while they are checked."""
-
-    pending: Counter[int] = field(default_factory=Counter)
-    """By store: the bytes that the operations before this one will store."""
-    settled: set[tuple[int, str]] = field(default_factory=set)
-    """The messages that the operations before this one settle, each with its partition."""
-    states: dict[tuple[int, str], int] = field(default_factory=dict)
-    """The sizes of the session states that the operations before this one set, by partition and session."""
-    leaping: dict[int, bool] = field(default_factory=dict)
-    """By subscription: whether its next dead letter gets a number after a leap."""
+@dataclass(frozen=True)
+class TransactedTogether:
+    outcomes: tuple[Transacted | Refused, ...]
+    more: bool = False
 
 
 def nothing() -> None:
@@ -298,6 +290,22 @@ class Plan:
     """The number of bytes that the operation stores."""
     targets: tuple[Any, ...] = ()
     """The subscriptions that get copies."""
+
+
+@dataclass
+class Together:
+    """The knowledge that the operations of a transaction share while they are checked."""
+
+    plans: list[Plan] = field(default_factory=list[Plan])
+    """The operations that were checked."""
+    pending: Counter[int] = field(default_factory=Counter)
+    """By store: the bytes that the operations before this one will store."""
+    settled: set[tuple[int, str]] = field(default_factory=set)
+    """The messages that the operations before this one settle, each with its partition."""
+    states: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The sizes of the session states that the operations before this one set, by partition and session."""
+    leaping: dict[int, bool] = field(default_factory=dict)
+    """By subscription: whether its next dead letter gets a number after a leap."""
 
 
 # -- state -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -250,7 +250,7 @@ class Comparison:
         if isinstance(real, m.Refused):
             self.tally.refusals[step.operation, real.code] += 1
             if step.parts:
-                self.tally.refusals[_part_of(step, real), real.code] += 1
+                self.tally.refusals[part_of(step.parts, real), real.code] += 1
             assert isinstance(expected, m.Refused), text()
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text()
@@ -282,12 +282,14 @@ def in_transactions(operation: str) -> str:
     return f"transact: {operation}"
 
 
-def _part_of(step: Step, refused: m.Refused) -> str:
+def part_of(operations: Sequence[str], refused: m.Refused) -> str:
     """Return the name of the part of a transaction that was refused: an operation, or another participant."""
-    named = re.match(r"([#@])(\d+) ", refused.detail)
+    named = re.match(r"#(\d+) ", refused.detail)
     if named is None:
         return in_transactions("itself")
-    return in_transactions(step.parts[int(named[2]) - 1] if named[1] == "#" else "another participant")
+    if refused.code in ("GONE", "STALE", "CONFIG"):
+        return in_transactions("another participant")
+    return in_transactions(operations[int(named[1]) - 1])
 
 
 def _differences(found: m.Snapshot, wanted: m.Snapshot) -> str:
@@ -338,6 +340,15 @@ def agree(operation: str, real: Any, expected: Any) -> None:
         stated = {at: getattr(real, _count_of(*at)) for at in expected.states}
         assert stated == expected.states, f"{real}, expected {expected}"
         assert (real.frozen, real.dead_kept, real.dead_frozen) == (0, 0, 0)
+        return
+    if isinstance(expected, m.TransactedTogether):
+        agreed = real.more == expected.more and len(real.outcomes) == len(expected.outcomes)
+        for ours, theirs in zip(expected.outcomes, real.outcomes, strict=False):
+            if isinstance(ours, m.Refused):
+                agreed = agreed and isinstance(theirs, m.Refused) and _same_refusal(theirs, ours)
+            else:
+                agreed = agreed and theirs == ours
+        assert agreed, f"{operation} answered {real}, expected {expected}"
         return
     if isinstance(expected, m.Told):
         assert real == expected.value, f"{operation} answered {real}, expected {expected}"

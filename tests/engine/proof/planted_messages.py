@@ -225,7 +225,7 @@ OF_MESSAGES = (
     ),
     Bug(
         "a send is refused as full before due work ends",
-        file="includes/check_messages",
+        file="includes/refuse_full",
         right="has_overdue(p) and refuse_while_due(p, full) or",
         wrong="",
     ),

@@ -27,12 +27,17 @@ from sbredis.engine import (
     renew_session,
     set_state,
     transact,
+    transact_together,
 )
+from sbredis.engine._results import spelled_out
 from tests.engine import model as m
 from tests.engine.proof.both import LARGE, Both, without_lane
-from tests.engine.proof.comparison import How, Step
+from tests.engine.proof.comparison import How, Step, part_of
 
 __all__ = ["Town"]
+
+Parts = Sequence[tuple["Town", Step]]
+"""The operations of a transaction, each with its partition."""
 
 
 class Town(Both):
@@ -169,12 +174,27 @@ class Town(Both):
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
-    def transact(self, how: How, parts: Sequence[tuple[Town, Step]], *, unfit: tuple[str, Town] | None = None) -> Any:
+    def transact(self, how: How, parts: Parts, *, unfit: tuple[str, Town] | None = None) -> Any:
         """Carry out operations in one transaction; the first is one of this partition, which has the lane.
 
         ``unfit`` is another participant of which the caller has wrong knowledge, and the mistake.
         """
-        others = [town for town in dict.fromkeys(town for town, _ in parts) if town is not self]
+        return self._transact(how, [parts], unfit)
+
+    def transact_together(
+        self, how: How, transactions: Sequence[Parts], *, unfit: tuple[str, Town] | None = None
+    ) -> Any:
+        """Carry out several transactions in one call; the first operation of the first is one of this partition."""
+        answer = self._transact(how, transactions, unfit)
+        if isinstance(answer, m.TransactedTogether):
+            for parts, outcome in zip(transactions, answer.outcomes, strict=True):
+                if isinstance(outcome, m.Refused):
+                    self.tally.refusals[part_of([step.operation for _, step in parts], outcome), outcome.code] += 1
+        return answer
+
+    def _transact(self, how: How, transactions: Sequence[Parts], unfit: tuple[str, Town] | None) -> Any:
+        everything = [part for parts in transactions for part in parts]
+        others = [town for town in dict.fromkeys(town for town, _ in everything) if town is not self]
         known = {town: (town.incarnation, town.version) for town in others}
         if unfit:
             incarnation, version = known[unfit[1]]
@@ -186,18 +206,26 @@ class Town(Both):
 
         def make(partition: Partition, call_id: CallId) -> Request[Any]:
             partitions = {self: partition} | {town: town._partition(*known[town]) for town in others}
-            made = [(partitions[town], step.make(partitions[town], NO_CALL_ID)) for town, step in parts]
-            return transact(call_id, [one if isinstance(one, Operation) else Operation(of, one) for of, one in made])
+            made = [[_operation(partitions[town], step) for town, step in parts] for parts in transactions]
+            if len(made) == 1:
+                return transact(call_id, made[0])
+            request: Request[Any] = transact_together(call_id, made)
+            return request._replace(read=_outcomes)
 
-        def mirror(call: m.Call) -> m.Transacted:
+        def mirror(call: m.Call) -> m.Transacted | m.TransactedTogether:
             theirs = [
                 (town.model, replace(call, lane="", number=0, incarnation=f"i{known[town][0]}", version=known[town][1]))
                 for town in others
             ]
-            planned = [m.Part(town.model, step.plan) for town, step in parts if step.plan is not None]
-            return self.model.transact(call, theirs, planned)
+            planned = [
+                [m.Part(town.model, step.plan) for town, step in parts if step.plan is not None]
+                for parts in transactions
+            ]
+            if len(planned) == 1:
+                return self.model.transact(call, theirs, planned[0])
+            return self.model.transact_together(call, theirs, planned)
 
-        return self.do(Step("transact", make, mirror, parts=tuple(step.operation for _, step in parts)), how)
+        return self.do(Step("transact", make, mirror, parts=tuple(step.operation for _, step in everything)), how)
 
     def remembering(self, keys: Mapping[bytes, int]) -> Step:
         """Return an operation that only a transaction has: to remember keys, each for its window."""
@@ -219,3 +247,25 @@ class Town(Both):
             lambda call: self.model.ripe(call, wanted, room=room),
         )
         return self.do(step, without_lane(how))
+
+
+def _operation(partition: Partition, step: Step) -> Operation:
+    made = step.make(partition, NO_CALL_ID)
+    return made if isinstance(made, Operation) else Operation(partition, made)
+
+
+def _outcomes(reply: list[Any]) -> m.TransactedTogether:
+    """Return the outcomes of several transactions in the form of the model."""
+    more, outcomes = bool(reply[0]), list[m.Transacted | m.Refused]()
+    for text in reply[1:]:
+        if text.startswith(b"!"):
+            code, _, detail = text[1:].decode().partition(" ")
+            outcomes.append(m.Refused(code, detail))
+        else:
+            sent = [None if b";" not in each else each.split(b";") for each in text.split(b"|")[:-1]]
+            results = [
+                None if one is None else m.Stored(int(one[0]), tuple(map(int, one[1].split())), spelled_out(one[2]))
+                for one in sent
+            ]
+            outcomes.append(m.Transacted(tuple(results), more))
+    return m.TransactedTogether(tuple(outcomes), more)

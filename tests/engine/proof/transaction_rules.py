@@ -54,6 +54,8 @@ class TransactionMachine(TopicMachine):
     """A topic with subscriptions, and a queue, from their creation on."""
 
     seeks = "transacted"
+    each = 0
+    """If not 0: all rules split their transactions into transactions of this many operations, which share a call."""
 
     @initialize(
         settings=draws.settings,
@@ -132,6 +134,41 @@ class TransactionMachine(TopicMachine):
         self._stock(3)
         self._transact(how, self._parts(data, places), again=again)
 
+    @rule(each=some([0, 0, 1, 1, 2, 3]))
+    def share_calls(self, each: int) -> None:
+        self.each = each
+
+    @rule(
+        data=st.data(),
+        how=hows,
+        drawn=st.lists(
+            st.tuples(
+                st.lists(some([TOPIC, TOPIC, 1, 2, SESSIONS, SESSIONS, QUEUE, QUEUE]), min_size=1, max_size=3),
+                some([*"      ", *SETTLEMENTS, *"dsltf"]),
+            ),
+            min_size=2,
+            max_size=4,
+        ),
+        times=some([1, 1, 2]),
+        again=rarely[4],
+    )
+    def share_a_call(
+        self, data: st.DataObject, how: How, drawn: list[tuple[list[int], str]], times: int, again: bool
+    ) -> None:
+        """Carry out several transactions in one call. Some are refused, and some need what others have taken."""
+        self._stock(3)
+        transactions: list[Parts] = []
+        for places, kind in drawn:
+            parts = self._parts(data, places)
+            wrong = self._wrong(data, kind, data.draw(some(self.family[1:])))
+            transactions += [parts] * (times - 1) + [[*parts, *wrong]] + [parts] * (times - 1)
+        transactions = [parts for parts in transactions if parts]
+        if transactions:
+            town = transactions[0][0][0]
+            town.transact_together(how, transactions)
+            if again and how.lane in town.frozen:
+                town.again(how.lane)
+
     @rule(data=st.data(), how=hows, messages=st.lists(draws.payloads, min_size=1, max_size=2), later=rarely[4])
     def complete_and_publish(self, data: st.DataObject, how: How, messages: list[bytes], later: bool) -> None:
         """Settle messages of subscriptions, and publish copies to the same subscriptions."""
@@ -207,6 +244,7 @@ class TransactionMachine(TopicMachine):
         town = data.draw(some(self.family))
         for _ in range(times):
             parts = [*self._parts(data, [1, 2, QUEUE]), (town, town.remembering(keys))]
+            parts += [(town, town.remembering(keys))] * (self.each == 1)
             self._transact(how, data.draw(st.permutations(parts)))
 
     # -- refusals ------------------------------------------------------------------------------------------------------
@@ -282,8 +320,17 @@ class TransactionMachine(TopicMachine):
             self._transact(PLAIN, parts)
             self._give(store, before)
 
-    @rule(of_topic=st.booleans(), what=some(["send", "state"]), few=st.booleans(), kept=rarely[4], twice=st.booleans())
-    def need_the_room_of_what_has_expired(self, of_topic: bool, what: str, few: bool, kept: bool, twice: bool) -> None:
+    @rule(
+        of_topic=st.booleans(),
+        what=some(["send", "state"]),
+        few=st.booleans(),
+        kept=rarely[4],
+        twice=st.booleans(),
+        last=st.booleans(),
+    )
+    def need_the_room_of_what_has_expired(  # noqa: PLR0917 -- Hypothesis names the arguments
+        self, of_topic: bool, what: str, few: bool, kept: bool, twice: bool, last: bool
+    ) -> None:
         """Send to a full entity whose messages have expired, so that the call can be made again."""
         store = self.topic if of_topic else self.queue
         town = self.family[SESSIONS] if of_topic else self.queue
@@ -298,7 +345,8 @@ class TransactionMachine(TopicMachine):
             self._give(store, replace(store.settings, quota=store.model.bytes))
             self.topic.now += 10
             for _ in range(1 + twice):
-                self._transact(PLAIN, [*self._sends()[of_topic:][:1], step] if step else self._sends()[::-1])
+                sends = self._sends()
+                self._transact(PLAIN, [*sends[of_topic:][:1], step] if step else sends if last else sends[::-1])
             self._give(store, replace(store.settings, quota=before.quota))
         self._give(town, replace(town.settings, dead_letter_expired=after.dead_letter_expired))
 
@@ -329,6 +377,7 @@ class TransactionMachine(TopicMachine):
             parts += [(town, town.stating(lock, data.draw(some(STATES)))) for _ in "ab"]
             if not town.settings.sessions:
                 parts = [(store, step)] * 3
+            parts += self._parts(data, [1, QUEUE]) * bool(self.each)
             self._give(store, replace(before, quota=store.model.bytes + spare))
             self._transact(PLAIN, data.draw(st.permutations(parts)))
             self._give(store, before)
@@ -346,8 +395,8 @@ class TransactionMachine(TopicMachine):
 
     def _transact(self, how: How, parts: Parts, *, again: bool = False) -> None:
         if parts:
-            town = parts[0][0]
-            town.transact(how, parts)
+            town, each = parts[0][0], self.each or len(parts)
+            town.transact_together(how, [parts[at : at + each] for at in range(0, len(parts), each)])
             if again and how.lane in town.frozen:
                 town.again(how.lane)
 

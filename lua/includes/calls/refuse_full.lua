@@ -1,0 +1,21 @@
+-- Returns a refusal because the entity is full. Due work that is not done yet may make room: then the call does more of
+-- it, and the caller makes the same call again. `limits` is the result of store_limits; `full` is called with the
+-- number of bytes that are stored then, updates `limits`, and returns whether there is still no room. In a call of
+-- several transactions, the earlier ones may have deleted messages, or stored messages that are due already: this is
+-- written first. Returns nil if there is room then.
+--
+-- Refusals: QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (due work had to be done first)
+-- @use flush has_overdue refuse refuse_while_due
+local function refuse_full(p, limits, full)
+  if p.advanced then
+    for i = 1, #p.beside do
+      if p.beside[i].store == p.store then
+        flush(p.beside[i])
+      end
+    end
+    if not full(redis.call('HGET', p.store, 'bytes')) then
+      return nil
+    end
+  end
+  return has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+end

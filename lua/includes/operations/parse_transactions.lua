@@ -1,0 +1,36 @@
+-- Takes the transactions of a call apart. Returns a list of transactions; or nil and a refusal. Each transaction is a
+-- list of operations. `from` is the place of the first key of the subscriptions that it publishes to, and `till` is the
+-- place after the last of them.
+--
+-- Refusals: BADCALL
+-- @use key_count
+-- @use refuse whole_number inside
+local function parse_transactions(participants, count)
+  local list, at, from, total = {}, 8, KEY_COUNT * count + 1, 0
+  while at <= #ARGV do
+    local size, keys = whole_number(ARGV[at], 1, 100), whole_number(ARGV[at + 1], 0, #KEYS)
+    total = total + (size or 0)
+    if not size or not keys or #list == 100 or total > 1000 then
+      return nil, refuse('BADCALL', 'transactions')
+    end
+    local transaction = { from = from, till = from + keys }
+    at, from = at + 2, from + keys
+    for i = 1, size do
+      local place, length = whole_number(ARGV[at], 1, count), whole_number(ARGV[at + 2], 1, #ARGV - at - 2)
+      if not place or not length then
+        return nil, refuse('BADCALL', 'operations')
+      end
+      local argv = {}
+      for j = 1, length do
+        argv[j] = ARGV[at + 2 + j]
+      end
+      transaction[i] = { of = participants[place], name = ARGV[at + 1], argv = argv }
+      at = at + 3 + length
+    end
+    list[#list + 1] = transaction
+  end
+  if #list == 0 or from ~= #KEYS + 1 then
+    return nil, refuse('BADCALL', 'targets')
+  end
+  return list
+end

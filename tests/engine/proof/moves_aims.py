@@ -226,6 +226,21 @@ class AimedMovesMachine(FailingMovesMachine):
 
     # -- sequences that chance alone makes rarely ----------------------------------------------------------------------
 
+    @rule(name=st.sampled_from("ab"), alone=st.booleans())
+    def redrive_elsewhere(self, name: str, alone: bool) -> None:
+        """A client redrives dead letters elsewhere, or stops after its freeze, and a mover completes the batch."""
+        if self._outstanding(name):
+            self._finish(name)
+        self._made(Side.DEAD, name, transferred=False, brief=False)
+        count = len(self.movers)
+        self.begin_a_redrive(name, 6, "d", b"one")
+        if len(self.movers) > count:
+            if alone:
+                self.hurry()
+            else:
+                self._step(self.movers.pop(), divide=False)
+                self.move(name, 1)
+
     def _again(self, kind: str, back: int = 1) -> None:
         """Repeat a recent call of this kind."""
         calls = [each for each in self.past if each[1].script.name == kind]

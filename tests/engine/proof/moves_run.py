@@ -34,6 +34,8 @@ _RULES = {
     "lost take": "lose_a_take",
     "made again": "repeat_a_take_from_a_former_source",
     "forget: unknown": "repeat_a_take_from_a_former_source",
+    "redrive: by its client": "redrive_elsewhere",
+    "redrive: by another mover": "redrive_elsewhere",
     **{f"repeated {name}": "repeat" for name in ("freeze", "take", "settle_batch", "transact")},
 }
 """The rules that bring cases about. The rule that brings transitions about is `seek`."""

@@ -40,7 +40,6 @@ from sbredis.registry._entity import (
 )
 from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._refusals import (
-    EntityChangedError,
     NamespaceMissingError,
     SubscriptionGoneError,
     changed,
@@ -51,7 +50,7 @@ from sbredis.registry._refusals import (
     rule_refusals,
 )
 from sbredis.registry._registry import register_namespace, require_bounds
-from sbredis.registry._removal import Removal, note_use, remove_if_idle
+from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
 from sbredis.registry._rules import KeptRule, require_rules
@@ -239,29 +238,17 @@ class Namespace:
         """Finish a deletion that another client has begun."""
         await self._steps.settled(record, anyio.current_time() + timeout)
 
-    async def delete_entity(self, path: str, *, kind: Kind | Collection[Kind] = (), timeout: float = 60.0) -> None:
+    async def delete_entity(
+        self, path: str, *, kind: Kind | Collection[Kind] = (), before: Before | None = None, timeout: float = 60.0
+    ) -> None:
         """Delete an entity with all its messages, and a topic with its subscriptions.
 
-        A deletion that another client has begun is finished. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such entity, or if ``kind`` is given
-        and does not include the kind of the entity.
+        ``before`` is called before the deletion begins, and may raise an error that prevents it. A deletion that
+        another client has begun is finished. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there
+        is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        among = kinds(kind)
-        until = anyio.current_time() + timeout
-        steps = self._steps
-        while True:
-            record = await steps.ask(steps.registry.read(path), until, path)
-            if record is None:
-                raise await steps.absence(path, until, among)
-            steps.require_kind(record, among)
-            if record.state != "deleting":
-                try:
-                    record = await steps.deleting(record, until)
-                except (EntityChangedError, MessagingEntityNotFoundError):
-                    continue  # another client has changed the entity: read the new record
-            await steps.settled(record, until)
-            return
+        await delete(self._steps, path, kinds(kind), before, anyio.current_time() + timeout)
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
         """Create empty partitions in place of the partitions that a failover has lost; the other partitions keep their

@@ -1,4 +1,6 @@
-"""Remove an entity that nobody uses, in two phases. Any client can take the removal back, or finish it.
+"""Delete an entity, or remove one that nobody uses. Any client can finish a deletion.
+
+A removal has two phases, and any client can take its first phase back.
 
 Theory
 ------
@@ -40,7 +42,7 @@ client that has the role ``idle`` continues a removal instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -49,10 +51,14 @@ import anyio
 
 from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.registry._entity import EntityRecord
+from sbredis.registry._entity import EntityRecord, Kind
+from sbredis.registry._refusals import EntityChangedError
 from sbredis.registry._steps import PATIENCE, TOGETHER, UNREACHABLE, Steps, all_of
 
-__all__ = ["Removal", "note_use", "remove_if_idle"]
+__all__ = ["Before", "Removal", "delete", "note_use", "remove_if_idle"]
+
+Before = Callable[[EntityRecord], Awaitable[None]]
+"""A function that is called before the deletion of an entity begins. It raises an error to prevent the deletion."""
 
 _TRIES = 5
 _IN_USE = Closing(closed=False, quiet=0)
@@ -64,6 +70,24 @@ class Removal(NamedTuple):
     removed: bool
     quiet: int
     """The ms since the last use of the entity, if it was not removed; 0 if it is in use now."""
+
+
+async def delete(steps: Steps, path: str, among: Collection[Kind], before: Before | None, until: float) -> None:
+    """Delete an entity because a user wants it, or finish a deletion that has begun."""
+    while True:
+        record = await steps.ask(steps.registry.read(path), until, path)
+        if record is None:
+            raise await steps.absence(path, until, among)
+        steps.require_kind(record, among)
+        if record.state != "deleting":
+            try:
+                if before is not None:
+                    await before(record)
+                record = await steps.deleting(record, until)
+            except (EntityChangedError, MessagingEntityNotFoundError):
+                continue  # another client has changed the entity: read the new record
+        await steps.settled(record, until)
+        return
 
 
 async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: float) -> Removal:

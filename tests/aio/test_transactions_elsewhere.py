@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
-from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.management import ServiceBusAdministrationClient, _calls
 from sbredis.engine import KINDS, decode_changes, partition_for_key, partition_for_name, read_record
 from sbredis.engine._lifecycle import Side, State, band, score
 from sbredis.exceptions import (
@@ -135,6 +135,49 @@ async def test_waiting_messages_are_counted(client: ServiceBusClient, url: str) 
     assert (topic.transfer_message_count, topic.transfer_dead_letter_message_count) == (2, 0)
     assert (subscription.transfer_message_count, subscription.active_message_count) == (1, 1)
     assert subscription.total_message_count == 2
+
+
+async def test_an_entity_is_not_deleted_while_messages_in_it_wait(
+    client: ServiceBusClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic is not deleted either while messages wait in one of its subscriptions."""
+    monkeypatch.setattr(_calls, "PATIENCE", 0.0)
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.create_topic("news", colocate_with="inputs")
+        await admin.create_subscription("news", "all")
+        outputs = client.get_queue_sender(OUTPUTS)
+        await client.get_topic_sender("news").send_messages(ServiceBusMessage("1"))
+        await send(client, "inputs", "1")
+        async with (
+            client.get_queue_receiver("inputs") as one,
+            client.get_subscription_receiver("news", "all") as two,
+        ):
+            for first in (*await received(one), *await received(two)):
+                await transact(
+                    client,
+                    lambda tx, first=first: tx.complete_message(first),  # type: ignore[misc]
+                    lambda tx: tx.send_messages(outputs, ServiceBusMessage("a")),
+                )
+        deletions = (
+            ("inputs", admin.delete_queue("inputs")),
+            ("news", admin.delete_topic("news")),
+            ("news/subscriptions/all", admin.delete_subscription("news", "all")),
+        )
+        for path, deletion in deletions:
+            with pytest.raises(
+                ServiceBusError, match=f"^'{path}' was not deleted, because 1 of its messages"
+            ) as caught:
+                await deletion
+            assert (caught.value.outcome, caught.value.is_transient) == (Outcome.REFUSED, True)
+        await send(client, "inputs", "2")  # nothing has changed
+        assert (await admin.get_queue_runtime_properties("inputs")).total_message_count == 2
+
+        monkeypatch.setattr(_calls, "PATIENCE", 30.0)
+        async with ServiceBusClient(url, maintenance=True):  # a mover comes while the deletion waits
+            await admin.delete_topic("news")
+            await admin.delete_queue("inputs")
+        assert not await admin.queue_exists("inputs")
+        assert (await admin.get_queue_runtime_properties(OUTPUTS)).active_message_count == 2
 
 
 @pytest.mark.everywhere("a transaction needs all its keys in one slot")

@@ -30,6 +30,7 @@ from sbredis.engine._lifecycle import Side, State, band, member, score
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
+    Outcome,
     ServerUnsuitableError,
     ServiceBusAuthorizationError,
     ServiceBusCommunicationError,
@@ -330,6 +331,22 @@ async def test_unreachable_partitions_of_a_topic_are_named_and_left_out_of_the_c
     assert found.active_message_count == 6
     assert (await admin.get_topic("t")).availability_status == "Limited"
     assert (await admin.get_subscription("t", "all")).availability_status == "Limited"
+
+
+@in_memory
+async def test_an_entity_is_not_deleted_if_its_waiting_messages_cannot_be_counted(admin: Admin) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    transport = admin._connection.transport
+    failing(admin, {1: ServiceBusConnectionError("down")})
+    with pytest.raises(ServiceBusCommunicationError, match=r"^'q' was not deleted, because") as caught:
+        await admin.delete_queue("q")
+    assert (caught.value.outcome, caught.value.unreachable_partitions) == (Outcome.REFUSED, (1,))
+    connection: Any = admin._connection
+    connection.transport = transport
+    assert (await admin.get_queue("q")).status == "Active"
+    queue = await Queue.named(admin, "q")
+    for partition in queue.partitions:  # all accept messages
+        await queue.fill(partition)
 
 
 @in_memory

@@ -14,17 +14,26 @@ from sbredis.aio.entities._counting import Counter, Tally
 from sbredis.aio.entities._definitions import Definition
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.engine import entity_name, subscription_name
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusCommunicationError,
+    ServiceBusError,
+)
 from sbredis.model import Described
 from sbredis.registry import EntityRecord, Kind, Namespace
 
-__all__ = ["PAGE", "Calls", "Reading", "require_token"]
+__all__ = ["PAGE", "PATIENCE", "Calls", "Reading", "require_token"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Described)
 
 PAGE = 100
 """The number of items on a page of a list."""
+
+PATIENCE = 2.0
+"""A deletion waits this number of seconds until a mover has moved the messages of transactions."""
+_PAUSE = 0.05
 
 Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
 """A function that reads the records after a name. It gets the name, the largest number of records, and a time-out."""
@@ -78,6 +87,51 @@ class Calls:
         if self._counter is None:
             self._counter = Counter(self._connection.transport, self._namespace, self._connection.clock)
         return await self._counter.count(record, until)
+
+    async def _delete(self, kind: Kind, path: str, timeout: float | None) -> None:
+        """Delete an entity of this kind, but not while messages in it wait to be moved to other entities."""
+        until = self._deadline(timeout)
+
+        async def before(record: EntityRecord) -> None:
+            left = until - anyio.current_time()
+            patient = anyio.current_time() + min(PATIENCE, left / 2)
+            while waiting := await self._transfers(record, until):
+                if anyio.current_time() > patient:
+                    raise ServiceBusError(
+                        f"'{path}' was not deleted, because {waiting} of its messages wait to be moved to other "
+                        "entities (transfer_message_count). Delete it again when they have been moved; a client with "
+                        "maintenance=True moves them.",
+                        outcome=Outcome.REFUSED,
+                        is_transient=True,
+                    )
+                await anyio.sleep(_PAUSE)
+
+        await self._ask(
+            path, until, lambda left: self._namespace.delete_entity(path, kind=kind, before=before, timeout=left)
+        )
+
+    async def _transfers(self, record: EntityRecord, until: float) -> int:
+        """Return the number of messages that transactions have sent elsewhere, and that wait in this entity.
+
+        The messages that wait in the subscriptions of a topic count too, because they are deleted with it.
+        """
+        tally = await self._count(record, until)
+        if tally.unreachable:
+            error = ServiceBusCommunicationError(
+                f"'{record.path}' was not deleted, because partitions of it could not be reached: "
+                f"{', '.join(map(str, tally.unreachable))}.",
+                outcome=Outcome.REFUSED,
+            )
+            error.unreachable_partitions = tally.unreachable
+            raise error
+        waiting = tally.all("transfer", "frozen")
+        if record.kind == "topic":
+            subscriptions, after = self._namespace.list_subscriptions, ""
+            while page := await subscriptions(record.path, after, timeout=until - anyio.current_time()):
+                for each in page:
+                    waiting += await self._transfers(each, until)
+                after = page[-1].name
+        return waiting
 
     async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
         """Return queues and topics whose names come after the name ``after``.

@@ -116,14 +116,11 @@ class QueueAdministration(Calls):
     async def delete_queue(self, queue_name: str, *, timeout: float | None = None) -> None:
         """Delete a queue with all its messages.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no queue of this name.
+        The call is refused while messages of transactions wait in the queue to be moved to other entities. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no queue of this name.
         """
         entity_name(queue_name)
-        await self._ask(
-            queue_name,
-            self._deadline(timeout),
-            lambda left: self._namespace.delete_entity(queue_name, kind="queue", timeout=left),
-        )
+        await self._delete("queue", queue_name, timeout)
 
     def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
         """List all queues, ordered by name, to iterate over with ``async for``.

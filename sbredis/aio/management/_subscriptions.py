@@ -152,15 +152,11 @@ class SubscriptionAdministration(Calls):
     ) -> None:
         """Delete a subscription with its rules and all its messages.
 
+        The call is refused while messages of transactions wait in the subscription to be moved to other entities.
         Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no subscription of this name, or no
         such topic.
         """
-        path = subscription_path(topic_name, subscription_name)
-        await self._ask(
-            path,
-            self._deadline(timeout),
-            lambda left: self._namespace.delete_entity(path, kind="subscription", timeout=left),
-        )
+        await self._delete("subscription", subscription_path(topic_name, subscription_name), timeout)
 
     def list_subscriptions(
         self, topic_name: str, *, timeout: float | None = None

@@ -118,14 +118,11 @@ class TopicAdministration(Calls):
     async def delete_topic(self, topic_name: str, *, timeout: float | None = None) -> None:
         """Delete a topic with all its subscriptions, their rules and their messages.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
+        The call is refused while messages of transactions wait in the topic to be moved to other entities. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
         """
         entity_name(topic_name)
-        await self._ask(
-            topic_name,
-            self._deadline(timeout),
-            lambda left: self._namespace.delete_entity(topic_name, kind="topic", timeout=left),
-        )
+        await self._delete("topic", topic_name, timeout)
 
     def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
         """List all topics, ordered by name, to iterate over with ``async for``.

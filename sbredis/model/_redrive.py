@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sbredis._quoting import quoted
@@ -49,18 +50,23 @@ class RedriveBudget:
     minimum: int = 20
     """The number of messages that must have been moved before the share counts."""
     window: float = 60.0
-    """In seconds. A message that dies later does not count."""
+    """In seconds; the constructor takes a timedelta too. A message that dies later does not count."""
 
-    def __post_init__(self) -> None:
-        for name, value in (("share", self.share), ("window", self.window)):
-            if type(value) not in (int, float):
-                raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-        if not 0 <= self.share < 1:
-            raise ValueError(f"share must be from 0 to less than 1, not {quoted(self.share)}")
-        if type(self.minimum) is not int or self.minimum < 1:
-            raise ValueError(f"minimum must be a whole number from 1 on, not {quoted(self.minimum)}")
-        if not 0 < self.window <= 86400:
-            raise ValueError(f"window must be more than 0 seconds and at most a day, not {quoted(self.window)}")
+    def __init__(self, *, share: float = 0.1, minimum: int = 20, window: timedelta | float = 60.0) -> None:
+        if isinstance(window, timedelta):
+            window = window.total_seconds()
+        if type(share) not in (int, float):
+            raise TypeError(f"share must be a number, not {type(share).__name__}")
+        if type(window) not in (int, float):
+            raise TypeError(f"window must be a timedelta or a number of seconds, not {type(window).__name__}")
+        if not 0 <= share < 1:
+            raise ValueError(f"share must be from 0 to less than 1, not {quoted(share)}")
+        if type(minimum) is not int or minimum < 1:
+            raise ValueError(f"minimum must be a whole number from 1 on, not {quoted(minimum)}")
+        if not 0 < window <= 86400:
+            raise ValueError(f"window must be more than 0 seconds and at most a day, not {quoted(window)}")
+        for name, value in (("share", share), ("minimum", minimum), ("window", window)):
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -45,6 +46,27 @@ def test_a_census_counts_any_number_of_texts_in_bounded_memory() -> None:
 # -- the budget --------------------------------------------------------------------------------------------------------
 
 BUDGET = RedriveBudget(share=0.25, minimum=4, window=10)
+
+
+def test_the_window_of_a_budget_is_a_time_or_a_number_of_seconds() -> None:
+    assert RedriveBudget(window=timedelta(minutes=2)) == RedriveBudget(window=120)
+    assert RedriveBudget(window=timedelta(minutes=2)).window == 120.0
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"window": "60"}, "window must be a timedelta or a number of seconds, not str"),
+    ({"window": timedelta(0)}, "window must be more than 0 seconds and at most a day, not 0.0"),
+    ({"window": timedelta(days=2)}, "window must be more than 0 seconds and at most a day, not 172800.0"),
+    ({"share": "1"}, "share must be a number, not str"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG)
+def test_a_budget_refuses_a_wrong_value(options: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{text}$"):
+        RedriveBudget(**options)
+
+
 Step = tuple[str, float, int]
 RUNS: list[tuple[str, list[Step], bool]] = [
     ("nothing was put back", [], False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,7 +64,7 @@ class Call:
         self.handler = handler
         self.messages = messages
         self.message = messages[0]
-        self.began = 0.0
+        self.began = time.monotonic()
         self.bodies: list[Any] | None = None
         """The decoded bodies of a batch."""
         self.task: asyncio.Future[Any] | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+import math
+import time
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +15,7 @@ from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._calls import UNCHANGED, Call
 from sbredis.workers.running._handling import Handling
+from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._settling import Settlements
 
 __all__ = ["Consumer", "Running"]
@@ -98,6 +101,29 @@ class Running:
     def _make_room(self) -> None:
         self._room.set()  # the consumer counts again, and asks its gates when to count next
 
+    # -- locks ---------------------------------------------------------------------------------------------------------
+
+    def renewables(self) -> Iterable[Renewable]:
+        """Return the messages that handlers work on now. Called in another thread."""
+        limit = self.plan.settings.max_auto_lock_renewal_duration
+        ends = -math.inf if limit is None else time.monotonic() - limit
+        calls = [call for call in snapshot(self._running.values()) if call.began > ends]
+        return [message for call in calls for message in call.messages]
+
+    def lost(self, renewable: Renewable) -> bool:
+        """End the call of a message whose lock was lost: cancel a coroutine, kill a process, and tell a thread."""
+        for task, call in self._running.items():
+            if any(message is renewable for message in call.messages):
+                call.lock_lost = True
+                self.place.counts.locks_lost += 1
+                if call.handler.execution != "thread" and call.handler.settings.batch is None:
+                    call.dropped = True
+                    task.cancel()
+                return True
+        return False
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
         if self._running:
@@ -135,6 +161,9 @@ class Consumer(Running):
 
     async def _run(self, call: Call) -> None:
         outcome = await self.handling.outcome_of(call)
+        if call.lock_lost:
+            _log.warning("%s: the result of a handler is dropped, because its lock was lost", call.entity)
+            return
         if outcome is None or call.dropped:
             return
         if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:

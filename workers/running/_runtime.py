@@ -30,6 +30,7 @@ from sbredis.workers.running._batches import BatchConsumer
 from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._locks import Locks
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
@@ -84,6 +85,8 @@ class Runtime:
             app = Scopes()
             stack.push_async_callback(app.close)
             self._services = [await self._service(plan, app, threads, stack) for plan in self._plans]
+            locks = Locks(self.client, [service.consumer for service in self._services], settings.stuck_after)
+            await stack.enter_async_context(locks)
             tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self._services]
             stack.push_async_callback(self._finish, tasks)
             if settings.http is not None:

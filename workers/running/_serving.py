@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sbredis.exceptions import ServiceBusError
 from sbredis.workers.declaring._handlers import EntityPlan
+from sbredis.workers.running._locks import Held
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
@@ -18,7 +19,7 @@ _log = logging.getLogger("sbredis.worker")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
-class Consuming(Protocol):
+class Consuming(Held, Protocol):
     """A consumer of an entity, with or without sessions."""
 
     async def consume(self) -> None:

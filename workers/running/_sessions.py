@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
@@ -15,10 +15,11 @@ from sbredis.workers.running._batches import calls_of, filled, settle_parts
 from sbredis.workers.running._calls import Call
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._settling import Settlements
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
+    from sbredis.aio import ServiceBusClient, ServiceBusSession, ServiceBusSessionReceiver
 
 __all__ = ["SessionConsumer"]
 
@@ -46,6 +47,7 @@ class SessionConsumer:
         self._app = app
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
+        self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
         self._stopping = False
 
     @property
@@ -65,10 +67,11 @@ class SessionConsumer:
             if receiver is not None:
                 task = asyncio.get_running_loop().create_task(self._hold(receiver))
                 self._held[task] = None
+                self._sessions[task] = receiver.session
                 task.add_done_callback(self._given_back)
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
-        del self._held[task]
+        del self._held[task], self._sessions[task]
         self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("%s: a session was given back after an error: %s", self._plan.source.path, error)
@@ -147,6 +150,26 @@ class SessionConsumer:
             again = again or any(isinstance(outcome, Abandon) for outcome in outcomes)
         self._held[task] = None
         return not again
+
+    # -- locks ---------------------------------------------------------------------------------------------------------
+
+    def renewables(self) -> Iterable[Renewable]:
+        """Return the sessions that are held. Called in another thread."""
+        return snapshot(self._sessions.values())
+
+    def lost(self, renewable: Renewable) -> bool:
+        """End the work on a session whose lock was lost."""
+        for task, session in self._sessions.items():
+            if session is renewable:
+                call = self._held[task]
+                if call is not None:
+                    call.lock_lost = call.dropped = True
+                    call.place.counts.locks_lost += 1
+                task.cancel()
+                return True
+        return False
+
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""

@@ -102,6 +102,26 @@ async def test_a_use_keeps_a_queue(bus: Bus, admin: ServiceBusAdministrationClie
     await eventually(lambda: gone(admin, "q"))
 
 
+@pytest.mark.parametrize("held", [False, True])
+async def test_an_open_receiver_on_which_no_caller_waits_does_not_keep_a_queue(
+    bus: Bus, admin: ServiceBusAdministrationClient, *, held: bool
+) -> None:
+    """Such a receiver makes no calls, even if the clock is moved."""
+    await admin.create_queue("q", auto_delete_on_idle=FIVE)
+    client = await opened(bus)
+    async with client.get_queue_receiver("q") as receiver:
+        if held:
+            await client.get_queue_sender("q").send_messages(ServiceBusMessage(b"m"))
+        assert len(await receiver.receive_messages(max_wait_time=0.05)) == held
+        before = (await admin.get_queue_runtime_properties("q")).accessed_at_utc
+        for _ in range(2):
+            bus.clock.advance(minutes=2)
+            await admin.get_queue("q")
+            assert (await admin.get_queue_runtime_properties("q")).accessed_at_utc == before
+        bus.clock.advance(LONG_ENOUGH)
+        await eventually(lambda: gone(admin, "q"))
+
+
 async def test_a_queue_is_used_again_at_the_moment_of_its_removal(
     bus: Bus, admin: ServiceBusAdministrationClient
 ) -> None:

@@ -39,10 +39,10 @@ In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states S
 *known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
 other partitions we first look, which locks nothing.
 
-Events are methods. Events from outside (``woken``, ``missed``, ``time_passed``, ``disconnected``, ``heard``) may come
-in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come only while a call
-is under way, or after the watch has ended; then they change nothing. If a pair of state and event is missing in
-:data:`TABLE`, the event does not change the state.
+Events are methods. Events from outside (``woken``, ``missed``, ``moved``, ``time_passed``, ``disconnected``,
+``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come
+only while a call is under way, or after the watch has ended; then they change nothing. If a pair of state and event is
+missing in :data:`TABLE`, the event does not change the state.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Event(Enum):
     PASSED_ON = "the answer: nothing; we did not wait, so it wakes another waiter"
     WOKEN = "it says that it has something"
     MISSED = "it may have said so unheard"
+    MOVED = "its clock was moved by hand"
     HEARD = "its channel can be heard from now on"
     TIME = "the time has come to look again"
     DISCONNECTED = "it cannot wake us because no connection is left"
@@ -130,18 +131,18 @@ def _table() -> dict[tuple[State, Event], State]:
         (s.OVERTAKEN, e.PASSED_ON): s.DOUBTFUL,
     }
     for state in under_way:
-        table[state, e.WOKEN] = table[state, e.MISSED] = s.OVERTAKEN
+        table[state, e.WOKEN] = table[state, e.MISSED] = table[state, e.MOVED] = s.OVERTAKEN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED
     for state in (*may_ask, *silent, *ended):
         table[state, e.WOKEN], table[state, e.MISSED] = s.CALLED, s.DOUBTFUL
     for state in (*silent, *ended):
         table[state, e.HEARD] = s.UNKNOWN
     for state in (*silent, *ended):
-        table[state, e.TIME] = table[state, e.WANTED_NOW] = s.UNKNOWN
+        table[state, e.TIME] = table[state, e.WANTED_NOW] = table[state, e.MOVED] = s.UNKNOWN
     for state in silent:
         table[state, e.DISCONNECTED] = s.UNKNOWN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED  # listening failed
-    for event in (e.TIME, e.DISCONNECTED, e.WANTED_NOW, e.HEARD):
+    for event in (e.TIME, e.DISCONNECTED, e.WANTED_NOW, e.HEARD, e.MOVED):
         table[s.TRUSTED, event] = s.DOUBTFUL  # we must look, because the other waiters do not know the due time
     table[s.REFUSED, e.NEW_CALLER] = s.UNKNOWN
     for state in s:
@@ -302,6 +303,10 @@ class Watch:
     def missed(self) -> None:
         """Record that the partition may have woken us while we could not hear it."""
         self._rouse(Event.MISSED)
+
+    def moved(self) -> None:
+        """Record that the clock was moved by hand. Work may be due now, and the partition may have forgotten us."""
+        self._rouse(Event.MOVED)
 
     def heard(self) -> None:
         """Record that we can hear the channel from now on. We did not hear earlier wake-ups."""

@@ -444,7 +444,7 @@ class Inbox:
 
     def _clock_moved(self) -> None:
         for watcher in self._watchers:
-            watcher.watch.missed()
+            watcher.watch.moved()
         self._give_back_late()
         self.pump()
 

@@ -28,6 +28,7 @@ BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
     Event.PASSED_ON: lambda watch, _: watch.passed_on(),
     Event.WOKEN: lambda watch, _: watch.woken(),
     Event.MISSED: lambda watch, _: watch.missed(),
+    Event.MOVED: lambda watch, _: watch.moved(),
     Event.HEARD: lambda watch, _: watch.heard(),
     Event.TIME: lambda watch, now: watch.time_passed(now),
     Event.DISCONNECTED: lambda watch, _: watch.disconnected(),
@@ -185,7 +186,10 @@ def test_the_documented_states_match_the_table() -> None:
         assert watch_in(state).may_ask == drawn[state.name], state
 
 
-HAPPENS = (Event.WOKEN, Event.MISSED, Event.HEARD, Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER)
+HAPPENS = (
+    *(Event.WOKEN, Event.MISSED, Event.MOVED, Event.HEARD),
+    *(Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER),
+)
 ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
 
 
@@ -238,7 +242,8 @@ class Watching:
         if Event.NOTHING_YET not in since:
             return False
         after = since[since.index(Event.NOTHING_YET) + 1 :]
-        first = next((e for e in after if e in {Event.TIME, Event.DISCONNECTED, Event.WANTED_NOW, Event.HEARD}), None)
+        known = {Event.TIME, Event.MOVED, Event.DISCONNECTED, Event.WANTED_NOW, Event.HEARD}
+        first = next((e for e in after if e in known), None)
         broken = next((e for e in after if e in {Event.FAIL, Event.REFUSE}), None)
         if first is None:
             return False
@@ -271,8 +276,9 @@ class Watching:
             self.do(end, self.now)
 
     def happens(self, event: Event) -> None:
+        overtaken = event is Event.MOVED and self.under_way  # the answer may be older than the move of the clock
         BY_EVENT[event](self.watch, self.now)
-        self.do(event, self.now)
+        self.do(Event.MISSED if overtaken else event, self.now)
 
     def cannot_listen(self, refused: bool) -> None:
         silent = self.watch.state in {State.UNHEARD, State.WAITING, State.TRUSTED}
@@ -310,7 +316,7 @@ class Watching:
         if last < 0 or self.roused:
             assert self.watch.may_ask
             return
-        news = {Event.HEARD, Event.WANTED_NOW, Event.TIME}
+        news = {Event.HEARD, Event.WANTED_NOW, Event.TIME, Event.MOVED}
         news |= {Event.NEW_CALLER} if since[last] is Event.REFUSE else set()
         news |= {Event.DISCONNECTED} if since[last] not in {Event.FAIL, Event.REFUSE} else set()
         assert self.watch.may_ask == any(event in news for event in since[last + 1 :])
@@ -370,6 +376,9 @@ def many_walks(count: int) -> None:
         ((State.WAITING, Event.WOKEN), State.UNKNOWN),
         ((State.WAITING, Event.MISSED), State.WAITING),
         ((State.TRUSTED, Event.TIME), State.UNKNOWN),
+        ((State.TRUSTED, Event.MOVED), State.UNKNOWN),
+        ((State.WAITING, Event.MOVED), State.DOUBTFUL),
+        ((State.ASKED, Event.MOVED), State.ASKED),
         ((State.TRUSTED, Event.WANTED_NOW), State.UNKNOWN),
         ((State.UNHEARD, Event.HEARD), State.UNHEARD),
         ((State.WAITING, Event.DISCONNECTED), State.WAITING),

@@ -2,11 +2,12 @@
 -- Releases locked messages, so that they can be received again. Each message returns to its own place, immediately or
 -- after a delay, unless it has reached the delivery limit or has expired. A delay holds back the whole session of the
 -- message, because a session keeps its order. Each delivery counts as failed, unless the client releases the messages
--- unread.
+-- unread or was interrupted. The next delivery of a message reports that the client was interrupted.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    counted     1 if the deliveries count as failed, or 0 if the client releases the messages unread
+-- ARGV[7]    counted     1 if the deliveries count as failed, 0 if the client releases the messages unread, or i if the
+--   client was interrupted
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
 --   name, its changed properties (or nothing) and a delay in ms
 --
@@ -27,6 +28,6 @@ end
 
 advance(p, 100)
 local lost = {}
-apply_abandon(p, ARGV, held_messages(p, list, {}, lost), ARGV[7] == '1')
+apply_abandon(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

@@ -137,7 +137,7 @@ while at <= last and not full do
     local n = #names + 1
     names[n], states[n], found[n] = members[i], one.state, record
     if entries[i] then
-      if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
+      if states[n] == 'l' and string.find(entries[i], '^[fg]', 14) then
         states[n] = 'g'
       end
       delivery_extras(extras, n, entries[i])

@@ -110,12 +110,13 @@ class ServiceBusSettler:
         """
         await self._settle("abandon", handle, timeout, modify=properties_to_modify, delay=delay_of(delay))
 
-    async def release_message(self, handle: str, *, timeout: float | None = None) -> None:
+    async def release_message(self, handle: str, *, interrupted: bool = False, timeout: float | None = None) -> None:
         """Unlock a message without counting a delivery.
 
-        The message returns to its place and can be received again immediately.
+        The message returns to its place and can be received again immediately. With ``interrupted``, the next delivery
+        reports that the work on the message had begun.
         """
-        await self._settle("release", handle, timeout)
+        await self._settle("release", handle, timeout, lane="interrupt" if interrupted else "release")
 
     async def defer_message(
         self,
@@ -175,6 +176,7 @@ class ServiceBusSettler:
         reason: str | None = None,
         description: str | None = None,
         delay: int = 0,
+        lane: str | None = None,
     ) -> None:
         deadline = deadline_of(timeout)
         given = self._message_handle(handle)
@@ -188,7 +190,7 @@ class ServiceBusSettler:
             if modify is not None or reason is not None or description is not None:
                 lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
             job = SettleJob(lock._replace(delay=delay), deadline, None, given.session)
-            await held.partition_client.settling(kind).submit(job)
+            await held.partition_client.settling(lane or kind).submit(job)
 
     async def _changes(  # noqa: PLR0917 -- the changes, and the message they are for
         self,

@@ -51,6 +51,7 @@ from sbredis.engine._results import (
     deliveries,
     names,
     renewed,
+    settled,
     spelled_out,
 )
 from sbredis.engine._scripts import load
@@ -336,7 +337,7 @@ class Partition:
 
     def complete(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Complete messages: they are deleted."""
-        return self.request("complete", call_id, _settled, {}, grouped(locks, 1))
+        return self.request("complete", call_id, settled, {}, grouped(locks, 1))
 
     def renew(self, call_id: CallId, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
         """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``.
@@ -345,20 +346,22 @@ class Partition:
         """
         return self.request("renew", call_id, renewed, {"token": token_of(token)}, grouped(locks, 1, leases))
 
-    def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
-        """Release messages without settling them. Each delivery counts as failed, unless ``counted`` is false."""
+    def abandon(
+        self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False
+    ) -> Request[Settled]:
+        """Release messages. Each delivery counts as failed, unless not ``counted``, or ``interrupted``."""
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         rest = grouped(locks, 3)
-        return self.request("abandon", call_id, _settled, {"counted": int(counted)}, rest)
+        return self.request("abandon", call_id, settled, {"counted": "i" if interrupted else int(counted)}, rest)
 
     def defer(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Defer messages: they can then be received by number only."""
-        return self.request("defer", call_id, _settled, {}, grouped(locks, 2))
+        return self.request("defer", call_id, settled, {}, grouped(locks, 2))
 
     def dead_letter(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self.request("dead_letter", call_id, _settled, {}, grouped(locks, 2))
+        return self.request("dead_letter", call_id, settled, {}, grouped(locks, 2))
 
     def redrive(self, call_id: CallId, messages: Sequence[Redrive]) -> Request[Redriven]:
         """Move dead letters that no receiver holds back to the main side, as new messages.
@@ -494,7 +497,3 @@ def _received(reply: list[Any]) -> Received:
 def _received_deferred(reply: list[Any]) -> Received:
     found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
     return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7], fence=reply[8])
-
-
-def _settled(reply: list[Any]) -> Settled:
-    return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())

@@ -76,6 +76,8 @@ class Delivery(NamedTuple):
     """Its state: a active, l locked, w delayed, f deferred, g locked while deferred, s scheduled."""
     expires: int | None = None
     """The time when it expires; ``None`` means the time in its record. A copy may expire before that time."""
+    interrupted: bool = False
+    """Whether the client that had the message before was interrupted, and released it uncounted."""
 
 
 class Sent(NamedTuple):
@@ -288,7 +290,9 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Read the messages in a reply; for some of them, ``extras`` has index, failures, reason, expiry and changes."""
+    """Read the messages in a reply; for some of them, ``extras`` has index, failures, home and reason, expiry and
+    changes.
+    """
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}
@@ -296,14 +300,20 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
     for place, (name, record) in enumerate(zip(given, records, strict=True), 1):
         state = states[place - 1] if states else "l"
         if place in known:
-            failures, reason, expires, changes = known[place]
+            failures, letters, expires, changes = known[place]
+            home, reason = letters.decode()
             own = None if name[:1] in b"dt" else int(expires)  # a dead letter never expires
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
-            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))
+            result.append(Delivery(name.decode(), record, failures, reason, changes, state, own, home in "ig"))
         else:
             result.append(Delivery(name.decode(), record, state=state))
     return tuple(result)
+
+
+def settled(reply: list[Any]) -> Settled:
+    """Read the result of a settlement."""
+    return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())
 
 
 def renewed(reply: list[Any]) -> Renewed:

@@ -186,6 +186,14 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return hold.first_lease.fence if hold.locked and hold.first_lease is not None else None
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the receiver that had the message before was interrupted in its work and released the message.
+
+        See :meth:`ServiceBusReceiver.release_message`. An addition of sbredis.
+        """
+        return self._hold.delivery.interrupted
+
+    @property
     def locked_until_utc(self) -> datetime | None:
         """The time at which the lock ends, unless it is renewed. ``None`` if the message has no lock of its own, as in
         a session.

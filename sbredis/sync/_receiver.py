@@ -253,8 +253,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             self._aio.abandon_message, message, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
         )
 
-    def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.release_message, message, timeout=timeout)
+    def release_message(
+        self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
+    ) -> None:
+        self._portal.call(self._aio.release_message, message, interrupted=interrupted, timeout=timeout)
 
     def defer_message(
         self,

@@ -59,8 +59,8 @@ class ServiceBusSettler:
             self._aio.abandon_message, handle, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
         )
 
-    def release_message(self, handle: str, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.release_message, handle, timeout=timeout)
+    def release_message(self, handle: str, *, interrupted: bool = False, timeout: float | None = None) -> None:
+        self._portal.call(self._aio.release_message, handle, interrupted=interrupted, timeout=timeout)
 
     def defer_message(
         self,

@@ -232,9 +232,12 @@ class Bench:
     async def complete(self, *held: Held) -> Settled:
         return await self.tell(self.partition.complete(self.call_id(), [one.lock() for one in held]))
 
-    async def abandon(self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True) -> Settled:
+    async def abandon(
+        self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True, interrupted: bool = False
+    ) -> Settled:
         locks = [one.lock(changes, delay) for one in held]
-        return await self.tell(self.partition.abandon(self.call_id(), locks, counted=counted))
+        request = self.partition.abandon(self.call_id(), locks, counted=counted, interrupted=interrupted)
+        return await self.tell(request)
 
     async def defer(self, *held: Held, changes: bytes = b"") -> Settled:
         return await self.tell(self.partition.defer(self.call_id(), [one.lock(changes) for one in held]))

@@ -290,6 +290,44 @@ async def test_a_message_abandoned_with_a_delay_comes_back_after_the_delay(bench
     assert (one.payload, one.deliveries) == (b"one", 2)
 
 
+async def test_the_delivery_after_an_interruption_reports_it(bench: Bench) -> None:
+    """The mark ends with that delivery, however it ends. The interruption does not count as a failed delivery."""
+    await bench.send(b"m")
+    for end in ("release", "lapse", "defer"):
+        message = await bench.one()
+        assert not message.delivery.interrupted
+        await bench.abandon(message, interrupted=True)
+        message = await bench.one()
+        assert message.delivery.interrupted
+        assert (await bench.renew(message)).lost == ()
+        if end == "release":
+            await bench.abandon(message, counted=False)
+        elif end == "lapse":
+            bench.later(SETTINGS.lock_duration)
+        else:
+            await bench.defer(message)
+    (message,), _ = await bench.receive_deferred(message.name)
+    assert (message.delivery.interrupted, message.deliveries) == (False, 3)
+    await bench.abandon(message, interrupted=True)
+    (message,), _ = await bench.receive_deferred(message.name)
+    assert message.delivery.interrupted
+
+
+async def test_the_delivery_of_a_dead_letter_after_an_interruption_reports_it(bench: Bench) -> None:
+    await bench.send(b"m")
+    message = await bench.one()
+    await bench.abandon(message, interrupted=True)
+    await bench.dead_letter(await bench.one())
+    message = await bench.one(side="d")
+    assert not message.delivery.interrupted
+    await bench.abandon(message, interrupted=True)
+    message = await bench.one(side="d")
+    assert message.delivery.interrupted
+    await bench.abandon(message)
+    await bench.redrive(message.name)
+    assert not (await bench.one()).delivery.interrupted
+
+
 async def test_giving_a_message_back_unread_does_not_increase_its_delivery_count(bench: Bench) -> None:
     """A message that is given back unread, even many times, is as if it had never been received."""
     await bench.send(b"m")

@@ -69,6 +69,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*ServiceBusReceivedMessage.fence: added": "fence",
+    "sbredis*ServiceBusReceivedMessage.interrupted: added": "release-message",
     "sbredis*ServiceBusSession.fence: added": "fence",
     "sbredis*ServiceBusReceiver.redrive_messages: added": "redrive",
     "sbredis*ServiceBusReceiver.*_messages_by_number: added": "by-number",
@@ -119,7 +120,7 @@ ACCEPTED = {
     "sbredis.exceptions.Resource*Error: added": "exceptions-base",
     "sbredis.exceptions.ServiceBusAuth*Error: not transient": "not-transient",
     "sbredis.exceptions.Outcome: added": "error-facts",
-    "sbredis.exceptions.[DIKNRS]*Error: added": "more-errors",
+    "sbredis.exceptions.[DIKMNRSW]*Error: added": "more-errors",
 }
 """The accepted differences: a pattern for the lines of :func:`differences`, and the table row that documents them."""
 

@@ -1,14 +1,16 @@
 -- Returns the next state of a message whose lock ends, at the time `at`, without a final settlement: `dead` if it has
 -- reached the delivery limit, otherwise `deferred`, `expired` or `ready`. With `counted`, the delivery counts as
 -- failed. The delivery count of a dead letter never changes.
-local function state_after_lock(p, side, e, counted, at)
+local function state_after_lock(p, side, e, counted, at, interrupted)
+  local deferred = e.home == 'f' or e.home == 'g'
+  e.home = deferred and (interrupted and 'g' or 'f') or (interrupted and 'i' or 'a')
   if counted and side.prefix == '' then
     e.failures = e.failures + 1
     if e.failures >= p.deliveries then
       return 'dead'
     end
   end
-  if e.home == 'f' then
+  if deferred then
     return 'deferred'
   end
   return tonumber(e.expires) <= at and 'expired' or 'ready'

@@ -17,7 +17,7 @@ local function apply_operation(p, name, argv, plan)
   elseif name == 'complete' then
     apply_complete(p, plan)
   elseif name == 'abandon' then
-    apply_abandon(p, argv, plan, argv[1] == '1')
+    apply_abandon(p, argv, plan, argv[1])
   elseif name == 'defer' then
     apply_defer(p, argv, plan)
   else

@@ -1,10 +1,10 @@
--- Checks the arguments of an abandon, from `at` on: whether the deliveries count as failed, and then the groups, with
--- the name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
+-- Checks the arguments of an abandon, from `at` on: 1, 0 or i, as apply_abandon takes it, and then the groups, with the
+-- name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
 -- @use never
 -- @use lock_groups refuse whole_number inside
 local function check_abandon(argv, at)
   local groups = lock_groups(argv, at + 1, 3)
-  if not groups or argv[at] ~= '0' and argv[at] ~= '1' then
+  if not groups or not string.find(argv[at], '^[01i]$') then
     return nil, refuse('BADCALL', 'groups')
   end
   for g = 1, #groups do

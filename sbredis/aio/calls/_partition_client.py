@@ -37,12 +37,17 @@ def _released(partition: Partition, call_id: CallId, locks: Sequence[Lock]) -> R
     return partition.abandon(call_id, locks, counted=False)
 
 
+def _interrupted(partition: Partition, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
+    return partition.abandon(call_id, locks, interrupted=True)
+
+
 SETTLEMENTS: dict[str, tuple[str, SettleMethod]] = {
     "complete": ("c", Partition.complete),
     "abandon": ("a", Partition.abandon),
     "defer": ("d", Partition.defer),
     "dead_letter": ("l", Partition.dead_letter),
     "release": ("b", _released),
+    "interrupt": ("e", _interrupted),
 }
 """The letter of the lane of each settlement, and the method that makes its request."""
 
@@ -63,7 +68,7 @@ class PartitionClient(PartitionLink):
         self._giving_back: set[asyncio.Future[None]] = set()
 
     def settling(self, kind: str) -> SettleLane:
-        """Return the lane for settlements of a kind: complete, abandon, release, defer or dead_letter."""
+        """Return the lane for settlements of a kind: complete, abandon, release, interrupt, defer or dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
             letter, method = SETTLEMENTS[kind]

@@ -142,15 +142,19 @@ class Settler:
         del message, timeout
         return nullcontext()
 
-    async def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+    async def release_message(
+        self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
+    ) -> None:
         """Unlock a message without counting a delivery.
 
         The message returns to its place and can be received again immediately. Use this for a message that was not
-        handled, for instance because the process is about to end.
+        handled, for instance because the process is about to end. With ``interrupted``, the work on it has begun:
+        :attr:`ServiceBusReceivedMessage.interrupted` is true in the next delivery, and only in that one.
         """
         with self._telemetry.operation("release", self.entity_path, messages=(message,)):
+            self._check(message, "release")
             async with self._recalled(message, timeout):
-                await self._settle("release", message, timeout, watched=False)
+                await self._settle("interrupt" if interrupted else "release", message, timeout, watched=False)
 
     async def defer_message(
         self,
@@ -233,7 +237,7 @@ class Settler:
 
     async def _settle(
         self,
-        kind: Literal["complete", "abandon", "release", "defer", "dead_letter"],
+        kind: Literal["complete", "abandon", "release", "interrupt", "defer", "dead_letter"],
         message: ServiceBusReceivedMessage,
         timeout: float | None,
         *,
@@ -244,7 +248,9 @@ class Settler:
         watched: bool = True,
     ) -> None:
         if watched and self._telemetry.watching:
-            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
+            with self._telemetry.operation(
+                "release" if kind == "interrupt" else kind, self.entity_path, messages=(message,)
+            ):
                 await self._settle(
                     kind,
                     message,

@@ -246,6 +246,7 @@ class Contents:
             facts += [f"due {message.due}"] if message.due is not None else []
             facts += [f"expires {message.expires}"] if message.expires < NEVER else []
             facts += [f"home {message.home}"] if message.home != "a" else []
+            facts += ["interrupted"] if message.interrupted else []
             facts += [f"reason {message.reason.value}"] if message.reason is not Reason.NONE else []
             facts += [f"stored as {message.store_number}"] if message.side is Side.DEAD else []
             lines.append("  " + ", ".join(facts))

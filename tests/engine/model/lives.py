@@ -35,6 +35,7 @@ class Lives(Contents):
         delay: int = 0,
         duplicate: bool = False,
         faulty: bool = False,
+        interrupted: bool = False,
     ) -> None:
         """Apply an event to a message; the table decides the next state."""
         message.failures += (message.side, event) in COUNTED
@@ -70,6 +71,9 @@ class Lives(Contents):
             message.failures, message.home, message.reason = 0, "a", outcome.reason
             message.level = 0 if message.session is not None else int(message.record[1:2])
             message.enqueue(now, self.settings.time_to_live)
+        locked = (State.LOCKED, State.HELD)
+        if outcome.side is not side or (state in locked and outcome.state not in locked):
+            message.interrupted = interrupted and outcome.side is side
         if outcome.state not in ENDS:
             self.messages[outcome.side][message.number] = message
         self._arrive(message, event, now, delay)

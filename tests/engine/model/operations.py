@@ -36,8 +36,9 @@ class Model(Receiving):
     def complete(self, call: Call, locks: Sequence[Lock]) -> Settled:
         return self._settle(call, locks, Event.COMPLETE)
 
-    def abandon(self, call: Call, locks: Sequence[Lock], *, counted: bool = True) -> Settled:
-        return self._settle(call, locks, Event.ABANDON if counted else Event.RELEASE)
+    def abandon(self, call: Call, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False) -> Settled:
+        event = Event.ABANDON if counted and not interrupted else Event.RELEASE
+        return self._settle(call, locks, event, interrupted=interrupted)
 
     def defer(self, call: Call, locks: Sequence[Lock]) -> Settled:
         return self._settle(call, locks, Event.DEFER)
@@ -45,15 +46,17 @@ class Model(Receiving):
     def dead_letter(self, call: Call, locks: Sequence[Lock]) -> Settled:
         return self._settle(call, locks, Event.DEAD_LETTER)
 
-    def _settle(self, call: Call, locks: Sequence[Lock], event: Event) -> Settled:
-        plan = self.plan_settle(call, Together(), locks, event)
+    def _settle(self, call: Call, locks: Sequence[Lock], event: Event, *, interrupted: bool = False) -> Settled:
+        plan = self.plan_settle(call, Together(), locks, event, interrupted=interrupted)
 
         def answer(settled: Settled) -> Settled:
             return replace(settled, more=self.more)
 
         return self._carry_out(call, plan, answer)
 
-    def plan_settle(self, call: Call, together: Together, locks: Sequence[Lock], event: Event) -> Plan:
+    def plan_settle(
+        self, call: Call, together: Together, locks: Sequence[Lock], event: Event, *, interrupted: bool = False
+    ) -> Plan:
         def strict() -> tuple[str, str] | None:
             """Return the refusal of a transaction, which needs the locks of all messages, each for one operation."""
             logical, lost = self._clock(call)[0], []
@@ -78,7 +81,7 @@ class Model(Receiving):
                     unfit.append(lock.name)
                 else:
                     message.changes = lock.changes or message.changes
-                    self._move(message, event, call.now, delay=lock.delay)
+                    self._move(message, event, call.now, delay=lock.delay, interrupted=interrupted)
             self._forget_empty_leases()
             return Settled(tuple(lost), tuple(unfit))
 
@@ -115,13 +118,13 @@ class Model(Receiving):
                 self._hold(token, until[0], moved)
             ended = []
             for old in leases:
-                lease = self.leases.get(old)
-                if lease is None or lease.until <= self.clk or (lease.session is None and not self._held(old)):
+                whole = self.leases.get(old)
+                if whole is None or whole.until <= self.clk or (whole.session is None and not self._held(old)):
                     ended.append(old)
                 else:
-                    for message in [] if lease.session is not None else self._held(old):
+                    for message in [] if whole.session is not None else self._held(old):
                         self._move(message, Event.RENEW, call.now)
-                    self._hold(old, until[0], lease.messages, lease.session)
+                    self._hold(old, until[0], whole.messages, whole.session)
             names = tuple(message.name for message in moved)
             return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
 

@@ -125,6 +125,7 @@ class Delivery:
     changes: bytes = b""
     state: str = "l"
     expires: int = NEVER
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -329,6 +330,7 @@ class Message:
     changes: bytes = b""
     token: str = ""
     due: int | None = None  # the time when the message is activated, or when its delay ends
+    interrupted: bool = False  # whether the last delivery was interrupted
     indexed: bool = False  # whether the expiry of the message is in `due`
     session: str | None = None
 
@@ -354,7 +356,9 @@ class Message:
     def delivery(self, state: State = State.LOCKED) -> Delivery:
         expires = self.expires if self.side is Side.MAIN else written_expiry(self.record)
         letter = "g" if self.home == "f" and state is not State.DEFERRED else LETTERS[state]
-        return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, letter, expires)
+        return Delivery(
+            self.name, self.record, self.failures, self.reason.value, self.changes, letter, expires, self.interrupted
+        )
 
 
 @dataclass
@@ -462,7 +466,7 @@ def row(message: Message) -> Row:
         message.token,
         message.failures,
         message.expires,
-        message.home,
+        {"a": "i", "f": "g"}[message.home] if message.interrupted else message.home,
         message.reason.value,
         message.changes,
         len(message.record),

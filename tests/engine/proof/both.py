@@ -130,8 +130,8 @@ class Both(Comparison):
     def complete(self, how: How, locks: Sequence[Lock]) -> Any:
         return self.do(self.settling("complete", locks), how)
 
-    def abandon(self, how: How, locks: Sequence[Lock], *, counted: bool = True) -> Any:
-        return self.do(self.settling("abandon", locks, counted=counted), how)
+    def abandon(self, how: How, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False) -> Any:
+        return self.do(self.settling("abandon", locks, counted=counted, interrupted=interrupted), how)
 
     def defer(self, how: How, locks: Sequence[Lock]) -> Any:
         return self.do(self.settling("defer", locks), how)
@@ -139,15 +139,18 @@ class Both(Comparison):
     def dead_letter(self, how: How, locks: Sequence[Lock]) -> Any:
         return self.do(self.settling("dead_letter", locks), how)
 
-    def settling(self, what: Settlement, locks: Sequence[Lock], *, counted: bool = True) -> Step:
+    def settling(
+        self, what: Settlement, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False
+    ) -> Step:
         ours = [m.Lock(*one) for one in locks]
-        more = {} if what != "abandon" else {"counted": counted}
-        event = Event.RELEASE if what == "abandon" and not counted else EVENTS[what]
+        more = {} if what != "abandon" else {"counted": counted, "interrupted": interrupted}
+        interrupted = interrupted and what == "abandon"
+        event = Event.RELEASE if what == "abandon" and (interrupted or not counted) else EVENTS[what]
         return Step(
             what,
             lambda p, call_id: getattr(p, what)(call_id, locks, **more),
             lambda call: getattr(self.model, what)(call, ours, **more),
-            lambda call, together: self.model.plan_settle(call, together, ours, event),
+            lambda call, together: self.model.plan_settle(call, together, ours, event, interrupted=interrupted),
         )
 
     def renew(self, how: How, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:

@@ -377,7 +377,9 @@ def _agree_on_due(real: int, expected: int) -> None:
 
 def _delivery(real: Delivery) -> m.Delivery:
     expires = m.written_expiry(real.record) if real.expires is None else real.expires
-    return m.Delivery(real.name, real.record, real.failures, real.reason, real.changes, real.state, expires)
+    return m.Delivery(
+        real.name, real.record, real.failures, real.reason, real.changes, real.state, expires, real.interrupted
+    )
 
 
 def _count_of(side: Side, state: State) -> str:

@@ -151,9 +151,9 @@ class Machine(RuleBasedStateMachine):
         self.both.complete(how, self.locks(data))
 
     @precondition(lambda self: self.held())
-    @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes)
-    def abandon(self, data: st.DataObject, how: How, counted: bool, changed: bytes) -> None:
-        self.both.abandon(how, self.locks(data, changed), counted=counted)
+    @rule(data=st.data(), how=hows, counted=st.booleans(), interrupted=st.booleans(), changed=draws.changes)
+    def abandon(self, data: st.DataObject, how: How, counted: bool, interrupted: bool, changed: bytes) -> None:
+        self.both.abandon(how, self.locks(data, changed), counted=counted, interrupted=interrupted)
 
     @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes, delay=draws.delays)

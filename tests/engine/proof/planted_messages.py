@@ -124,6 +124,18 @@ OF_MESSAGES = (
         wrong="= mine.token .. string.sub(mine",
     ),
     Bug(
+        "an interruption is forgotten",
+        file="includes/make_ready",
+        right=" and e.home == 'a' then",
+        wrong=" then",
+    ),
+    Bug(
+        "an interruption is reported for ever",
+        file="includes/state_after_lock",
+        right="(interrupted and 'i' or 'a')",
+        wrong="((interrupted or e.home == 'i') and 'i' or 'a')",
+    ),
+    Bug(
         "a lease that has ended is extended as a whole",
         file="renew",
         right="tonumber(lease.till) > p.logical and",

@@ -28,6 +28,7 @@ from sbredis.aio.receiving._deferred import Deferred
 from sbredis.aio.receiving._inbox import Inbox
 from sbredis.aio.receiving._peeking import Peekings
 from sbredis.aio.receiving._purging import purge
+from sbredis.aio.receiving._receiver_options import prefetch_count_of
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     NEVER,
@@ -110,6 +111,23 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     def receive_mode(self) -> ServiceBusReceiveMode:
         """Whether received messages are locked or deleted."""
         return self._mode
+
+    @property
+    def prefetch_count(self) -> int:
+        """The number of messages that the receiver fetches ahead of its callers, 0 to 50,000.
+
+        It can be changed while the receiver is open. If fewer messages are to be kept than before, the receiver
+        releases the others, without an increase of their delivery counts.
+        """
+        return self._prefetch
+
+    @prefetch_count.setter
+    def prefetch_count(self, value: int) -> None:
+        count = prefetch_count_of(value)
+        self._check_open()
+        self._prefetch = count
+        if self._inbox is not None:
+            self._inbox.resize(count)
 
     @property
     def session(self) -> ServiceBusSession | None:

@@ -53,6 +53,18 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self._aio.client_identifier
 
     @property
+    def prefetch_count(self) -> int:
+        return self._aio.prefetch_count
+
+    @prefetch_count.setter
+    def prefetch_count(self, value: int) -> None:
+        self._portal.make(setattr, self._aio, "prefetch_count", value)
+
+    @property
+    def traces(self) -> bool:
+        return self._aio.traces
+
+    @property
     def receive_mode(self) -> ServiceBusReceiveMode:
         return self._aio.receive_mode
 

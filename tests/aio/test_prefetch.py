@@ -50,6 +50,54 @@ async def test_prefetched_messages_are_returned_to_callers_without_a_call(url: s
 
 
 @both
+async def test_prefetching_can_be_changed_while_the_receiver_is_open(url: str, partitioned: bool) -> None:
+    """Messages that are too many are released, without an increase of their delivery counts."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(30, at=-1)
+        async with queue.receiver() as receiver:
+            (message,) = await receiver.receive_messages(1, 60)
+            assert receiver.prefetch_count == 0
+            assert await queue.counts_are(29, 1)
+            receiver.prefetch_count = 10
+            await filled(receiver, 10)
+            receiver.prefetch_count = 4
+            assert len(buffer_of(receiver)) == 4
+            await eventually(lambda: queue.counts_are(25, 5))
+            receiver.prefetch_count = 0
+            assert len(buffer_of(receiver)) == 0
+            await eventually(lambda: queue.counts_are(29, 1))
+            messages = await receiver.receive_messages(29, 60)
+            assert sorted(bodies([message, *messages]), key=int) == [str(number) for number in range(30)]
+            assert {message.delivery_count for message in messages} == {1}
+            for wrong in (-1, 50_001):
+                with pytest.raises(ValueError, match="prefetch_count"):
+                    receiver.prefetch_count = wrong
+            assert receiver.prefetch_count == 0
+        with pytest.raises(ValueError, match="closed"):
+            receiver.prefetch_count = 1
+
+
+@in_memory
+async def test_prefetching_that_is_switched_on_before_the_first_receive_begins_with_it(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(10, at=-1)
+        async with queue.receiver(adaptive_prefetch=True, prefetch_count=1) as receiver:
+            receiver.prefetch_count = 5
+            await receiver.receive_messages(1, 60)
+            await filled(receiver, 5)
+
+
+@in_memory
+async def test_messages_that_are_deleted_already_are_not_lost_when_prefetching_ends(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(5, at=-1)
+        async with queue.receiver(prefetch_count=5, receive_mode="receiveanddelete") as receiver:
+            await filled(receiver, 5)
+            receiver.prefetch_count = 0
+            assert len(await receiver.receive_messages(5, 60)) == 5
+
+
+@both
 async def test_prefetched_messages_are_released_when_the_receiver_closes(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefgh")

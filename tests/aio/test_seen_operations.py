@@ -401,6 +401,21 @@ async def test_the_processing_span_continues_the_trace_of_its_message(url: str, 
 
 
 @in_memory
+async def test_a_program_can_ask_whether_spans_are_recorded(url: str, listener: Listener) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 60)
+        assert not receiver.traces
+        assert receiver.process_span(message) is receiver.process_span(message)
+        listener.set_up_tracing()
+        await eventually(lambda: receiver.traces)
+        with receiver.process_span(message):
+            pass
+        assert [span.name for span in listener.all_spans] == ["process q"]
+
+
+@in_memory
 async def test_the_processing_span_can_be_a_child_of_the_current_span(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(SECRET))

@@ -53,6 +53,8 @@ ACCEPTED = {
     # receivers
     "sbredis*.get_*_receiver(adaptive_prefetch): added": "adaptive-prefetch",
     "sbredis*ServiceBusReceiver.receive_mode: added": "more-facts",
+    "sbredis*ServiceBusReceiver.prefetch_count: added": "prefetch-count",
+    "sbredis*ServiceBusReceiver.traces: added": "process-span",
     "sbredis*ServiceBusReceiver.*_message(delay): added": "settle-options",
     "sbredis*ServiceBusReceiver.*_message(properties_to_modify): added": "settle-options",
     "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",

@@ -113,13 +113,19 @@ class Stock:
 
         No caller asked for messages, so it was released. It stays empty until a caller asks.
         """
-        self.target = min(most, _FIRST_TARGET) if adaptive else most
+        self.target = self._aim()
         """The number of messages to keep now."""
 
     @property
     def most(self) -> int:
         """The largest possible stock; 0 for none."""
         return self._most
+
+    def resize(self, most: int) -> None:
+        """Change the largest possible stock."""
+        self._most = most
+        self.target = self._aim()
+        self.resting = False
 
     @property
     def refill_at(self) -> int:
@@ -162,7 +168,15 @@ class Stock:
         speed = self._taken / passed
         self._speed = speed if self._speed is None else self._speed + _WEIGHT * (speed - self._speed)
         self._taken, self._measured_at = 0, now
-        self.target = max(1, min(self._most, round(self._speed * min(_HORIZON, self.lock / 4))))
+        self.target = self._aim()
+
+    def _aim(self) -> int:
+        """Return the number of messages to keep, according to the last measurement."""
+        if not self._adaptive:
+            return self._most
+        if self._speed is None:
+            return min(self._most, _FIRST_TARGET)
+        return min(self._most, max(1, round(self._speed * min(_HORIZON, self.lock / 4))))
 
 
 def keep_for(left: float, lock: float, *, in_session: bool) -> float:

@@ -27,9 +27,9 @@ class Buffer:
         return len(self._messages)
 
     @property
-    def first(self) -> ServiceBusReceivedMessage:
-        """The message whose lock ends first."""
-        return self._messages[0]
+    def first_end(self) -> float:
+        """The time when the first lock on a message ends. The buffer must not be empty."""
+        return _end(self._messages[0])
 
     def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Add messages behind the others or, with ``first``, in front of them.
@@ -73,6 +73,11 @@ class Buffer:
         while messages and _end(messages[0]) <= end:
             taken.append(messages.popleft())
         return taken
+
+    def cut(self, most: int) -> list[ServiceBusReceivedMessage]:
+        """Take the last messages, so that at most ``most`` are left."""
+        cut = [self._messages.pop() for _ in range(len(self._messages) - most)]
+        return cut[::-1]
 
     def empty(self) -> list[ServiceBusReceivedMessage]:
         """Take all messages."""

@@ -263,6 +263,13 @@ class Inbox:
         """The number of messages that callers wait for."""
         return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
 
+    def resize(self, most: int) -> None:
+        """Fetch up to ``most`` messages ahead from now on. Release the kept messages that are too many."""
+        self.stock.resize(most)
+        if self.mode is ServiceBusReceiveMode.PEEK_LOCK:  # messages that were deleted in the queue wait for callers
+            self.give_back(self.buffer.cut(self.stock.target))
+        self.pump()
+
     # -- events --------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
@@ -415,7 +422,7 @@ class Inbox:
         """Set the timer for the next time to look at a partition, or to release kept messages."""
         when: float | None = None
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            when = self._loop.time() + max(0.0, self._kept_for(self._first_end()))
+            when = self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end))
         wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
         for watcher in self._watchers:
             watch = watcher.watch
@@ -457,11 +464,6 @@ class Inbox:
         if late:
             self.stock.gave_back()
             self.give_back(late)
-
-    def _first_end(self) -> float:
-        """Return the time when the first lock on a kept message ends."""
-        lease = hold_of(self.buffer.first).lease
-        return 0.0 if lease is None else lease.until
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

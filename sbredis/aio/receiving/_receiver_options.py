@@ -15,7 +15,7 @@ from sbredis.model import (
     ServiceBusSubQueue,
 )
 
-__all__ = ["LockRenewer", "ReceiverOptions"]
+__all__ = ["LockRenewer", "ReceiverOptions", "prefetch_count_of"]
 
 _MOST_PREFETCHED = 50_000
 
@@ -51,7 +51,7 @@ class ReceiverOptions:
 
     def check(self) -> None:
         """Raise if an option is invalid, or if two of them exclude each other."""
-        count_of(self.prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
+        prefetch_count_of(self.prefetch_count)
         if self.max_wait_time is not None:
             seconds_of(self.max_wait_time, "max_wait_time", zero=True)
         session: Any = self.session_id
@@ -63,3 +63,8 @@ class ReceiverOptions:
             return
         if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
             raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
+
+
+def prefetch_count_of(value: int) -> int:
+    """Return the number of messages to fetch ahead. Raise if it is invalid."""
+    return count_of(value, "prefetch_count", _MOST_PREFETCHED, least=0)

@@ -18,6 +18,7 @@ from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._completing import complete
 from sbredis.aio.receiving._lost_locks import lock_ended, locks_ended
 from sbredis.aio.receiving._renewing import RenewalReport, renewal
+from sbredis.aio.telemetry._telemetry import UNOBSERVED
 from sbredis.engine import is_dead
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
@@ -66,7 +67,17 @@ class Settler:
         """
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
+        if not self._telemetry.watching:
+            return UNOBSERVED
         return self._telemetry.processing(self.entity_path, message, continues_trace=continue_trace)
+
+    @property
+    def traces(self) -> bool:
+        """Whether :meth:`process_span` records anything now: an SDK of OpenTelemetry is set up, or the log is at DEBUG.
+
+        A program that handles many messages can leave out the context manager if it is false. An addition of sbredis.
+        """
+        return self._telemetry.watching
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

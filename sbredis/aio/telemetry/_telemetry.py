@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-__all__ = ["Operation", "OperationName", "Telemetry", "TelemetryMessage"]
+__all__ = ["UNOBSERVED", "Operation", "OperationName", "Telemetry", "TelemetryMessage"]
 
 _log = logging.getLogger("sbredis.operations")
 
@@ -133,7 +133,7 @@ class Operation:
         """Report the number of the operation's messages, if this number was not known at its beginning."""
 
 
-_UNOBSERVED: Final = Operation()
+UNOBSERVED: Final = Operation()
 
 
 class Telemetry:
@@ -216,7 +216,7 @@ class Telemetry:
         already.
         """
         if not self.watching:
-            return _UNOBSERVED
+            return UNOBSERVED
         injects = _TYPES.get(name) == "send" and not encoded
         if injects and len(messages) > 1:
             self.create(destination, messages)
@@ -231,7 +231,7 @@ class Telemetry:
         the span is a child of the creation context, and links to that context and to the current span.
         """
         if not self.watching:
-            return _UNOBSERVED
+            return UNOBSERVED
         return _Observed(self, "process", destination, [message], continues_trace=continues_trace)
 
     def failed(

@@ -27,6 +27,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
+LOCK = 2
+"""The seconds of a short lock."""
 Held = dict[int, ServiceBusReceivedMessage | ServiceBusSession]
 
 
@@ -37,18 +39,23 @@ class Holding:
         self.held: Held = {}
         self.lost: list[tuple[Any, Exception]] = []
         self.looks = 0
+        self.asked = 0
         self.alive = True
 
     def __call__(self) -> list[Any]:
         self.looks += 1
         return list(self.held.values())
 
+    def is_alive(self) -> bool:
+        self.asked += 1
+        return self.alive
+
     def hold(self, *those: ServiceBusReceivedMessage | ServiceBusSession) -> None:
         self.held.update({id(one): one for one in those})
 
     def renewer(self, client: ServiceBusClient, **options: Any) -> BackgroundLockRenewer:
         report = lambda *loss: self.lost.append(loss)  # noqa: E731
-        return BackgroundLockRenewer(client, self, on_lost=report, while_alive=lambda: self.alive, **options)
+        return BackgroundLockRenewer(client, self, on_lost=report, while_alive=self.is_alive, **options)
 
     async def look(self) -> None:
         """Wait until the thread has looked at the locks twice."""
@@ -85,7 +92,7 @@ async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_it
     monkeypatch.setattr(_background, "_LOOKING", 0.2)
     holding = Holding()
     async with (
-        queue_at(url, partitioned=partitioned, lock_duration=2000) as queue,
+        queue_at(url, partitioned=partitioned, lock_duration=LOCK * 1000) as queue,
         holding.renewer(queue.client) as renewer,
     ):
         await eventually(lambda: thread_of(renewer)._own._opened)
@@ -93,7 +100,7 @@ async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_it
         tokens = [message.lock_token for message in messages]
         holding.hold(*messages)
         receiver = queue.receiver()
-        time.sleep(6)  # noqa: ASYNC251  # this is what the test is about
+        time.sleep(3 * LOCK)  # noqa: ASYNC251  # this is what the test is about
         assert [message.lock_token for message in messages] == tokens
         await receiver.complete_messages(messages)
         assert holding.lost == []
@@ -238,7 +245,8 @@ async def test_no_lock_is_renewed_while_the_program_is_not_alive(url: str) -> No
         holding.hold(message)
         before = until(message)
         clock.move(41)
-        await asyncio.sleep(0.05)  # nothing happens, so there is nothing to wait for
+        before_asking = holding.asked
+        await eventually(lambda: holding.asked >= before_asking + 2)
         assert until(message) == before
         holding.alive = True
         await eventually(lambda: until(message) > before)

@@ -343,6 +343,8 @@ async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_
     left = await sbredis_bus.active("orders")
     assert len(left) == 4
     assert {message.delivery_count for message in left} == {0}
+    interrupted = [bytes(message.body) for message in left if message.interrupted]
+    assert interrupted == [b"long", b"long"]
 
 
 async def test_an_entity_that_does_not_exist_is_refused_at_the_start(sbredis_bus: Bus) -> None:
@@ -521,3 +523,53 @@ async def test_a_message_whose_sends_are_refused_comes_again_and_becomes_a_dead_
     (dead,) = await sbredis_bus.dead_lettered("orders")
     assert dead.dead_letter_reason == "MessagingEntityNotFoundError"
     assert attempts == [1, 2]
+
+
+async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stops(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(200)])
+    worker = Worker(sbredis_bus.url, max_concurrent_calls=2, shutdown_timeout=0)
+    seen: list[str] = []
+    stops = asyncio.Event()
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        seen.append(text)
+        if len(seen) > 100:
+            stops.set()
+            await asyncio.sleep(3600)
+
+    async with worker.running():
+        receiver = worker._running()._services[0]._receiver
+        assert receiver.prefetch_count == 0
+        await stops.wait()
+        assert receiver.prefetch_count > 0
+    left = await sbredis_bus.active("orders")
+    assert len(left) == 100
+    assert {message.delivery_count for message in left} == {0}
+    assert not await sbredis_bus.locked("orders")
+
+
+async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    begun = asyncio.Event()
+    told: list[bool] = []
+    first, second = Worker(sbredis_bus.url, shutdown_timeout=0), Worker(sbredis_bus.url)
+
+    @first.queue("steps")
+    async def wait() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    @second.queue("steps", session_idle_timeout=0.1)
+    async def step(context: Context) -> None:
+        told.append(context.interrupted)
+
+    async with first.running():
+        await first.send("steps", b"", session_id="a")
+        await begun.wait()
+    async with second.running():
+        await second.send("steps", b"", session_id="a")
+        await eventually(lambda: len(told) == 2)
+    assert told == [True, False]

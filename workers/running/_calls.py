@@ -95,7 +95,7 @@ class Call:
 
     @property
     def interrupted(self) -> bool:
-        return False  # until a release can say so
+        return self.message.interrupted
 
     @property
     def tick(self) -> datetime | None:

@@ -16,6 +16,7 @@ from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._calls import UNCHANGED, Call
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import Renewable, snapshot
+from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import Settlements
 
 __all__ = ["Consumer", "Running"]
@@ -140,16 +141,38 @@ class Running:
 
 
 class Consumer(Running):
-    """The consumer of one entity. It asks for as many messages as handlers may start, so no message waits here."""
+    """The consumer of one entity. It asks for as many messages as handlers may start, so no message waits here.
+
+    The receiver fetches further messages ahead if the handlers are fast.
+    """
+
+    def __init__(
+        self, plan: EntityPlan, handling: Handling, settlements: Settlements, prefetching: Prefetching
+    ) -> None:
+        super().__init__(plan, handling, settlements)
+        self._prefetching = prefetching
 
     async def consume(self) -> None:
         """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
             room = await self.room_for_one()
+            self._prefetch(self._prefetching.size)
             messages = await self.place.receiver.receive_messages(room, 60, gather=False)
             self.place.counts.received += len(messages)
             for message in messages:
                 self._begin(message)
+
+    def _prefetch(self, size: int) -> None:
+        receiver = self.place.receiver
+        if abs(size - receiver.prefetch_count) * 4 > receiver.prefetch_count:  # not for every small change
+            receiver.prefetch_count = size
+        if (warning := self._prefetching.warning()) is not None:
+            _log.warning("%s: %s", self.plan.source.path, warning)
+
+    async def finish(self, seconds: float) -> None:
+        """Give back what was fetched ahead, let the running handlers finish, and give the rest back uncounted."""
+        self.place.receiver.prefetch_count = 0
+        await super().finish(seconds)
 
     def _begin(self, message: ServiceBusReceivedMessage) -> None:
         chosen = self.handling.choose(message)

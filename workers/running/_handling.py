@@ -42,12 +42,14 @@ class Handling:
         threads: Executor,
         on_error: ErrorHook,
         send: SendTo,
+        handled: Callable[[float], None],
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._plan = plan
         self._most = max_delivery_count
         self._app = app
         self._on_error = on_error
+        self._handled = handled
         self._draw = draw
         self._now = time.monotonic
         self._dead = plan.source.sub_queue is not None
@@ -152,10 +154,15 @@ class Handling:
         counts.running += 1
         began = now()
         try:
-            return await self._result(call, outer)
+            if not call.place.receiver.traces or len(call.messages) > 1:
+                return await self._result(call, outer)
+            with call.place.receiver.process_span(call.message):
+                return await self._result(call, outer)
         finally:
             counts.running -= 1
-            counts.handling.observe(now() - began)
+            took = now() - began
+            counts.handling.observe(took)
+            self._handled(took)
 
     async def _result(self, call: Call, outer: Scopes) -> Any:
         invoke = self._invokers[id(call.handler)]

@@ -31,6 +31,7 @@ from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Locks
+from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
@@ -144,7 +145,18 @@ class Runtime:
         def failed(messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
             self._failed(source.path, messages, error)
 
-        handling = Handling(plan, max_delivery_count=most, app=app, threads=threads, on_error=failed, send=self._send)
+        assert info.lock_duration is not None  # only topics have none
+        lock = info.lock_duration.total_seconds()
+        prefetching = Prefetching(plan.settings.prefetch, plan.settings.max_concurrent_calls, lock)
+        handling = Handling(
+            plan,
+            max_delivery_count=most,
+            app=app,
+            threads=threads,
+            on_error=failed,
+            send=self._send,
+            handled=prefetching.handled,
+        )
         stack.push_async_callback(handling.close)
         counts = self._counts.setdefault(source.path, Counts())
 
@@ -167,8 +179,9 @@ class Runtime:
         if info.requires_session:
             return Service(plan, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
         await receiver.__aenter__()
-        kind = BatchConsumer if plan.in_batches else Consumer
-        return Service(plan, kind(plan, handling, settlements(receiver)), receiver)
+        if plan.in_batches:
+            return Service(plan, BatchConsumer(plan, handling, settlements(receiver)), receiver)
+        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching), receiver)
 
     def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
         hook = self._setup.settings.on_error

@@ -95,6 +95,11 @@ class SessionConsumer:
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
             _log.warning("%s: %s", self._plan.source.path, error)
+        except asyncio.CancelledError:
+            call = self._held[task]
+            if call is not None and not call.settled and not call.lock_lost:
+                await settlements.release(call.messages, interrupted=True)
+            raise
         finally:
             self._held[task] = None
             await receiver.close()

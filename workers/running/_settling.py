@@ -199,9 +199,9 @@ class Settlements:
 
     async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
         """Give messages back without counting a delivery."""
-        del interrupted
         results = await asyncio.gather(
-            *(self._receiver.release_message(message) for message in messages), return_exceptions=True
+            *(self._receiver.release_message(message, interrupted=interrupted) for message in messages),
+            return_exceptions=True,
         )
         for message, result in zip(messages, results, strict=True):
             if isinstance(result, (MessageLockLostError, SessionLockLostError)):

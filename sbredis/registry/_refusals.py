@@ -23,6 +23,7 @@ __all__ = [
     "NamespacePartitionsError",
     "Refusals",
     "SubscriptionGoneError",
+    "add_sentence",
     "changed",
     "exists",
     "missing",
@@ -217,3 +218,8 @@ def rule_refusals(namespace: str, subscription: str, rule: str) -> Refusals:
             _changed(f"{subscription}/rules/{rule}", "it is now another rule"),
         ),
     }
+
+
+def add_sentence(error: ServiceBusError, sentence: str) -> None:
+    """Add a sentence to the text of an error. The text may be a server's or Python's, without a full stop."""
+    error.message = f"{error.message}{'' if error.message.endswith(('.', '!', '?')) else '.'} {sentence}"

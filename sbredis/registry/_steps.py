@@ -88,6 +88,7 @@ from sbredis.registry._entity import EntityRecord, Kind, split_path
 from sbredis.registry._refusals import (
     EntityChangedError,
     Refusals,
+    add_sentence,
     missing,
     missing_subscription,
     of_another_kind,
@@ -404,7 +405,7 @@ class Steps:
             if unreachable:
                 error.unreachable_partitions = tuple(sorted(unreachable))
                 numbers = ", ".join(map(str, error.unreachable_partitions))
-                error.message = f"{error.message} Partitions of '{record.path}' that could not be reached: {numbers}."
+                add_sentence(error, f"Partitions of '{record.path}' that could not be reached: {numbers}.")
             raise
 
     async def _make(self, partition: Partition, until: float) -> None:
@@ -493,6 +494,6 @@ def _saying(what: str) -> Generator[None]:
     try:
         yield
     except ServiceBusError as error:
-        error.message = f"{error.message} {what}"
+        add_sentence(error, what)
         error.outcome = Outcome.UNKNOWN
         raise

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.engine import LaneUnknownError, PartRefusedError
 from sbredis.engine._refusals import refused
@@ -16,8 +17,10 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
     ScriptRefusedError,
+    ServiceBusCommunicationError,
     ServiceBusError,
 )
+from sbredis.registry import EntityRecord, Namespace
 
 
 def test_an_error_can_be_copied_and_pickled() -> None:
@@ -71,3 +74,17 @@ async def test_the_error_for_a_subscription_path_used_as_a_queue_names_the_right
         with pytest.raises(ValueError, match=r"which is reserved$"):
             client.get_queue_sender(path)
     await client.close()
+
+
+@pytest.mark.anyio
+async def test_a_call_was_never_sent_if_its_entity_could_not_be_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look-up continues a creation, and it is not known whether a partition was made. But no message was sent."""
+
+    async def cut(*_: object, **__: object) -> EntityRecord:
+        raise ServiceBusCommunicationError("a partition cannot be reached", outcome=Outcome.UNKNOWN)
+
+    async with ServiceBusClient("memory://errors") as client:
+        monkeypatch.setattr(Namespace, "get_entity", cut)
+        with pytest.raises(ServiceBusCommunicationError) as raised:
+            await client.get_queue_sender("half").send_messages(ServiceBusMessage(b"m"))
+        assert (raised.value.outcome, raised.value.entity) == (Outcome.NEVER_SENT, "half")

@@ -231,7 +231,7 @@ class Without:
 
     async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **rest: Any) -> Any:
         if self.sealed and self._tag in keys[0]:
-            raise ServiceBusCommunicationError("There was no answer.", outcome=Outcome.UNKNOWN)
+            raise ServiceBusCommunicationError("connection refused", outcome=Outcome.UNKNOWN)
         return await self._transport.call(script, keys, arguments, **rest)
 
 
@@ -259,7 +259,9 @@ async def test_a_deletion_deletes_no_partition_before_all_are_shut(transport: Tr
     namespace, record = await made(transport, clock)
     await send(transport, namespace, record, 0, clock)
     tag = namespace.partition(record, 2).keys[0].decode().partition("{")[2].partition("}")[0]
-    with pytest.raises(ServiceBusCommunicationError, match="could not be reached: 2") as raised:
+    with pytest.raises(
+        ServiceBusCommunicationError, match=r"^connection refused\. Partitions of 'Q' that could not be reached: 2\. "
+    ) as raised:
         await client(Without(transport, tag), clock).delete_entity("Q")
     assert raised.value.unreachable_partitions == (2,)
     assert len(await states(transport)) == 3

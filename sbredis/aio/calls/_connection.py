@@ -249,6 +249,8 @@ class Connection(Runtime):
             record = await look_up.join(partial(self.record, name, until, create), until)
         except ServiceBusError as error:
             error.entity = error.entity or name
+            if error.outcome is Outcome.UNKNOWN:  # the look-up may have changed the entity, but the call comes after it
+                error.outcome = Outcome.NEVER_SENT
             raise
         known = self._entities.get(key)
         if known is None:

@@ -114,11 +114,9 @@ class Redriver(Settler):
 
     async def _entity_named(self, name: str, timeout: float | None) -> Entity:
         """Return an entity as the registry has it now. An earlier look-up may be of an entity that was deleted."""
-        name, until = entity_name(name), deadline_of(timeout)
-        record = await self._connection.record(name, until)
-        found = await self._connection.entity(name, until)
-        if found.record.incarnation != record.incarnation:
-            await found.recover(found.record, until)
+        until = deadline_of(timeout)
+        found = await self._connection.entity(entity_name(name), until)
+        await found.refresh(until)
         return found
 
     async def _other(self, to: str, entity: Entity, timeout: float | None) -> Entity:

@@ -277,6 +277,51 @@ def strain(client: Redis) -> None:
         held("destroy", p.destroy(), engine)
 
 
+def strain_changed(client: Redis) -> None:
+    """Print the longest of three calls that read 1,000 messages with large changed properties."""
+    count, size = 1000, 64_000
+    print(
+        f"how long the server is held, at most, by a call that reads from {count} messages with {size:,} B of changes:"
+    )
+    engine = Engine(client, "changed", LARGE)
+    p, changed = engine.partition, b"c" * size
+    taken: dict[str, list[float]] = {}
+    names = [str(number) for number in range(1, count + 1)]
+
+    def held(label: str, request: Request[T]) -> T:
+        client.config_resetstat()
+        answer = engine.ask(request)
+        told: Any = client.info("commandstats")
+        taken.setdefault(label, []).append(told["cmdstat_evalsha"]["usec"] / 1000)
+        return answer
+
+    def settle(settlement: Callable[[CallId, list[Lock]], Request[Any]], token: str, given: list[str]) -> None:
+        for at in range(0, len(given), 50):  # one call carries at most 4 MB of changes
+            engine.ask(settlement(engine.call_id(), [Lock(token, name, changed) for name in given[at : at + 50]]))
+
+    engine.ask(p.send(engine.call_id(), [Outgoing(b"m")] * count))
+    token = new_token()
+    settle(p.abandon, token, [one.name for one in engine.receive(count, token)])
+    for _ in range(3):
+        held("peek", p.peek(0, count))
+        token = new_token()
+        given = held("receive", p.receive(engine.call_id(), token, count)).messages
+        settle(p.abandon, token, [one.name for one in given])
+        token = new_token()
+        given = held("receive by number", p.receive_deferred(engine.call_id(), token, names, wide=True)).messages
+        settle(p.abandon, token, [one.name for one in given])
+    for at in range(0, count, 10):
+        token = new_token()
+        engine.ask(p.receive_deferred(engine.call_id(), token, names[at : at + 10], wide=True))
+        settle(p.defer, token, names[at : at + 10])
+    for _ in range(3):
+        token = new_token()
+        given = held("receive deferred", p.receive_deferred(engine.call_id(), token, names)).messages
+        settle(p.defer, token, [one.name for one in given])
+    for label, times in taken.items():
+        print(f"    {label:<22} {max(times):6.2f} ms", flush=True)
+
+
 LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
 MOVED = ((MOST_AT_ONCE, 100, 0), (MOST_AT_ONCE, 2000, 0), (MOST_AT_ONCE, 100, 1900), (16, 65_000, 0), (1, 4_000_000, 0))
 """The moves to measure: the number of messages, the bytes of each, and the bytes of its changed properties."""
@@ -382,6 +427,7 @@ def main() -> None:
     for part in (
         weigh,
         strain,
+        strain_changed,
         strain_moves,
     ):  # on new servers, because the measurement would include the time to free earlier data
         with LocalServer(binary=options.server, config=config) as server:

@@ -14,7 +14,7 @@
 -- Result: { more, the number of messages that were moved, 1 if there may be more to move }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
 --   DUE (due work had to be done first)
--- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many
+-- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_entries
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
 -- @use read_records record_of refuse refuse_while_due whole_number
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
@@ -45,11 +45,11 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
   for i = 1, #indexed do
     members[i] = index_name(indexed[i])
   end
-  local entries = read_many('HMGET', p.entries, members)
-  for i = 1, #members do
+  local entries = read_entries(p, members, 2097152)
+  for i = 1, #entries do
     numbers[i] = record_of(members[i], entries[i])
   end
-  local fit = #members > 0 and count_records_that_fit(p, numbers, 2097152) or 0
+  local fit = #members > 0 and count_records_that_fit(p, numbers, 2097152, entries) or 0
   local found = fit > 0 and read_records(p.keys, { unpack(numbers, 1, fit) }) or {}
   for i = 1, fit do
     local e = entry_or_default(entries[i], found[i])

@@ -18,7 +18,7 @@
 --   If `more` is 1, nothing was read: make the call again
 -- Refusals: call
 -- @use advance band begin count_records_that_fit delivery_extras finish levels names_of_runs outstanding_batch
--- @use parse_destination read_many read_records record_of refuse sides split_words whole_number
+-- @use parse_destination read_entries read_records record_of refuse sides split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'outgoing', 10, false)
 if not p then
   return refusal
@@ -67,16 +67,11 @@ else
   end
 end
 
--- An entry with changed properties can be as long as a message. So entries are read in parts, as long as there is room.
-local entries, numbers, states, extras, unused, at = {}, {}, {}, {}, room, 0
-while at < #names and (unused > 0 or ARGV[10] ~= '') do
-  local part = read_many('HMGET', p.entries, { unpack(names, at + 1, math.min(at + 50, #names)) })
-  for i = 1, #part do
-    at = at + 1
-    entries[at], numbers[at], unused = part[i], record_of(names[at], part[i]), unused - #(part[i] or '')
-  end
+local entries, numbers, states, extras = read_entries(p, names, ARGV[10] == '' and room or math.huge), {}, {}, {}
+for i = 1, #entries do
+  numbers[i] = record_of(names[i], entries[i])
 end
-local fit = at
+local fit = #entries
 if ARGV[10] == '' and fit > 0 then
   fit = count_records_that_fit(p, numbers, room, entries)
   if fit < #names or fit == wanted then

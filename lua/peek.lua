@@ -8,7 +8,7 @@
 -- ARGV[7]    side        nothing for the main side, or d for the dead-letter queue
 -- ARGV[8]    from        the number to begin with
 -- ARGV[9]    wanted      the largest number of messages
--- ARGV[10]   room        the largest number of bytes; the first message may exceed it
+-- ARGV[10]   room        the largest number of bytes, changed properties included; the first message may exceed it
 -- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled, x transfers
 -- ARGV[12]   session     the session whose messages to show, with `=` in front, or nothing for all
 --
@@ -16,8 +16,8 @@
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
 --   state g; the letter l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
--- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
--- @use parse_session read_records record_of refuse scheduled sides whole_number
+-- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due
+-- @use parse_session read_entries read_records record_of refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
@@ -111,8 +111,8 @@ while at <= last and not full do
   for i = at, last do
     members[#members + 1] = all[i].name
   end
-  local entries = read_many('HMGET', p.entries, members)
-  for i = 1, #members do
+  local entries = read_entries(p, members, room)
+  for i = 1, #entries do
     local m = all[at + i - 1].moved
     if m and m.record then
       numbers[i], entries[i] = m.member, m.is == 'dead' and entry_text('            ', m.e) or false
@@ -122,18 +122,19 @@ while at <= last and not full do
       numbers[i] = record_of(members[i], entries[i])
     end
   end
-  local fit = count_records_that_fit(p, numbers, room)
+  local fit = count_records_that_fit(p, numbers, room, entries)
   local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
   for i = 1, fit do
     local one, record = all[at + i - 1], bodies[i]
     if one.moved and one.moved.record then
       record = one.moved.head .. string.sub(record, 16)
     end
-    if #record > room and #names > 0 then
+    local size = #record + changes_size(entries[i])
+    if size > room and #names > 0 then
       full = true
       break
     end
-    room = room - #record
+    room = room - size
     local n = #names + 1
     names[n], states[n], found[n] = members[i], one.state, record
     if entries[i] then

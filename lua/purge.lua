@@ -15,7 +15,7 @@
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
 -- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
--- @use read_many answer_repetition count_records_that_fit never never_text parse_session read_records record_of
+-- @use changes_size read_entries answer_repetition count_records_that_fit never never_text parse_session read_records record_of
 -- @use record_session refuse refuse_while_due sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
@@ -71,14 +71,14 @@ for r = 1, #ranges do
       break
     end
     local numbers = {}
-    local entries = read_many('HMGET', p.entries, members)
-    for i = 1, #members do
+    local entries = read_entries(p, members, room)
+    for i = 1, #entries do
       numbers[i] = record_of(members[i], entries[i])
     end
-    local fit = count_records_that_fit(p, numbers, room)
+    local fit = count_records_that_fit(p, numbers, room, entries)
     local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
     for i = 1, fit do
-      room = room - #bodies[i]
+      room = room - #bodies[i] - changes_size(entries[i])
       local member = members[i]
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = entry_or_default(entries[i], bodies[i])

@@ -15,7 +15,8 @@
 --   queue
 -- ARGV[8]    mode        lock, or delete
 -- ARGV[9]    wanted      the largest number of messages to give out; 0 for a look
--- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
+-- ARGV[10]   room        the largest number of bytes to give out, changed properties included; the first message may
+--   exceed it
 -- ARGV[11]   token       of the lease, chosen at random by the caller
 -- ARGV[12]   waiter      the channel on which the receiver waits if it gets fewer messages than it wants, or nothing
 -- ARGV[13]   waiting_for the number of messages that the receiver waits for, including those in this reply. With 0 the
@@ -32,7 +33,7 @@
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
 --   (the messages of the main side are forwarded, so no receiver gets them)
--- @use advance begin delete_received delivery_extras due_name finish flush read_many repeat_receive
+-- @use advance begin changes_size delete_received delivery_extras due_name finish flush read_entries repeat_receive
 -- @use write_lease count_records_that_fit never_text next_due next_fence receive_in_session
 -- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
 -- @use parse_token same_slot side_named whole_number
@@ -112,7 +113,11 @@ while n < most and not full do
     emptied = late == 0
     break
   end
-  local entries, counted, stored = read_many('HMGET', p.entries, members), {}, members
+  local entries, counted, stored = read_entries(p, members, room), {}, members
+  if #entries < asked then
+    asked, members = #entries, { unpack(members, 1, #entries) }
+    stored = members
+  end
   for i = 1, asked do
     counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
   end
@@ -122,7 +127,7 @@ while n < most and not full do
       stored[i] = record_of(members[i], entries[i])
     end
   end
-  local fit = count_records_that_fit(p, stored, room)
+  local fit = count_records_that_fit(p, stored, room, entries)
   if fit < asked then
     asked, stored = fit, { unpack(stored, 1, fit) }
     counted[fit + 1] = nil
@@ -146,7 +151,7 @@ while n < most and not full do
         break
       end
     else
-      if size > room and n > 0 then
+      if n > 0 and size + (text and #text or 0) > room and size + changes_size(text) > room then
         full = true
         break
       end
@@ -154,7 +159,7 @@ while n < most and not full do
       n = n + 1
       names[n], numbers[n], found[n] = member, counted[i], record
       if text then
-        delivery_extras(extras, n, text)
+        room = room - delivery_extras(extras, n, text)
         entered[n] = token .. string.sub(text, 13)
       elseif expires ~= NEVER_TEXT then
         entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Gives out deferred messages by name; in the wide mode, active and delayed messages too. If one of the messages is
 -- missing or locked, the call gives out none of them. If the time to live of a message of the main side has passed, the
--- message counts as missing. The call then lets the message expire, even if it gives out nothing. In the wide mode, the
--- call gives out nothing while due work is left.
+-- message counts as missing. The call then lets the message expire, even if it gives out nothing. The call does not
+-- look at the expiry of messages that do not fit into its reply. In the wide mode, the call gives out nothing while due
+-- work is left.
 --
 -- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The
 -- messages that do not fit stay deferred. The result contains their number, so that the caller can ask for them again.
@@ -18,7 +19,8 @@
 -- ARGV[8]    token       of the lease, chosen at random by the caller
 -- ARGV[9]    session     the session of the messages, with `=` in front, or nothing. With a session, the token is that
 --   of its lock
--- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
+-- ARGV[10]   room        the largest number of bytes to give out, changed properties included; the first message may
+--   exceed it
 -- ARGV[11...] names      of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
@@ -28,8 +30,8 @@
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), DUE (some messages are not deferred, but due work had to be
 --   done first)
--- @use advance begin count_held count_records_that_fit count_that_fit delivery_extras discard due_name entry
--- @use entry_or_default entry_text expire finish index_add never_text read_many
+-- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
+-- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
 -- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held next_fence
 -- @use parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
@@ -80,7 +82,7 @@ if wide and p.more == 1 then
   return refuse_while_due(p)
 end
 -- The letters of the messages are those of the index of sessions: p deferred, a active. A delayed message has a d.
-local scores, missing, letters, indexed = read_many('ZMSCORE', p.order, members), {}, {}, {}
+local scores, letters, indexed = read_many('ZMSCORE', p.order, members), {}, {}
 for i = 1, #members do
   local side, number = side_of(members[i])
   local place = scores[i] and tonumber(scores[i]) - number
@@ -91,21 +93,32 @@ for i = 1, #members do
   indexed[i] = session and session .. '\255' .. (letters[i] or 'p') .. index_text(tonumber(members[i]) or 0)
 end
 indexed = session and read_many('ZMSCORE', p.index, indexed)
-local entries, there = read_many('HMGET', p.entries, members), {}
+local there, letter_of, stored = {}, {}, {}
 for i = 1, #members do
-  there[i] = letters[i] and (not session or indexed[i])
-  if not there[i] and p.more == 1 then
+  if letters[i] and (not session or indexed[i]) then
+    there[#there + 1], letter_of[members[i]] = members[i], letters[i]
+  elseif p.more == 1 then
     return refuse_while_due(p)
   end
 end
-for i = 1, #members do
-  if not there[i] then
-    missing[#missing + 1] = members[i]
-  elseif letters[i] == 'p' and tonumber(string.sub(entries[i], 21, 33)) <= p.now then
+local entries = read_entries(p, there, room)
+for i = 1, #entries do
+  stored[i] = record_of(there[i], entries[i])
+end
+local fit = count_records_that_fit(p, stored, room, entries)
+for i = 1, fit do
+  local member = there[i]
+  if letter_of[member] == 'p' and tonumber(string.sub(entries[i], 21, 33)) <= p.now then
     if p.index then
-      index_remove(p, session, 'p', tonumber(members[i]))
+      index_remove(p, session, 'p', tonumber(member))
     end
-    expire(p, members[i], entry(entries[i]))
+    expire(p, member, entry(entries[i]))
+    letter_of[member] = nil
+  end
+end
+local missing = {}
+for i = 1, #members do
+  if not letter_of[members[i]] then
     missing[#missing + 1] = members[i]
   end
 end
@@ -114,34 +127,20 @@ if #missing > 0 then
   return { p.more, 0, p.lock, {}, {}, {}, missing, 0, 0 }
 end
 
-local fit
-if wide then
-  local stored = {}
-  for i = 1, #members do
-    stored[i] = record_of(members[i], entries[i])
-  end
-  fit = count_records_that_fit(p, stored, room)
-  local records = read_records(p.keys, { unpack(stored, 1, fit) })
-  for i = 1, fit do -- an active message may have no entry
-    entries[i] = entries[i] or entry_text('            ', entry_or_default(nil, records[i]))
-  end
-else
-  fit = count_that_fit(entries, room)
-end
 local left = #members - fit
 if left > 0 and mode == 'delete' then
   finish(p, string.format('=%d 0 ', #members))
   return { p.more, 0, p.lock, {}, {}, {}, {}, #members, 0 }
 end
 if left > 0 then
-  members = { unpack(members, 1, fit) }
+  members, stored = { unpack(members, 1, fit) }, { unpack(stored, 1, fit) }
 end
-local numbers, extras = {}, {}
-for i = 1, #members do
-  numbers[i] = record_of(members[i], entries[i])
+local found, extras = read_records(p.keys, stored), {}
+for i = 1, fit do
+  -- An active message may have no entry.
+  entries[i] = entries[i] or entry_text('            ', entry_or_default(nil, found[i]))
   delivery_extras(extras, i, entries[i])
 end
-local found = read_records(p.keys, numbers)
 for i = 1, #members do
   local member = members[i]
   local side, number = side_of(member)

@@ -17,8 +17,8 @@
 --   other messages follow without a gap. The number of messages that did not fit leaves out missing messages.
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
--- @use advance answer_repetition band begin count_that_fit discard due_name entry finish index_add index_expiry
--- @use never place_transfer read_many read_records record_key record_of refuse refuse_while_due session_at sides
+-- @use advance answer_repetition band begin count_records_that_fit discard due_name entry finish index_add index_expiry
+-- @use never place_transfer read_entries read_many read_records record_key record_of refuse refuse_while_due session_at sides
 -- @use split_words whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'redrive', 6, true)
 if not p then
@@ -45,13 +45,13 @@ if p.status ~= 'Active' then
 end
 
 advance(p, 100)
-local scores, texts = read_many('ZMSCORE', p.order, names), read_many('HMGET', p.entries, names)
-local there, entries, stored, missing, letters = {}, {}, {}, {}, {}
+local scores = read_many('ZMSCORE', p.order, names)
+local there, stored, missing, letters = {}, {}, {}, {}
 for i = 1, #names do
   local name = names[i]
   local band = scores[i] and tonumber(scores[i]) - tonumber(string.sub(name, 2))
   if band and (band == side.ready or band == side.kept or band == side.delayed or band == side.deferred) then
-    there[#there + 1], entries[#entries + 1], stored[#stored + 1] = name, texts[i], record_of(name, texts[i])
+    there[#there + 1] = name
     letters[name] = band == side.delayed and 'd'
   else
     missing[#missing + 1] = name
@@ -61,7 +61,11 @@ if #missing > 0 and p.more == 1 then
   return refuse_while_due(p)
 end
 
-local fit = count_that_fit(entries, 2097152)
+local entries = read_entries(p, there, 2097152)
+for i = 1, #entries do
+  stored[i] = record_of(there[i], entries[i])
+end
+local fit = count_records_that_fit(p, stored, 2097152, entries)
 local found = fit > 0 and read_records(p.keys, { unpack(stored, 1, fit) }) or {}
 local moving, sessions, unfit = {}, {}, {}
 for i = 1, fit do
@@ -100,8 +104,8 @@ for j = 1, #moving do
       p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;', level, expires, #record) .. changes
     end
     p.bytes = p.bytes + #record + #changes
-    if #record > p.biggest then
-      p.biggest, p.changed.biggest = #record, #record
+    if #record + #changes > p.biggest then
+      p.biggest, p.changed.biggest = #record + #changes, #record + #changes
     end
     index_expiry(p, number, expires)
     if session then

@@ -65,6 +65,9 @@ for i = 1, #names do
     if changes then
       p.bytes = p.bytes + #changes - #e.changes
       e.changes = changes
+      if e.size + #changes > p.biggest then
+        p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
+      end
       if transfer and string.byte(record) == 115 then -- on its new side the message has the time when it got there
         redis.call('HSET', record_key(p.keys, own), name, string.format('a%s%013.0f', e.level, p.now) .. string.sub(record, 16))
       end

@@ -25,7 +25,7 @@ TOKEN = "deferred-one"
 def ask(
     bench: Bench, *names: str, room: int, mode: Mode = "lock", token: str = "", call_id: CallId | None = None
 ) -> Request[Received]:
-    """Return the call for deferred messages; ``room`` limits the bytes of their records."""
+    """Return the call for deferred messages; ``room`` limits the bytes of the messages."""
     return bench.partition.receive_deferred(
         call_id or bench.call_id(), token or new_token(), names, mode=mode, room=room
     )
@@ -136,6 +136,15 @@ async def test_a_call_gives_out_the_deferred_messages_that_fit_its_room(bench: B
     received = await bench.tell(ask(bench, names[1], room=299, token=TOKEN))
     assert (payloads(received), received.left) == ([b"b" * 85], 0)
     assert (await bench.complete(*[Held(TOKEN, one) for one in received.messages])).lost == ()
+
+
+async def test_a_call_does_not_look_at_the_expiry_of_a_message_that_does_not_fit(bench: Bench) -> None:
+    names = await deferred(bench, b"one") + await deferred(bench, b"late", time_to_live=1000)
+    bench.later(1000)
+    received = await bench.tell(ask(bench, *names, room=20))
+    assert (payloads(received), received.left) == ([b"one"], 1)
+    received = await bench.tell(ask(bench, names[1], room=20))
+    assert received.missing == (names[1],)
 
 
 async def test_at_least_one_deferred_message_is_given_out(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, CallId, Outgoing, PartitionSettings
+from sbredis.engine import MAXIMUM_CALL_BYTES, CallId, Outgoing, PartitionSettings, new_token
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, Bench
 
@@ -57,6 +57,41 @@ async def test_a_peek_shows_messages_up_to_its_room(bench: Bench) -> None:
         pages += 1
     assert seen == [str(number) for number in range(1, 13)]
     assert pages == 2
+
+
+# Each message takes 116 bytes in a reply: 16 of its record, and 100 of its changed properties.
+CHANGED, FITTING = 60, 55
+ROOM = FITTING * 116 + 115
+
+
+@pytest.mark.parametrize(("room", "fitting"), [(ROOM, FITTING), (MAXIMUM_CALL_BYTES, CHANGED), (1, 1)])
+async def test_a_receive_and_a_peek_count_changed_properties(bench: Bench, room: int, fitting: int) -> None:
+    await bench.send(*[b"m"] * CHANGED)
+    await bench.abandon(*await bench.receive(CHANGED), changes=b"c" * 100)
+    shown = await bench.tell(bench.partition.peek(0, CHANGED, room=room, call_id=CallId("", 0, bench.now)))
+    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), CHANGED, room=room))
+    for messages in (shown.messages, received.messages):
+        assert [one.name for one in messages] == [str(number) for number in range(1, fitting + 1)]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("room", "fitting"), [(ROOM, FITTING), (MAXIMUM_CALL_BYTES, CHANGED), (1, 1)])
+async def test_a_call_by_number_counts_changed_properties(bench: Bench, room: int, fitting: int, wide: bool) -> None:
+    await bench.send(*[b"m"] * CHANGED)
+    held = await bench.receive(CHANGED)
+    await (bench.abandon if wide else bench.defer)(*held, changes=b"c" * 100)
+    names = [one.name for one in held]
+    request = bench.partition.receive_deferred(bench.call_id(), new_token(), names, room=room, wide=wide)
+    received = await bench.tell(request)
+    assert [one.name for one in received.messages] == names[:fitting]
+    assert received.left == CHANGED - fitting
+
+
+async def test_a_redrive_counts_changed_properties(bench: Bench) -> None:
+    await bench.send(*[b"m"] * CHANGED)
+    await bench.dead_letter(*await bench.receive(CHANGED), changes=b"c" * 50_000)
+    redriven = await bench.redrive(*[f"d{number}" for number in range(1, CHANGED + 1)])
+    assert redriven.left == CHANGED - (2 << 20) // 50_016
 
 
 async def test_each_call_activates_a_bounded_share_of_large_scheduled_messages(bench: Bench) -> None:

@@ -15,8 +15,8 @@ local function place_transfer(p, fields, number, level, ttl, payload, changes)
   fields[key][#fields[key] + 1] = number
   fields[key][#fields[key] + 1] = record
   p.bytes = p.bytes + #record + #changes
-  if #record > p.biggest then
-    p.biggest, p.changed.biggest = #record, #record
+  if #record + #changes > p.biggest then
+    p.biggest, p.changed.biggest = #record + #changes, #record + #changes
   end
   p.awaits_mover = true
 end

@@ -96,8 +96,8 @@ local function apply_publish(p, argv, plan)
             target.touched[session] = 'ready'
           end
         end
-        if #record > target.biggest then
-          target.biggest, target.changed.biggest = #record, #record
+        if #record + #changes > target.biggest then
+          target.biggest, target.changed.biggest = #record + #changes, #record + #changes
         end
       end
       if #copies[i] > 1 then

@@ -146,8 +146,8 @@ class Model(Receiving):
 
         def act() -> Redriven:
             there, missing = find()
-            weights = accumulate(len(self._dead(one.name).record) for one in there)
-            fit = max(min(1, len(there)), sum(weight <= self.bounds.weight for weight in weights))
+            sizes = accumulate(self._dead(one.name).size for one in there)
+            fit = max(min(1, len(there)), sum(size <= self.bounds.weight for size in sizes))
             first, unfit = self.seq + 1, []
             for one in there[:fit]:
                 message = self._dead(one.name)
@@ -206,7 +206,7 @@ class Model(Receiving):
             there = sorted((message for message in there if place(message) >= start), key=place)
             looked = list(self._within(there[:share], self.bounds.purged))
             old = [one for one in looked if one.enqueued is not None and one.enqueued < before]
-            used_up = len(looked) == share or sum(len(one.record) for one in looked) >= self.bounds.purged
+            used_up = len(looked) == share or sum(one.size for one in looked) >= self.bounds.purged
             onwards = place(looked[-1]) + 1 if used_up else None
             for message in old:
                 self._move(message, Event.PURGE, call.now)
@@ -222,7 +222,7 @@ class Model(Receiving):
         for message in messages:
             if room <= 0:
                 return
-            room -= len(message.record)
+            room -= message.size
             yield message
 
     def count(self, call: Call) -> Counts:

@@ -64,7 +64,7 @@ class Receiving(Sending):
                     assert self.more, "an expired message is left, but no due work"
                     late.append(len(message.record))
                     full = len(late) == self.bounds.share or sum(late) > self.bounds.weight
-                elif found and sum(len(one.record) for one in found) + len(message.record) > room:
+                elif found and sum(one.size for one in found) + message.size > room:
                     break
                 else:
                     found.append(message)
@@ -163,7 +163,7 @@ class Receiving(Sending):
     ) -> Received:
         """Give out deferred messages by name, or none if one is missing. With ``wide`` they may be active or delayed.
 
-        An expired message counts as missing, and this call makes it expire.
+        An expired message counts as missing, and this call makes it expire, unless it does not fit.
         If none is missing, give out the first messages that fit, at least one; or delete all of them if all fit.
         """
         absent: list[str] = []  # the missing messages; a repetition of the call reports the same ones
@@ -180,15 +180,15 @@ class Receiving(Sending):
         def act() -> Received:
             nonlocal left, fence
             found = find()
-            there = {message.name for message in found if message.expires > call.now}
-            for message in found:
-                if message.expires <= call.now:
-                    self._move(message, event, call.now)
+            sizes = accumulate(message.size for message in found)
+            fit = max(1, sum(size <= room for size in sizes))
+            expired = [message for message in found[:fit] if message.expires <= call.now]
+            there = {message.name for message in found if message not in expired}
+            for message in expired:
+                self._move(message, event, call.now)
             absent.extend(name for name in names if name not in there)
             if absent:
                 return Received(missing=tuple(absent), more=self.more)
-            weights = accumulate(len(message.record) for message in found)
-            fit = max(1, sum(weight <= room for weight in weights))
             if fit < len(found) and mode == "delete":
                 fit = 0
             left = len(found) - fit
@@ -303,7 +303,7 @@ class Receiving(Sending):
         for number, message in sorted(there.messages[side].items()):
             if number < start or message.state not in states or (session is not None and message.session != session):
                 continue
-            if len(found) == wanted or (found and sum(len(m.record) for m in found) + len(message.record) > room):
+            if len(found) == wanted or (found and sum(one.size for one in found) + message.size > room):
                 break
             found.append(message)
         return Peeked(tuple(message.delivery(message.state) for message in found), there.more)

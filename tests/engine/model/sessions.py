@@ -196,7 +196,7 @@ class SessionModel(Model):
         """Return how many of the messages may be read at once, at least one."""
         room = self.bounds.weight
         for place, message in enumerate(messages):
-            room -= len(message.record)
+            room -= message.size
             if room < 0:
                 return max(1, place)
         return len(messages)

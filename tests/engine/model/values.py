@@ -338,6 +338,11 @@ class Message:
     def name(self) -> str:
         return member(self.side, self.number)
 
+    @property
+    def size(self) -> int:
+        """The bytes that the message takes in a reply."""
+        return len(self.record) + len(self.changes)
+
     def event(self, letter: str) -> str:
         """Return the name in `due` of an event of this message."""
         return f"{letter}{self.side.value}{self.number:012x}"

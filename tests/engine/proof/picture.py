@@ -281,7 +281,7 @@ def check(picture: Picture) -> list[Standing]:
     _check_leases(picture, messages)
     _check_due(picture, messages)
     _check_sessions(picture, messages)
-    assert whole(state["biggest"]) >= max((len(one.record) for one in messages), default=0)
+    assert whole(state["biggest"]) >= max((len(one.record) + len(one.changes) for one in messages), default=0)
     for side, last in ((Side.MAIN, store["seq"]), (Side.DEAD, state["dead_seq"])):
         assert whole(last) >= max((one.number for one in messages if one.side is side), default=0)
     assert whole(state["once_bytes"]) == sum(map(len, picture.sets["once"])), f"once: {picture.sets['once']}"

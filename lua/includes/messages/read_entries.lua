@@ -1,0 +1,19 @@
+-- Returns the entries of the first of these messages: of all that fit into `room` bytes, and perhaps of some more; at
+-- least one. An entry with changed properties can be as long as a message. So entries are read in parts until there is
+-- no room, unless messages as large as the largest that the partition has had would all fit.
+-- @use changes_size read_many
+local function read_entries(p, members, room)
+  local n = #members
+  if n * p.biggest <= room then
+    return read_many('HMGET', p.entries, members)
+  end
+  local entries, at = {}, 0
+  while at < n and (at == 0 or room > 0) do
+    local part = read_many('HMGET', p.entries, { unpack(members, at + 1, math.min(at + 50, n)) })
+    for i = 1, #part do
+      at = at + 1
+      entries[at], room = part[i], room - changes_size(part[i])
+    end
+  end
+  return entries
+end

@@ -267,18 +267,6 @@ OF_MESSAGES = (
         wrong="p.bytes",
     ),
     Bug(
-        "changed properties take no room in a receive",
-        file="receive",
-        right="room = room - delivery_extras(extras, n, text)",
-        wrong="delivery_extras(extras, n, text)",
-    ),
-    Bug(
-        "changed properties of deferred messages take no room",
-        file="includes/count_records_that_fit",
-        right="(#text - at + 1)",
-        wrong="0",
-    ),
-    Bug(
         "the largest message is measured without its changed properties",
         file="includes/set_changes",
         right="if e.size + #changes > p.biggest then",

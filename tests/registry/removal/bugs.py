@@ -21,6 +21,9 @@ class Bug(NamedTuple):
 BUGS = (
     Bug("the minute of the last use is not waited for", "close", "quiet >= idle + 60000", "quiet >= idle"),
     Bug("a scheduled message is no use", "close", "holds(SIDES[''].scheduled)\n", ""),
+    Bug("a transfer is no use", "close", "holds(SIDES[''].transfer)\n", ""),
+    Bug("dead letters that are to be forwarded are no use", "close", "holds(p.forwards_dead and SIDES.d.ready)\n", ""),
+    Bug("a batch is no use", "close", "  holds(SIDES[prefix].frozen)\n", ""),
     Bug("an entity that forwards is idle", "close", "p.used, p.forwards", "p.used, false"),
     Bug("a closed partition stays open", "close", "if now_closed then", "if false then"),
     Bug("asking counts as a use", "close", "if used == 0 then", "if used < p.now then"),
@@ -40,8 +43,8 @@ BUGS = (
     Bug(
         "a removal does not see that it was taken back",
         _REMOVAL,
-        "    record = await steps.deleting(record, until)\n",
-        "    seen = await steps.ask(steps.registry.read(record.path), until, record.path)\n"
+        "\n    record = await steps.deleting(record, until)\n",
+        "\n    seen = await steps.ask(steps.registry.read(record.path), until, record.path)\n"
         "    record = await steps.deleting(seen or record, until)\n",
     ),
     Bug(

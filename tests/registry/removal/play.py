@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from sbredis.engine import (
-    CallId,
     Copy,
     Outgoing,
     Partition,
@@ -23,10 +22,11 @@ from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
     new_token,
-    perform,
     quiet,
     salts,
     touch,
+    transact,
+    transfer,
 )
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
@@ -35,7 +35,8 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Transport
-from tests.registry.removal.turns import REGISTRY, Client, Turns
+from tests.registry.removal.calls import FAR, TRIES, Calls
+from tests.registry.removal.turns import REGISTRY, Client
 from tests.registry.removal.witness import IDLE, MINUTE, NAMESPACE, PARTITIONS, About, Entity, Witness
 
 __all__ = ["START", "Play"]
@@ -45,10 +46,11 @@ QUEUE = PartitionSettings(clock="test")
 TOPIC = replace(QUEUE, topic=True)
 SHARED = replace(QUEUE, shared=True)
 PROPERTIES = {"auto_delete_on_idle": IDLE}
-TRIES = 25
-"""A user repeats a call after it has corrected its knowledge. After this number of tries, the entity stays closed."""
 
-USERS = ("send", "send", "receive", "receive", "peek", "schedule", "schedule", "update", "rule", "forward")
+USERS = (
+    *("send", "send", "receive", "receive", "peek", "schedule", "schedule", "update", "rule", "forward"),
+    *("transfer", "transfer", "bury", "bury"),
+)
 OTHERS = (
     "remove",
     "remove",
@@ -60,114 +62,59 @@ OTHERS = (
     "ask",
     "look",
     "visit",
+    "move",
+    "move",
     "delete",
     "create",
     "lose",
 )
 
 
-class Play(Turns):
+class Play(Calls):
     """One example: some entities, and several rounds in which clients act."""
 
     def __init__(self, transport: Transport, witness: Witness, chance: random.Random) -> None:
         super().__init__(witness, chance)
         self.transport = transport
         self.paths: list[str] = []
+        self.far = Partition(NAMESPACE, "far", FAR.entity, "far", 1, QUEUE)
         self.users = [Client(self, "user") for _ in range(2)]
-        self.forwarding = False
-        self.partition: int | None = None
-        """The partition that users call; None for any."""
+        self.forwarding = self.forwarding_dead = False
         self._numbers = itertools.count(1)
 
     # -- the work of users ---------------------------------------------------------------------------------------------
 
-    async def use(
-        self, client: Client, path: str, make: Callable[[Partition, About], Request[Any]], *, once: bool = False
-    ) -> None:
-        """Call one partition, as a client does: what it knows may be out of date, and is corrected."""
-        record = client.known.get(path) or await self.find(client, path)
-        for _ in range(TRIES):
-            partition = client.namespace.partition(record, self._partition_of(record))
-            try:
-                about = About()
-                request = make(partition, about)
-                await self.ask(client, request, about)
-            except SettingsStaleError:
-                record = await self.find(client, path)
-                self.witness.tally[f"a {client.role} reads {record.kind} again"] += 1
-            except SettingsBehindError:
-                await self.ask(client, partition.configure(now=self.witness.now))
-            except MessagingEntityNotFoundError:
-                record = await self._restored(client, record)
-            else:
-                return
-            if once:
-                return
-        raise AssertionError(f"{path} stays closed")
-
-    def _partition_of(self, record: EntityRecord) -> int:
-        return self.chance.choice(record.partitions) if self.partition is None else self.partition
-
-    async def ask(self, client: Client, request: Request[Any], about: About | None = None) -> Any:
-        client.about = about or About()
-        try:
-            return await perform(client, request)
-        finally:
-            client.about = About()
-
-    async def find(self, client: Client, path: str) -> EntityRecord:
-        before = self.witness.at(path)
-        try:
-            record = client.known[path] = await client.namespace.get_entity(path)
-        except MessagingEntityNotFoundError:
-            client.known.pop(path, None)
-            after = self.witness.at(path)
-            gone = after is None or after is not before or not self._is_complete(after)
-            assert gone, f"{path} is not found, but it is {after.record.state if after else ''}"
-            raise
-        return record
-
-    def _is_complete(self, entity: Entity) -> bool:
-        parent = entity.record.parent
-        topic = None if parent is None else self.witness.at(parent)
-        return entity.record.state == "active" and (topic is None or topic.record.state != "deleting")
-
-    async def _restored(self, client: Client, record: EntityRecord) -> EntityRecord:
-        found = await self.find(client, record.path)
-        if found.incarnation == record.incarnation:
-            found = client.known[record.path] = await client.namespace.restore_entity(found)
-        return found
-
-    def _call_id(self) -> CallId:
-        return CallId("", 0, self.witness.now)
-
     def _send(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return partition.send(self._call_id(), [Outgoing(b"m")])
+        return partition.send(self.call_id(), [Outgoing(b"m")])
 
     def _schedule(self, partition: Partition, about: About) -> Request[Any]:
         about.due = self.witness.now + self.chance.randrange(1, 2 * IDLE)
-        return partition.send(self._call_id(), [Outgoing(b"m", due=about.due)])
+        return partition.send(self.call_id(), [Outgoing(b"m", due=about.due)])
 
     def _receive(self, partition: Partition, about: About) -> Request[Any]:
-        about.request = partition.receive(self._call_id(), new_token(), 1, mode="delete")
+        about.request = partition.receive(self.call_id(), new_token(), 1, mode="delete")
         return about.request
+
+    def _transfer(self, partition: Partition, about: About) -> Request[Any]:
+        del about
+        return transact(self.call_id(), [transfer(partition, [Outgoing(b"m")], self.far, FAR.number, "far")])
 
     def _peek(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return partition.peek(0, 1, call_id=self._call_id())
+        return partition.peek(0, 1, call_id=self.call_id())
 
     def _touch(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return touch(partition, self._call_id())
+        return touch(partition, self.call_id())
 
     def _count(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return partition.count(self._call_id())
+        return partition.count(self.call_id())
 
     def _visit(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return partition.due(self._call_id())
+        return partition.due(self.call_id())
 
     async def _publish(self, client: Client, path: str) -> None:
         for _ in range(TRIES):
@@ -193,7 +140,7 @@ class Play(Turns):
             topic = client.namespace.partition(routes.topic, number)
             copies = [[Copy(place) for place in range(len(targets))]]
             try:
-                await self.ask(client, topic.publish(self._call_id(), [Outgoing(b"m")], copies, targets))
+                await self.ask(client, topic.publish(self.call_id(), [Outgoing(b"m")], copies, targets))
             except SettingsStaleError:
                 self.witness.tally["a user reads topic again"] += 1
             except SettingsBehindError:
@@ -219,8 +166,13 @@ class Play(Turns):
             return lambda: client.namespace.create_rule(topic, name, rule)
         if what == "update" or (what == "forward" and kind != "topic"):
             return lambda: self._update(client, path, forwards=what == "forward")
+        if what == "transfer":
+            return lambda: self.use(client, path, self._transfer)
         if kind == "topic":
             return lambda: self._publish(client, path)
+        if what == "bury":
+            number = self.chance.randrange(PARTITIONS) if self.partition is None else self.partition
+            return lambda: self.bury(client, path, number)
         if what == "peek":
             return lambda: self._look_and_note(client, path)
         make = {"send": self._send, "schedule": self._schedule}.get(what, self._receive)
@@ -243,6 +195,9 @@ class Play(Turns):
             return lambda: self._list(client)
         if what == "ask":
             return lambda: self._ask_quiet(client)
+        if what == "move":
+            number = self.chance.randrange(PARTITIONS)
+            return lambda: self.move(client, path, number, stops=0.4)
         if what in ("count", "look", "visit"):
             make = {"count": self._count, "look": self._peek, "visit": self._visit}[what]
             return lambda: self.use(client, path, make)
@@ -269,12 +224,12 @@ class Play(Turns):
         with suppress(MessagingEntityAlreadyExistsError):
             if name:
                 rules = [Rule("all", TrueFilter())]
-                settings = replace(SHARED, forwards=forwards)
+                settings = replace(SHARED, forwards=forwards, forwards_dead=self.forwarding_dead)
                 await client.namespace.create_subscription(topic, name, settings, rules=rules, properties=PROPERTIES)
             elif path.startswith("T"):
                 await client.namespace.create_entity(path, TOPIC, kind="topic", partitioned=True)
             else:
-                settings = replace(QUEUE, forwards=forwards)
+                settings = replace(QUEUE, forwards=forwards, forwards_dead=self.forwarding_dead)
                 await client.namespace.create_entity(path, settings, partitioned=True, properties=PROPERTIES)
 
     async def _list(self, client: Client) -> None:
@@ -300,6 +255,8 @@ class Play(Turns):
         entity.messages[number] = 0
         entity.uses.pop(number, None)
         entity.dues.pop(number, None)
+        entity.waiting.pop(number, None)
+        entity.batches.pop(number, None)
         self.witness.tally["queue partition lost"] += 1
 
     def _unsettled(self, entity: Entity) -> bool:
@@ -313,6 +270,7 @@ class Play(Turns):
         if chance.random() < 0.7:
             self.paths += ["T", "T/subscriptions/S", "T/subscriptions/Z"]
         self.forwarding = chance.random() < 0.15
+        self.forwarding_dead = chance.random() < 0.4
         await Namespace.open(self.transport, NAMESPACE, PARTITIONS)
         for path in self.paths:
             await self._made(path)
@@ -387,6 +345,23 @@ class Play(Turns):
         await self.alone(remover, "remove", self.work_of_others(remover, "remove", path))
         self.partition = None
 
+    async def left_waiting(self) -> None:
+        """Leave a message that waits to be moved, or a batch, and try to remove the entity or its topic."""
+        chance, path = self.chance, self.chance.choice(self.paths)
+        if self.witness.at(path) is None:
+            return
+        self.sealed, number, user = set(), chance.randrange(PARTITIONS), self.users[0]
+        self.partition = number
+        for what in chance.choice((("transfer",), ("send", "bury"))):
+            await self.alone(user, what, self.work_of_user(user, what, path))
+        if chance.random() < 0.5:
+            mover = Client(self, "reader")
+            await self.alone(mover, "move", lambda: self.move(mover, path, number, stops=1))
+        self.partition = None
+        self.witness.now += 3 * IDLE
+        remover, of = Client(self, "remover"), chance.choice((path, path.partition("/")[0]))
+        await self.alone(remover, "remove", self.work_of_others(remover, "remove", of))
+
     async def end(self) -> None:
         """Check that no message is lost, and that all entities that nobody uses are removed."""
         self.sealed = set()
@@ -395,6 +370,7 @@ class Play(Turns):
             if all(each.settings.forwards for each in self._left()):
                 break
             await self._visit_all()
+            await self._move_all()
             self.witness.now += IDLE + MINUTE
             for path in self.paths:
                 remover = Client(self, "remover")
@@ -419,6 +395,14 @@ class Play(Turns):
                 self.witness.now = max(self.witness.now, entity.used())
                 for number in entity.record.partitions:
                     await self._of_partition(path, number, self._visit)
+
+    async def _move_all(self) -> None:
+        for path in [*self.witness.there]:
+            entity = self.witness.at(path)
+            for number in (*(entity.waiting if entity else ()), *(entity.batches if entity else ())):
+                for _ in range(2):  # the second time the messages that were not in a batch yet
+                    mover = Client(self, "reader")
+                    await self.alone(mover, "move", lambda m=mover, n=number: self.move(m, path, n, stops=0))  # type: ignore[misc]  # noqa: B023
 
     async def _count_all(self) -> None:
         for path in [*self.witness.there]:
@@ -446,7 +430,7 @@ class Play(Turns):
                 except SettingsBehindError:
                     await self.ask(client, partition.configure(now=self.witness.now))
                 except MessagingEntityNotFoundError:
-                    record = await self._restored(client, record)
+                    record = await self.restored(client, record)
 
         await self.alone(client, "count", work)
         return result[0] if result else None

@@ -40,7 +40,7 @@ async def example(transport: Transport, chance: random.Random, tally: Counter[st
     play = Play(transport, Witness(transport, tally, read), chance)
     await play.begin()
     for _ in range(chance.randrange(5, 20)):
-        await chance.choice([*[play.round] * 6, play.used_twice, play.last_moment])()
+        await chance.choice([*[play.round] * 6, play.used_twice, play.last_moment, play.left_waiting])()
     await play.end()
     await transport.command("FLUSHALL", key=b"any")
     return play.steps

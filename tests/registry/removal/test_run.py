@@ -18,6 +18,7 @@ QUICK = (
     "a use of a subscription is no use of its topic",
     "a topic is quiet while its subscriptions are used",
     "unreachable partitions are idle",
+    "dead letters that are to be forwarded are no use",
 )
 
 

@@ -16,7 +16,8 @@
 --   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
 --   state g; the letter l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
--- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due
+-- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name
+-- @use levels plan_due
 -- @use parse_session read_entries read_records record_of refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then

@@ -15,7 +15,8 @@
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
 -- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
--- @use changes_size read_entries answer_repetition count_records_that_fit never never_text parse_session read_records record_of
+-- @use changes_size read_entries answer_repetition count_records_that_fit never never_text parse_session
+-- @use read_records record_of
 -- @use record_session refuse refuse_while_due sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then

@@ -18,7 +18,8 @@
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- @use advance answer_repetition band begin count_records_that_fit discard due_name entry finish index_add index_expiry
--- @use never place_transfer read_entries read_many read_records record_key record_of refuse refuse_while_due session_at sides
+-- @use never place_transfer read_entries read_many read_records record_key record_of refuse refuse_while_due
+-- @use session_at sides
 -- @use split_words whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'redrive', 6, true)
 if not p then

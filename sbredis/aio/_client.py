@@ -24,6 +24,7 @@ from sbredis.aio._options import (
     SessionReceiverKeywords,
 )
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._requests import Requests
 from sbredis.aio._role import ServiceBusRole
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
@@ -149,6 +150,7 @@ class ServiceBusClient(Handlers):
         self._connection.count_dropped = self._telemetry.dropped_duplicates
         self._connection.moves_from = partial(self._offer.moves_from, self._connection)
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
+        self._requests = Requests(self._connection)
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:

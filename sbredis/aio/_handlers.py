@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -16,12 +17,21 @@ from sbredis.aio._options import (
     receiver_options,
 )
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._requests import Requests
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
-from sbredis.aio.calls._arguments import identifier_of
+from sbredis.aio.calls._arguments import identifier_of, seconds_of
 from sbredis.aio.entities._sub_queues import split_sub_queue
-from sbredis.model import ServiceBusSessionFilter, ServiceBusSubQueue, names_keywords
+from sbredis.codec import encode_body
+from sbredis.model import (
+    PrimitiveTypes,
+    ServiceBusMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+    names_keywords,
+)
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
@@ -40,6 +50,7 @@ class Handlers:
     _offer: MaintenanceOffer
     _telemetry: Telemetry
     _handlers: set[ServiceBusSender | ServiceBusReceiver]
+    _requests: Requests
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
@@ -104,6 +115,46 @@ class Handlers:
         name, subscription = split_path(path)
         path = name if subscription is None else path_of(name, subscription)
         return self._receiver("get_receiver", path, None, session_id, sub_queue, options)
+
+    async def request(
+        self,
+        entity: str,
+        value: object,
+        *,
+        as_type: Any = Any,
+        session_id: str | None = None,
+        subject: str | None = None,
+        application_properties: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float = 5,
+    ) -> Any:
+        """Send a value to a queue or topic, wait for the reply, and return its value.
+
+        ``bytes`` and ``str`` are sent as they are, and every other value as JSON. The reply is decoded in the same way,
+        to ``as_type`` if it is given. The message names the queue for the reply in ``reply_to``. The reply must have
+        the message's id as its correlation id; the handler of a worker with ``replies=True`` sends such replies.
+
+        All requests of a client share one queue for replies. The client makes it with the first request, for which it
+        needs the right to manage entities, and the queue is removed when it is not used any more. A request expires
+        after ``timeout`` seconds.
+
+        Raises :class:`~sbredis.exceptions.OperationTimeoutError` if no reply comes within ``timeout`` seconds, and
+        :class:`~sbredis.exceptions.MessageBodyError` if the reply does not fit ``as_type``. An addition of sbredis.
+        """
+        seconds = seconds_of(timeout, "timeout")
+        encoded = encode_body(value)
+        message = ServiceBusMessage(
+            encoded.body,
+            application_properties={**application_properties} if application_properties else None,
+            session_id=session_id,
+            subject=subject,
+            content_type=encoded.content_type,
+        )
+
+        def receiver(queue: str, create: Creation | None) -> ServiceBusReceiver:
+            mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+            return self._receiver("request", queue, create, None, None, {"receive_mode": mode})
+
+        return await self._requests.request(entity, message, as_type, seconds, self.get_sender, receiver)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         """Make a settler, which settles messages that another process received from a queue, subscription or sub-queue.

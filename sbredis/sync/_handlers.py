@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._public import public_name
 from sbredis.aio._handlers import Handlers as AioHandlers
 from sbredis.aio._options import RECEIVER, SENDER, SenderKeywords, known_of
-from sbredis.model import ServiceBusSessionFilter, names_keywords
+from sbredis.model import PrimitiveTypes, ServiceBusSessionFilter, names_keywords
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
@@ -58,6 +59,28 @@ class Handlers:
         given = self._passed_on("get_receiver", options)
         receiver = self._portal.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
         return receiver_for(self._portal, receiver)
+
+    def request(
+        self,
+        entity: str,
+        value: object,
+        *,
+        as_type: Any = Any,
+        session_id: str | None = None,
+        subject: str | None = None,
+        application_properties: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float = 5,
+    ) -> Any:
+        return self._portal.call(
+            self._aio.request,
+            entity,
+            value,
+            as_type=as_type,
+            session_id=session_id,
+            subject=subject,
+            application_properties=application_properties,
+            timeout=timeout,
+        )
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))

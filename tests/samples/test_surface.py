@@ -66,6 +66,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.get_lock_handle: added": "lock-handles",
     "sbredis*ServiceBusSession.lock_handle: added": "lock-handles",
     "sbredis*ServiceBusClient.get_settler: added": "lock-handles",
+    "sbredis*ServiceBusClient.request: added": "request",
     "sbredis*.ServiceBusSettler: added": "lock-handles",
     "sbredis*ServiceBusReceiver.peek_messages(session_id): added": "session-unlocked",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",

@@ -9,7 +9,8 @@ local function make_ready(p, member, side, number, e, indexed)
   end
   p.placed[#p.placed + 1] = (side.prefix == '' and tonumber(e.level) * BAND or side.ready) + number
   p.placed[#p.placed + 1] = member
-  if side.prefix == '' and not p.shared and e.failures == 0 and e.changes == '' and e.record == '' and e.home == 'a' then
+  local plain = e.failures == 0 and e.changes == '' and e.record == '' and e.home == 'a'
+  if plain and side.prefix == '' and not p.shared then
     p.forgotten[#p.forgotten + 1] = member
   else
     p.entered[#p.entered + 1] = member

@@ -126,8 +126,8 @@ OF_MESSAGES = (
     Bug(
         "an interruption is forgotten",
         file="includes/make_ready",
-        right=" and e.home == 'a' then",
-        wrong=" then",
+        right=" and e.home == 'a'",
+        wrong="",
     ),
     Bug(
         "an interruption is reported for ever",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -25,7 +24,7 @@ from sbredis.aio.calls._arguments import identifier_of, seconds_of
 from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.codec import encode_body
 from sbredis.model import (
-    PrimitiveTypes,
+    PropertyMapping,
     ServiceBusMessage,
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -124,7 +123,7 @@ class Handlers:
         as_type: Any = Any,
         session_id: str | None = None,
         subject: str | None = None,
-        application_properties: Mapping[str, PrimitiveTypes] | None = None,
+        application_properties: PropertyMapping | None = None,
         timeout: float = 5,
     ) -> Any:
         """Send a value to a queue or topic, wait for the reply, and return its value.

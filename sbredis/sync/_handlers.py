@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._public import public_name
 from sbredis.aio._handlers import Handlers as AioHandlers
 from sbredis.aio._options import RECEIVER, SENDER, SenderKeywords, known_of
-from sbredis.model import PrimitiveTypes, ServiceBusSessionFilter, names_keywords
+from sbredis.model import PropertyMapping, ServiceBusSessionFilter, names_keywords
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
@@ -68,7 +67,7 @@ class Handlers:
         as_type: Any = Any,
         session_id: str | None = None,
         subject: str | None = None,
-        application_properties: Mapping[str, PrimitiveTypes] | None = None,
+        application_properties: PropertyMapping | None = None,
         timeout: float = 5,
     ) -> Any:
         return self._portal.call(

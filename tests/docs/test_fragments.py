@@ -61,6 +61,39 @@ async def test_the_worker_of_the_guide_works(url: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_the_worker_of_the_guide_that_blocks_completes_its_messages(url: str) -> None:
+    """The worker handles and completes the messages in the queue."""
+    handled: list[str] = []
+
+    def handle(message: ServiceBusReceivedMessage) -> None:
+        handled.append(str(message))
+        if len(handled) == 3:
+            asyncio.get_running_loop().call_soon(ended.cancel)
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
+        ended = asyncio.ensure_future(fragment("docs/queues.md", "work_that_blocks")(client, handle))
+        await asyncio.wait([ended])
+    assert handled == ["0", "1", "2"]
+
+
+@pytest.mark.anyio
+async def test_the_guide_asks_for_a_price(url: str) -> None:
+    """The request gets the value of its reply."""
+    async with ServiceBusClient(url) as client, ServiceBusClient(url) as shop:
+        await client.ensure_queue("prices")
+        asking = asyncio.ensure_future(fragment("docs/sessions.md", "price_of")(client, "bolt"))
+        async with shop.get_queue_receiver("prices") as receiver:
+            (request,) = await receiver.receive_messages(1, 60)
+            reply = ServiceBusMessage(b"5", content_type="application/json", correlation_id=request.message_id)
+            assert request.reply_to is not None
+            await shop.get_queue_sender(request.reply_to).send_messages(reply)
+            await receiver.complete_message(request)
+        assert await asking == 5
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["work", "patient"])
 async def test_the_session_workers_of_the_guide_work(name: str, url: str) -> None:
     """Each worker handles the messages of a session in order."""

@@ -61,6 +61,7 @@ CALLED_ELSEWHERE = {
     "docs/queues.md": [
         "pipeline",
         "work",
+        "work_that_blocks",
         "redrive",
         "receive_here",
         "settle_there",
@@ -68,7 +69,7 @@ CALLED_ELSEWHERE = {
         "lead",
         "report_every_hour",
     ],
-    "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear"],
+    "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear", "price_of"],
     "docs/topics.md": ["look_after"],
     "docs/transactions.md": ["handle"],
 }

@@ -64,7 +64,7 @@ EXAMPLES = {
     """,
     "redrive.py": r"""
         100 dead letters: ShopDown: order # failed: no answer in # s
-        too early: False The budget is spent: \d+ of the \d+ messages that were put back last have died again\.
+        too early: False The budget is spent: \d+ of the \d+ messages that were moved last have died again\.
         now: True All messages were dealt with\.
         0 dead letters are left
     """,

@@ -108,8 +108,8 @@ IN_TRANSACTIONS = (
     Bug(
         "abandoned in a transaction, a delivery always counts",
         file="includes/apply_operation",
-        right="argv[1] == '1'",
-        wrong="true",
+        right="plan, argv[1])",
+        wrong="plan, '1')",
         of="transactions",
     ),
     Bug(

@@ -126,7 +126,9 @@ def redacted(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         return _SECRET.sub(r"\1***", text) if _AZURE.match(text) else "***"
-    _, at, rest = rest.rpartition("@")
+    before, at, rest = rest.rpartition("@")
+    if "=" in before.partition("?")[2]:
+        return f"{scheme}://***"  # the '@' may be in the middle of a password in an option
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):
         # Without an '@' the text in the place of a port may be a password: redis://user:password.

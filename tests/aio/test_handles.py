@@ -202,7 +202,8 @@ async def test_a_lost_message_lock_is_reported_when_settling_by_handle(
             await WAYS[way](settler, handle)
         assert raised.value.entity == "q"
         assert handle not in str(raised.value)
-        assert await queue.counts() == before
+        after = await queue.counts()
+        assert after._replace(used=before.used) == before  # a call that loses its lock is a use, too
 
 
 # -- refused handles ---------------------------------------------------------------------------------------------------

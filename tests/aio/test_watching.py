@@ -42,8 +42,7 @@ async def test_a_message_whose_lock_lapses_during_its_settlement_is_forgotten(ur
             settling = asyncio.ensure_future(receiver.complete_message(message))
             await gate.reached()
             clock.move(3600)
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await queue.process_due()
             renewer._renewals._renew()
             assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
             gate.open()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sbredis.exceptions import InvalidConnectionStringError
@@ -213,6 +213,7 @@ VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)]
 """Words that these texts always contain."""
 
 
+@example(password="@000", frame="redis+sentinel://h/m?sentinel_password={}", is_encoded=False)
 @given(password=st.text(min_size=4, max_size=30), frame=st.sampled_from(FRAMES), is_encoded=st.booleans())
 def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) -> None:
     """No error, parsed target or log shows the password, whether the string is valid or invalid."""

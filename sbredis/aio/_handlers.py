@@ -143,7 +143,7 @@ class Handlers:
         encoded = encode_body(value)
         message = ServiceBusMessage(
             encoded.body,
-            application_properties={**application_properties} if application_properties else None,
+            application_properties=application_properties,
             session_id=session_id,
             subject=subject,
             content_type=encoded.content_type,

@@ -35,7 +35,7 @@ def load_worker(target: str) -> Worker:
         raise _failed(module_name, error) from error
     for name in attribute.split("."):
         if not hasattr(found, name):
-            workers = [each for each, value in vars(found).items() if isinstance(value, Worker)]
+            workers = [each for each in dir(found) if isinstance(getattr(found, each), Worker)]
             listed = f" It has {', '.join(map(repr, workers))}." if workers else ""
             raise WorkerSetupError(f"The module {module_name!r} has no {name!r}.{listed}")
         found = getattr(found, name)

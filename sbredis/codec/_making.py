@@ -5,6 +5,10 @@ A shape has two functions that are each other's inverse: ``encode`` turns a valu
 because it goes into logs and dead letters.
 """
 
+# The types of an application are values here, whose own types are not known.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -13,7 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NewType, Union, cast, get_args, get_origin, get_type_hints
 
 from sbredis.codec._libraries import of_msgspec, of_pydantic
 from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit, type_name
@@ -60,7 +64,8 @@ class _Making:
         if origin is not None:
             return self._generic(as_type, origin, get_args(as_type))
         if isinstance(as_type, type):
-            return self._class(as_type)
+            kind: Any = as_type
+            return self._class(kind)
         raise UnsupportedTypeError(f"{type_name(as_type)} is not a type that bodies can have.")
 
     # -- generic types
@@ -201,7 +206,7 @@ class _Making:
         if key_type is int:
             return Shape("int", frozenset({"text"}), lambda value: str(SIMPLE[int].encode(value)), whole_number)
         shape = self.of(key_type)
-        if shape.kinds != {"text"}:
+        if shape.kinds != frozenset({"text"}):
             raise UnsupportedTypeError(f"{type_name(as_type)} cannot be sent as JSON: its keys must be text or int.")
         return shape
 
@@ -236,7 +241,7 @@ class _Making:
             return self._fields(kind, set(hints), optional, dictionaries=True)
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             hints = _hints(kind)
-            shapes = [self.of(hints.get(name, Any)) for name in kind._fields]
+            shapes = [self.of(hints.get(name, Any)) for name in cast("Any", kind)._fields]
             return self._record(kind.__name__, kind, shapes, lambda found: kind(*found))
         raise UnsupportedTypeError(
             f"{type_name(kind)} is not a type that bodies can have. Use bytes, str, dict, list, a dataclass, a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, get_origin
 
 __all__ = ["Decode", "Encode", "Mismatch", "Shape", "UnsupportedTypeError", "misfit", "type_name", "words"]
@@ -36,7 +36,7 @@ class Shape:
     from_bytes: Callable[[bytes], Any] | None = None
 
 
-words: Final = {
+words: Final[Mapping[type, str]] = {
     type(None): "null",
     bool: "a truth value",
     int: "a whole number",

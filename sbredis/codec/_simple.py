@@ -19,7 +19,7 @@ _EVERY_KIND: Final = frozenset({"null", "bool", "int", "float", "text", "list", 
 
 def _plain(value: Any) -> Any:
     """Return a value inside which only JSON's own types are, or raise for another type."""
-    kind = type(value)
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in {str, int, float, bool, type(None)}:
         return value
     if kind is list:
@@ -39,10 +39,6 @@ def _plain(value: Any) -> Any:
         f"A value of the type {kind.__name__} inside a plain dict or list cannot be sent, because it would not decode "
         "to an equal value. Use a dataclass whose field has this type."
     )
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _of_type(kind: type, kinds: str) -> Shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from sbredis.model import PrimitiveTypes
 
@@ -85,7 +85,8 @@ def outcome_in(error: BaseException) -> Outcome | None:
         return error
     if not isinstance(error, BaseExceptionGroup):
         return None
-    found = [outcome_in(each) for each in error.exceptions]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    found = [outcome_in(each) for each in group.exceptions]
     return found[0] if all(each is not None for each in found) else None
 
 

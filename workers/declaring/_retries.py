@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, cast
 
 from sbredis._quoting import shortened
 from sbredis.workers.declaring._outcomes import Abandon, DeadLetter, Outcome
 
-__all__ = ["Retries", "after_failure", "described", "is_of"]
+__all__ = ["Retries", "after_failure", "described", "is_of", "require_exceptions"]
 
 _DESCRIPTION: Final = 1024
 """The largest number of characters of an error that a dead letter's description keeps."""
@@ -43,11 +43,7 @@ class Retries:
             raise ValueError(f"factor must be from 1 to 100, not {self.factor:g}")
         if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
             raise ValueError(f"attempts must be a whole number from 1 on or None, not {self.attempts!r}")
-        given: Any = self.no_retry
-        if not isinstance(given, tuple) or not all(
-            isinstance(each, type) and issubclass(each, Exception) for each in given
-        ):
-            raise TypeError("no_retry must be a tuple of exception classes")
+        require_exceptions("no_retry", self.no_retry)
 
     def delay(self, attempt: int, draw: Callable[[], float]) -> float:
         """Return the seconds between this failed attempt, counted from 1, and the next. ``draw`` gives 0 to 1."""
@@ -86,5 +82,13 @@ def described(error: BaseException) -> str:
 def is_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
     """Return whether an error is of one of these classes, or is a group of nothing but such errors."""
     if isinstance(error, BaseExceptionGroup) and not isinstance(error, kinds):
-        return all(is_of(each, kinds) for each in error.exceptions)
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(is_of(each, kinds) for each in group.exceptions)
     return isinstance(error, kinds)
+
+
+def require_exceptions(name: str, given: object) -> None:
+    """Raise if an option is not a tuple of exception classes."""
+    classes = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (None,)
+    if not all(isinstance(each, type) and issubclass(each, Exception) for each in classes):
+        raise TypeError(f"{name} must be a tuple of exception classes")

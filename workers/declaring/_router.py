@@ -57,7 +57,7 @@ class Router:
             if not callable(handler):
                 raise TypeError(f"@{function}(…) decorates a function, not {type(handler).__name__}")
             inside = "<locals>" in function_name(handler)  # annotations may name what only the outer function knows
-            names = dict(sys._getframe(1).f_locals) if inside else {}
+            names = dict(sys._getframe(1).f_locals) if inside else {}  # pyright: ignore[reportPrivateUsage]
             self._declared.append(Declared(handler, source, settings, entity_options, names))
             return handler
 

@@ -123,8 +123,10 @@ class _Reading:
     names: Mapping[str, Any]
     batch: bool
     wants_context: bool = False
-    _known: dict[tuple[Callable[..., Any], Scope], Dependency] = field(default_factory=dict)
-    _open: list[Callable[..., Any]] = field(default_factory=list)
+    _known: dict[tuple[Callable[..., Any], Scope], Dependency] = field(
+        default_factory=dict[tuple[Callable[..., Any], Scope], Dependency]
+    )
+    _open: list[Callable[..., Any]] = field(default_factory=list[Callable[..., Any]])
     """The functions whose parameters are being read, from the outside in."""
 
     def refused(self, why: str) -> WorkerSetupError:

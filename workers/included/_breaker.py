@@ -9,6 +9,7 @@ from typing import Any
 from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed
 from sbredis.workers.declaring._outcomes import Outcome
+from sbredis.workers.declaring._retries import require_exceptions
 from sbredis.workers.included._circuit import Circuit
 
 __all__ = ["CircuitBreaker"]
@@ -35,11 +36,7 @@ class CircuitBreaker:
             raise ValueError(f"failures must be a whole number from 1 on, not {failures!r}")
         if not pause > 0:
             raise ValueError(f"pause must be more than 0 seconds, not {pause!r}")
-        given: Any = opens_on
-        if not isinstance(given, tuple) or not all(
-            isinstance(each, type) and issubclass(each, Exception) for each in given
-        ):
-            raise TypeError("opens_on must be a tuple of exception classes")
+        require_exceptions("opens_on", opens_on)
         self._opens_on = opens_on
         self._circuit = Circuit(failures, pause)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
@@ -91,9 +91,9 @@ class Counts:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the counts that :meth:`to_json` has written."""
-        read: dict[str, Any] = {
-            name: Histogram(*value) if isinstance(value, Sequence) else value for name, value in given.items()
-        }
+        read: dict[str, Any] = {**given}
+        for name in ("handling", "lag"):
+            read[name] = Histogram(*given[name])
         return cls(**read)
 
 

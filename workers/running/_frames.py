@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from sbredis.codec import decode_body, encode_body
@@ -132,7 +132,7 @@ def _written(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _value(name: str, value: Any) -> list[Any]:
     if isinstance(value, Mapping):
-        return ["dict", _written(value)]
+        return ["dict", _written(cast("Mapping[str, Any]", value))]
     kind = type(value).__name__
     if kind not in _KINDS:
         raise TypeError(f"{name} has a value of the type {kind}, which cannot go to another process")

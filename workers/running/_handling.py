@@ -118,7 +118,8 @@ class Handling:
         try:
             result = await self._invoked(call, scopes or self._app)
             if isinstance(result, list):
-                return self._each_allowed(call, result)
+                outcomes: Any = result
+                return self._each_allowed(call, outcomes)
         except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)
         if call.settled:

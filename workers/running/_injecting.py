@@ -38,7 +38,7 @@ class Scopes:
     """The scopes that a call is in."""
 
     def __init__(self, outer: Mapping[Scope, _Values] | None = None, own: Scope = "app") -> None:
-        self._own = own
+        self._own: Scope = own
         self.values: dict[Scope, _Values] = {**(outer or {}), own: _Values()}
 
     def inner(self, scope: Scope) -> Scopes:
@@ -120,7 +120,8 @@ def decoded(message: ServiceBusReceivedMessage, as_type: Any) -> Any:
 
 def in_thread(threads: Executor, work: Callable[[], Any]) -> Awaitable[Any]:
     """Run a function in a thread, with the context variables of the caller."""
-    return asyncio.get_running_loop().run_in_executor(threads, copy_context().run, _without_stop, work)
+    context = copy_context()
+    return asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(_without_stop, work))
 
 
 def _without_stop(work: Callable[[], Any]) -> Any:

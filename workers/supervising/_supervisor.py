@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.observing._counts import merged
@@ -171,10 +173,13 @@ class Supervisor:
     async def _reload(self) -> None:
         """Let the processes start again whenever a Python file in this folder changes."""
         try:
-            from watchfiles import PythonFilter, awatch  # type: ignore[import-not-found,unused-ignore]
+            watchfiles: Any = importlib.import_module("watchfiles")
         except ImportError:
             raise WorkerSetupError("--reload needs watchfiles: run pip install watchfiles.") from None
-        async for changes in awatch(Path.cwd(), watch_filter=PythonFilter()):
+        changed: AsyncIterable[set[tuple[int, str]]] = watchfiles.awatch(
+            Path.cwd(), watch_filter=watchfiles.PythonFilter()
+        )
+        async for changes in changed:
             names = sorted({Path(path).name for _, path in changes})
             _log.info("%s changed: starting again", ", ".join(names))
             for process in self._processes:

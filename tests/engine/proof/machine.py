@@ -314,8 +314,9 @@ class Machine(RuleBasedStateMachine):
     def deliver(self, messages: list[Outgoing]) -> object:
         return self.both.send(PLAIN, messages)
 
-    def settle(self, _: st.DataObject, how: How) -> Settle:
+    def settle(self, data: st.DataObject, how: How) -> Settle:
         """Return a function that settles messages of the partition."""
+        del data
 
         def settle(what: Settlement, locks: Sequence[Lock], counted: bool) -> None:
             self.both.do(self.both.settling(what, locks, counted=counted), how)

@@ -52,7 +52,7 @@ def condition_of(before: Place, event: Event, after: Place | None, added: set[Si
     ``after`` is None if the message is not there any more under its name, and ``added`` are the sides on which messages
     have new names.
     """
-    for condition, outcome in TRANSITIONS.get((*before, event), {}).items():
+    for condition, outcome in TRANSITIONS.get((before.side, before.state, event), {}).items():
         gone = outcome.state in ENDS or (outcome.side is not before.side and outcome.side in added)
         if gone if after is None else after == (outcome.side, outcome.state):
             return condition

@@ -178,7 +178,7 @@ class MovesMachine(RuleBasedStateMachine):
                 ended = before[name].state is State.FROZEN and event is not Event.FREEZE
                 assert condition or not ended, f"{name}: {event} led to {after.get(name)}"
                 if condition:
-                    self.tally[text_of((*before[name], event, condition))] += 1
+                    self.tally[text_of((before[name].side, before[name].state, event, condition))] += 1
         return result
 
     def _call_id(self) -> CallId:

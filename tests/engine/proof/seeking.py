@@ -18,7 +18,7 @@ __all__ = ["Seeker"]
 BRIEF, LATER = 700, 2_000
 """A short time to live, and a delay that is longer."""
 _EXPIRING = {Condition.EXPIRED, Condition.EXPIRED_KEPT}
-_SETTLING: dict[Event, Settlement] = {event: what for what, event in EVENTS.items()} | {Event.RELEASE: "abandon"}
+_SETTLING: dict[Event, Settlement] = {**{event: what for what, event in EVENTS.items()}, Event.RELEASE: "abandon"}
 _OF_TIME = {Event.LAPSE, Event.ACTIVATE, Event.WAKE, Event.EXPIRE}
 
 Settle = Callable[[Settlement, Sequence[Lock], bool], None]

@@ -45,7 +45,7 @@ words: Final[Mapping[type, str]] = {
     list: "a list",
     dict: "an object",
 }
-"""What decoded JSON values are called in errors."""
+"""The words for decoded JSON values in errors."""
 
 
 def misfit(at: str, wanted: str, value: object) -> Mismatch:

@@ -36,7 +36,7 @@ class TooManyHopsError(ServiceBusError):
 
 
 class Purpose(NamedTuple):
-    """What a mover makes of messages. It is stored with a batch, so that every mover makes the same messages of it."""
+    """The instructions for the messages of a batch. They are stored with it, so every mover makes the same messages."""
 
     redriven: bool = False
     """Whether a redrive has chosen the messages. If not, they wait to be moved."""

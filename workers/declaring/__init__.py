@@ -1,4 +1,4 @@
-"""What a worker is made of, before it runs: handlers, their conditions, parameters and outcomes. Nothing here waits."""
+"""The declarations of a worker: handlers, their conditions, parameters and outcomes. Nothing here waits."""
 
 from __future__ import annotations
 

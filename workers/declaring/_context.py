@@ -88,7 +88,7 @@ class Work(Protocol):
 
 
 class _Told:
-    """What a handler is told."""
+    """The facts about a message that both contexts have."""
 
     __slots__ = ("_work",)
 
@@ -172,7 +172,7 @@ class Session:
 
 
 class Context(_Told):
-    """What a coroutine function is told beside its message, and what it can do."""
+    """The context of a coroutine function: facts about its message, and calls that belong to the message."""
 
     __slots__ = ()
 
@@ -223,7 +223,7 @@ class Portal(Protocol):
 
 
 class SyncContext(_Told):
-    """What a plain function is told beside its message, and what it can do."""
+    """The context of a plain function: facts about its message, and calls that belong to the message."""
 
     __slots__ = ("_portal",)
 

@@ -85,11 +85,11 @@ class EntityPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a worker says for all its handlers."""
+    """The worker's options for all its handlers."""
 
     entity: Mapping[str, Any]
     by_path: Mapping[str, Mapping[str, Any]]
-    """What the worker says for an entity: its options, and ``retries``."""
+    """The worker's options for an entity, and its ``retries``."""
     retries: Retries
     middleware: Sequence[Middleware] = ()
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]

@@ -27,7 +27,7 @@ class EntityOptions(TypedDict, total=False):
     prefetch: int | None
     """How many messages are fetched ahead; ``None`` to adapt to the speed of the handlers, 0 for none."""
     unmatched: Literal["dead-letter", "abandon"]
-    """What becomes of a message that no handler takes: a dead letter, or it comes again after a delay."""
+    """The treatment of a message that no handler takes: it becomes a dead letter, or comes again after a delay."""
     max_auto_lock_renewal_duration: float | None
     """For how many seconds locks are renewed; ``None`` for as long as the handler runs."""
     session_idle_timeout: float
@@ -60,13 +60,13 @@ class HandlerOptions(EntityOptions, total=False):
     no_retry: tuple[type[Exception], ...]
     """A message whose handler raises one of these is dead-lettered at once."""
     publishes: str
-    """What the handler returns is sent to this queue or topic."""
+    """The handler's result is sent to this queue or topic."""
     replies: bool | Sequence[str]
     """Whether what the handler returns is sent to the ``reply_to`` of the message, or the entities that it may name."""
     timeout: float | None
     """How many seconds a call of the handler may take."""
     middleware: Sequence[Middleware]
-    """What surrounds the calls of this handler, from the outside in."""
+    """The middleware around the calls of this handler, from the outside in."""
     sub_queue: ServiceBusSubQueue | str | None
     """The sub-queue to take messages from."""
 

@@ -14,7 +14,7 @@ _LONGEST_DELAY: Final = 365 * 86400
 
 
 class Outcome(Exception):  # noqa: N818 -- a handler returns it; it is an exception only so that it can be raised too
-    """What a handler says about its message.
+    """The outcome of a call, as its handler states it.
 
     A handler returns an outcome, or raises it from deep inside. A raised outcome is no error: it is neither logged nor
     counted as one.

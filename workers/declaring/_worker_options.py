@@ -32,7 +32,7 @@ class WorkerOptions(TypedDict, total=False):
     retries: Retries
     """The default for all handlers."""
     middleware: Sequence[Middleware]
-    """What surrounds the calls of all handlers, from the outside in."""
+    """The middleware around the calls of all handlers, from the outside in."""
     maintenance: bool
     """Whether the worker takes part in maintenance. True."""
     shutdown_timeout: float
@@ -83,7 +83,7 @@ class Setup:
     settings: WorkerSettings
     declared: tuple[Declared, ...]
     by_path: Mapping[str, Mapping[str, Any]]
-    """What the worker says for an entity: its options, and ``retries``."""
+    """The worker's options for an entity, and its ``retries``."""
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
 
     def narrowed(self, queues: Sequence[str], concurrency: int | None, http: str | None) -> Self:

@@ -1,4 +1,4 @@
-"""What a worker shows of itself: counts, health, and the HTTP port that serves both."""
+"""Observing a worker: counts, health, and the HTTP port that serves both."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened to the messages of one entity in this worker."""
+    """The counts of one entity in this worker."""
 
     received: int = 0
     completed: int = 0

@@ -19,7 +19,7 @@ examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run."""
+    """The worker to run, and the options of its run."""
 
     target: str
     processes: int = 1

@@ -1,4 +1,4 @@
-"""What a worker process tells its supervisor: a line of JSON every second."""
+"""Reports of a worker process to its supervisor: a line of JSON every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker shows on a terminal: a banner at the start, and a line of rates while it runs. Pure."""
+"""The texts of a worker on a terminal: a banner at the start, and a line of rates while it runs. Pure."""
 
 from __future__ import annotations
 

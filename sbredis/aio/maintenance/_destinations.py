@@ -106,7 +106,7 @@ class Destinations:
         self._source = source
         self._number = number
         self.purpose = Purpose()
-        """What becomes of the messages that are sorted here."""
+        """The purpose of the messages that are sorted here."""
         self.nowhere = Destination(source.record.id, number)
         """The name under which messages without a destination are frozen, to be given up."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
-__all__ = ["UNCHANGED", "Call", "Place", "message_of"]
+__all__ = ["UNCHANGED", "Call", "Place", "encoded_with", "message_of"]
 
 UNCHANGED: Final = object()
 """The state of a session that no handler has set."""
@@ -56,7 +55,6 @@ class Call:
         "sends",
         "settled",
         "state",
-        "task",
     )
 
     def __init__(self, place: Place, handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -67,9 +65,8 @@ class Call:
         self.began = time.monotonic()
         self.bodies: list[Any] | None = None
         """The decoded bodies of a batch."""
-        self.task: asyncio.Future[Any] | None = None
         self.sends: list[tuple[str, ServiceBusMessage]] | None = None
-        """What the handler has sent, with the entities to which it goes."""
+        """The messages that the handler has sent, with the entities to which they go."""
         self.state: object = UNCHANGED
         """The new state of the session, as the handler gave it."""
         self.once: tuple[str, float] | None = None
@@ -144,8 +141,14 @@ class Call:
 
 def message_of(value: object, options: SendOptions) -> ServiceBusMessage:
     """Make a message from a value, with the content type of its body."""
+    body, given = encoded_with(value, options)
+    return ServiceBusMessage(body, **given)
+
+
+def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, Any]]:
+    """Encode a value. Return the body, and the properties of the message with the content type of the body."""
     encoded = encode_body(value)
     given: dict[str, Any] = {**options}
     if encoded.content_type is not None:
         given.setdefault("content_type", encoded.content_type)
-    return ServiceBusMessage(encoded.body, **given)
+    return encoded.body, given

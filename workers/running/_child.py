@@ -13,12 +13,12 @@ from datetime import datetime
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-from sbredis.codec import encode_body
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._outcomes import Complete, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
+from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("sbredis.worker")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the process of a handler needs to begin."""
+    """The values with which the process of a handler begins."""
 
     module: str
     name: str
@@ -79,19 +79,11 @@ class _Work:
     def send(self, entity: str, value: object, options: SendOptions) -> None:
         if isinstance(value, ServiceBusMessage):
             raise TypeError("A handler in a process sends values with options, not a ServiceBusMessage.")
-        encoded = encode_body(value)
-        given: dict[str, Any] = {**options}
-        if encoded.content_type is not None:
-            given.setdefault("content_type", encoded.content_type)
-        self.sends.append(Sent(entity, encoded.body, given))
+        self.sends.append(Sent(entity, *encoded_with(value, options)))
 
     def returned(self, result: object) -> Sent | None:
-        """Return what the handler has returned, as a message."""
-        if result is None:
-            return None
-        encoded = encode_body(result)
-        options = {} if encoded.content_type is None else {"content_type": encoded.content_type}
-        return Sent("", encoded.body, options)
+        """Return the handler's result as a message without an entity."""
+        return None if result is None else Sent("", *encoded_with(result, {}))
 
     def remember(self, key: str, window: float) -> None:
         del key, window
@@ -143,7 +135,7 @@ def serve(connection: Connection, start: Start) -> None:
     for folder in start.path:
         if folder not in sys.path:
             sys.path.append(folder)
-    function = find("__main__" if start.module == "__main__" else start.module, start.name)
+    function = find(start.module, start.name)
     signature = read_signature(function)
     injector, scopes = Injector(signature, None), Scopes()
     with asyncio.Runner() as runner:

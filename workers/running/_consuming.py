@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,10 +19,10 @@ from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import Settlements
 
-__all__ = ["Consumer", "Running"]
+__all__ = ["CANCELLING", "Consumer", "Running"]
 
 _log = logging.getLogger("sbredis.worker")
-_CANCELLING = 5.0
+CANCELLING = 5.0
 """The seconds that cancelled handlers get to end."""
 
 
@@ -59,11 +59,6 @@ class Running:
         self._most_unanswered = self._most * batches
         settlements.when_settled = self._make_room
         self._gates = [each for handler in plan.handlers for each in handler.middleware if isinstance(each, Gate)]
-
-    @property
-    def calls(self) -> Sequence[Call]:
-        """The calls that are running."""
-        return list(self._running.values())
 
     @property
     def room(self) -> int:
@@ -134,7 +129,7 @@ class Running:
             call.dropped = True
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=_CANCELLING)
+            await asyncio.wait(left, timeout=CANCELLING)
             messages = [message for call in left.values() if not call.settled for message in call.messages]
             await self.settlements.release(messages, interrupted=True)
         await self.settlements.all_settled()

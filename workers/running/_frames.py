@@ -1,4 +1,4 @@
-"""What crosses between a worker and the process of a handler: a header of JSON, and bodies as bytes. Pure.
+"""Frames between a worker and the process of a handler: a header of JSON, and bodies as bytes. Pure.
 
 No pickle crosses, because a body is data from outside.
 """
@@ -37,7 +37,7 @@ class Asked:
     content_type: str | None
     properties: Mapping[str, Any] | None
     facts: Mapping[str, Any]
-    """What the context tells: entity, attempt, fence, interrupted, session_id, subject, message_id."""
+    """The facts for the context: entity, attempt, fence, interrupted, session_id, subject, message_id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call."""
+    """The outcome or the error of a call, and the messages that the handler has sent."""
 
     outcome: tuple[str, Mapping[str, Any]] | None
     """The name and the values of an outcome; ``None`` if the handler raised an error."""
@@ -59,7 +59,7 @@ class Answer:
     """The class of an error, its text, and whether the message must not come again."""
     sends: Sequence[Sent] = field(default_factory=tuple)
     result: Sent | None = None
-    """What the handler has returned, as a message without an entity."""
+    """The handler's result, as a message without an entity."""
 
 
 def write_asked(asked: Asked) -> bytes:

@@ -78,7 +78,7 @@ class Handling:
             handler = self._plan.chooser.choose(message)
         except Exception as error:  # noqa: BLE001 -- a `when` function of the application may raise anything
             self._on_error((message,), error)
-            return self._after_failure(self._plan.handlers[0], message, error)
+            return self.after_failure(self._plan.handlers[0], message, error)
         if handler is not None:
             return handler
         if self._plan.settings.unmatched == "abandon" or self._dead:
@@ -148,7 +148,7 @@ class Handling:
             return [outcome] * len(call.messages)
         call.place.counts.errors += 1
         self._on_error(call.messages, error)
-        return [self.after_failure(call, message, error) for message in call.messages]
+        return [self.after_failure(call.handler, message, error) for message in call.messages]
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
         counts, now = call.place.counts, self._now
@@ -185,9 +185,6 @@ class Handling:
             return Abandon(_AGAIN)
         return outcome
 
-    def after_failure(self, call: Call, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
-        """Return what becomes of a message whose handling has failed."""
-        return self._after_failure(call.handler, message, error)
-
-    def _after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
+    def after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
+        """Return the outcome of a message whose handling has failed."""
         return after_failure(error, message.delivery_count, self._most, handler.retries, self._draw, dead=self._dead)

@@ -42,10 +42,6 @@ class _Process:
         theirs.close()
         self._ready = False
 
-    @property
-    def alive(self) -> bool:
-        return self._process.is_alive()
-
     def exchange(self, frame: bytes) -> bytes:
         """Send a message and wait for the answer, in a thread. Raises :class:`HandlerProcessDied`."""
         try:

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.exceptions import ServiceBusError, SessionLockLostError
+from sbredis.exceptions import SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Outcome
 from sbredis.workers.running._batches import calls_of, filled, settle_parts
 from sbredis.workers.running._calls import Call
+from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, snapshot
@@ -49,11 +50,6 @@ class SessionConsumer:
         self._held: dict[asyncio.Task[None], Call | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
         self._stopping = False
-
-    @property
-    def calls(self) -> Sequence[Call]:
-        """The calls that are running."""
-        return [call for call in self._held.values() if call is not None]
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
@@ -185,7 +181,4 @@ class SessionConsumer:
         for task in left:
             task.cancel()
         if left:
-            try:
-                await asyncio.wait(left, timeout=5)
-            except ServiceBusError as error:
-                _log.warning("%s: %s", self._plan.source.path, error)
+            await asyncio.wait(left, timeout=CANCELLING)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
 from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from sbredis.workers.running._calls import UNCHANGED, Call, Place
 
@@ -37,7 +38,7 @@ class Settlements:
         counts: Counts,
         session: ServiceBusSession | None = None,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
-        judge: Callable[[Call, ServiceBusReceivedMessage, Exception], Outcome],
+        judge: Callable[[HandlerPlan, ServiceBusReceivedMessage, Exception], Outcome],
     ) -> None:
         self._client = client
         self._receiver = receiver
@@ -146,7 +147,7 @@ class Settlements:
                     if isinstance(error, ServiceBusError) and not _can_be_settled(error):
                         raise
                     self._failed(call.messages, error)
-                    outcomes = [self._judge(call, message, error) for message in call.messages]
+                    outcomes = [self._judge(call.handler, message, error) for message in call.messages]
                     for message, each in zip(call.messages, outcomes, strict=True):
                         await self._settle_one(call, message, each)
                     return outcomes[0]

@@ -7,21 +7,21 @@ python -m benchmarks.engine [--rounds N] [--waiting N] [--server NAME]
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from redis import Redis
 
+from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, server_time
+from benchmarks.engine_reserved import compare_audited, strain_reserved
 from benchmarks.rounds import run_as_program
 from sbredis.aio.core._moving import MOST_AT_ONCE
 from sbredis.engine import (
     NO_CALL_ID,
     CallId,
     Copy,
-    Delivery,
     Destination,
     Lock,
     Operation,
@@ -33,10 +33,9 @@ from sbredis.engine import (
     Verdict,
     Waiting,
     freeze,
-    load,
     new_token,
-    operations,
     outgoing,
+    publish,
     read_batch,
     settle_batch,
     take,
@@ -46,54 +45,6 @@ from sbredis.engine import (
 from sbredis.servers import LocalServer, find_server
 
 T = TypeVar("T")
-
-
-class Engine:
-    """One partition, called through redis-py one call at a time."""
-
-    def __init__(self, client: Redis, entity: str, settings: PartitionSettings | None = None) -> None:
-        self._client = client
-        self._hashes = {name: client.script_load(load(name).source) for name in operations()}
-        self._number = 0
-        self.partition = Partition(
-            "bench", "abc", entity, "incarnation", 1, settings or PartitionSettings(quota=10**14)
-        )
-        self.ask(self.partition.configure(create=True))
-
-    def ask(self, request: Request[T]) -> T:
-        return request.read(self.put(self._client, request))
-
-    def put(self, client: Any, request: Request[Any]) -> Any:
-        """Make a call, or add it to a pipeline. The caller reads the reply."""
-        keys = request.keys
-        script = request.script
-        first: tuple[Any, ...] = (b"run",) if script.takes_run_id else ()
-        return client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
-
-    def call_id(self) -> CallId:
-        self._number += 1
-        return CallId("lane", self._number)
-
-    def send(self, payloads: Iterable[bytes]) -> None:
-        self.ask(self.partition.send(self.call_id(), [Outgoing(payload) for payload in payloads]))
-
-    def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
-        return self.ask(self.partition.receive(self.call_id(), token, wanted)).messages
-
-    def receive_and_delete(self, wanted: int) -> tuple[Delivery, ...]:
-        return self.ask(self.partition.receive(self.call_id(), new_token(), wanted, mode="delete")).messages
-
-    def settle_all(self, wanted: int) -> None:
-        token = new_token()
-        locks = [Lock(token, message.name) for message in self.receive(wanted, token)]
-        assert len(locks) == wanted
-        assert not self.ask(self.partition.complete(self.call_id(), locks)).lost
-
-
-def server_cpu(client: Redis) -> float:
-    """Return the seconds of processor time that the server has used."""
-    used: dict[str, float] = client.info("cpu")
-    return used["used_cpu_user"] + used["used_cpu_sys"]
 
 
 def memory(client: Redis) -> int:
@@ -116,31 +67,6 @@ def streams_round(client: Redis, batch: int, body: bytes, calls: int) -> None:
         ending.xack("stream", "group", *ids)
         ending.xdel("stream", *ids)
         ending.execute()
-
-
-def engine_round(engine: Engine, batch: int, body: bytes, calls: int) -> None:
-    payloads = [body] * batch
-    for _ in range(calls):
-        engine.send(payloads)
-        engine.settle_all(batch)
-
-
-Competitor = tuple[str, Callable[[int], None]]
-
-
-def alternate(
-    client: Redis, competitors: list[Competitor], calls: int, batch: int, rounds: int
-) -> list[tuple[float, float]]:
-    """Return each competitor's medians of server CPU and wall time for a message, in µs. The first round is dropped."""
-    measured: list[list[tuple[float, float]]] = [[] for _ in competitors]
-    for number in range(rounds + 1):
-        for place, (_, run) in enumerate(competitors):
-            cpu, wall = server_cpu(client), time.perf_counter()
-            run(calls)
-            wall, cpu = time.perf_counter() - wall, server_cpu(client) - cpu
-            if number:
-                measured[place].append((cpu / calls / batch * 1e6, wall / calls / batch * 1e6))
-    return [(statistics.median(c for c, _ in one), statistics.median(w for _, w in one)) for one in measured]
 
 
 def compare(client: Redis, rounds: int) -> None:
@@ -229,8 +155,7 @@ def strain(client: Redis) -> None:
     def held(label: str, request: Request[Any], engine: Engine) -> None:
         client.config_resetstat()
         engine.ask(request)
-        taken: Any = client.info("commandstats")
-        print(f"    {label:<22} {taken['cmdstat_evalsha']['usec'] / 1000:6.2f} ms", flush=True)
+        print(f"    {label:<22} {server_time(client):6.2f} ms", flush=True)
 
     for count, size in ((1000, 4000), (64, 65_000), (4, 1_000_000), (1, 4_000_000)):
         print(f"  {count} messages of {size:,} B in one call:")
@@ -291,8 +216,7 @@ def strain_changed(client: Redis) -> None:
     def held(label: str, request: Request[T]) -> T:
         client.config_resetstat()
         answer = engine.ask(request)
-        told: Any = client.info("commandstats")
-        taken.setdefault(label, []).append(told["cmdstat_evalsha"]["usec"] / 1000)
+        taken.setdefault(label, []).append(server_time(client))
         return answer
 
     def settle(settlement: Callable[[CallId, list[Lock]], Request[Any]], token: str, given: list[str]) -> None:
@@ -322,7 +246,6 @@ def strain_changed(client: Redis) -> None:
         print(f"    {label:<22} {max(times):6.2f} ms", flush=True)
 
 
-LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
 MOVED = ((MOST_AT_ONCE, 100, 0), (MOST_AT_ONCE, 2000, 0), (MOST_AT_ONCE, 100, 1900), (16, 65_000, 0), (1, 4_000_000, 0))
 """The moves to measure: the number of messages, the bytes of each, and the bytes of its changed properties."""
 
@@ -354,8 +277,7 @@ class Moves:
     def _held(self, label: str, request: Request[T]) -> T:
         self._client.config_resetstat()
         answer = self._engine.ask(request)
-        told: Any = self._client.info("commandstats")
-        self.taken.setdefault(label, []).append(told["cmdstat_evalsha"]["usec"] / 1000)
+        self.taken.setdefault(label, []).append(server_time(self._client))
         return answer
 
     def _fill(self, count: int, size: int, changes: int) -> Waiting:
@@ -376,8 +298,8 @@ class Moves:
         bodies = [Outgoing(b"x" * (size + changes))] * count
         send = self._queue.send(NO_CALL_ID, bodies)
         copies = [[Copy(place) for place in range(len(self._targets))]] * count
-        publish = self._topic.publish(NO_CALL_ID, bodies, copies, self._targets)
-        for label, to, sending in (("queue", self._queue, send), ("topic", self._topic, publish)):
+        publishing = publish(self._topic, NO_CALL_ID, bodies, copies, self._targets)
+        for label, to, sending in (("queue", self._queue, send), ("topic", self._topic, publishing)):
             waiting = self._fill(count, size, changes)
             operations = [withdraw(self._source, waiting.birth, waiting.messages), Operation(to, sending)]
             self._held(f"in slot, {label}", transact(NO_CALL_ID, operations))
@@ -429,6 +351,8 @@ def main() -> None:
         strain,
         strain_changed,
         strain_moves,
+        strain_reserved,
+        compare_audited,
     ):  # on new servers, because the measurement would include the time to free earlier data
         with LocalServer(binary=options.server, config=config) as server:
             client = Redis(host=server.host, port=server.port)

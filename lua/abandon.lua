@@ -2,7 +2,8 @@
 -- Releases locked messages, so that they can be received again. Each message returns to its own place, immediately or
 -- after a delay, unless it has reached the delivery limit or has expired. A delay holds back the whole session of the
 -- message, because a session keeps its order. Each delivery counts as failed, unless the client releases the messages
--- unread or was interrupted. The next delivery of a message reports that the client was interrupted.
+-- unread or was interrupted. The next delivery of a message reports that the client was interrupted; so does the one
+-- after it, if the message was then released unread.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -13,7 +14,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition apply_abandon begin check_abandon finish held_messages split_words
+-- @use advance answer_repetition apply_release begin check_abandon finish held_messages split_words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
@@ -28,6 +29,6 @@ end
 
 advance(p, 100)
 local lost = {}
-apply_abandon(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
+apply_release(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

@@ -5,9 +5,10 @@
 -- closed already, the script checks again that it is idle.
 --
 -- A partition is idle if no user has called it for the given time and nothing in it waits for something: it has no
--- scheduled messages, none that wait for a mover, and it forwards no messages. Due work is done first, because it may
--- make dead letters that are to be forwarded; a partition with due work that is left is in use. The time of the last
--- use may be up to a minute behind, so a partition is closed one minute later than the given time says.
+-- scheduled messages, none that wait for a mover, it forwards no messages, and it is not reserved. Due work is done
+-- first, because it may make dead letters that are to be forwarded; a partition with due work that is left is in use.
+-- The time of the last use may be up to a minute behind, so a partition is closed one minute later than the given time
+-- says.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -28,7 +29,7 @@ if not idle or not closed or p.lane ~= '' then
 end
 
 advance(p, 500)
-local used, waits = p.used, p.forwards or p.more == 1
+local used, waits = p.used, p.forwards or p.reserved or p.more == 1
 if p.topic then
   used = math.max(used, tonumber(redis.call('HGET', p.store, 'used') or 0))
 end

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Creates a partition, or gives it newer settings of its entity. Settings that are fixed at creation cannot change.
+-- Newer settings wake the receivers that wait.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -14,9 +15,11 @@
 -- Result: { the partition's version }
 -- Refusals: GONE (the partition does not exist and `create` is not 1, or it has another incarnation, or it is being
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
---   DUE (due work had to be done first, under the old settings), BADCALL
+--   DUE (due work had to be done first, under the old settings), BADCALL (malformed, or messages of a partition that is
+--   to be reserved no longer are pinned)
 -- @use begin has_overdue never never_text parse_token refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
+-- @use dismiss_waiters parse_pin ready_levels
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)
 local given, valid = {}, #ARGV == 10 + #SETTINGS
@@ -27,7 +30,8 @@ for i = 1, valid and #SETTINGS or 0 do
     or setting.optional and value == '')
 end
 if not valid or not version or not string.find(ARGV[2], '^%S+$') or ARGV[7] ~= '0' and ARGV[7] ~= '1'
-  or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8])
+  or given.topic == '1' and (given.shared == '1' or given.sessions == '1')
+  or given.reserved == '1' and (given.topic == '1' or given.sessions == '1' or given.forwards == '1') or not same_slot(state, ARGV[8])
   or not parse_token(ARGV[9]) or ARGV[10] ~= '0' and ARGV[10] ~= '1' then
   return refuse('BADCALL', 'settings')
 end
@@ -45,7 +49,7 @@ for i = 1, #SETTINGS do
   end
 end
 local settings = table.concat(words, ' ')
-local fields = { 'settings', settings }
+local fields, newer = { 'settings', settings }, false
 if s[STATE.layout] then
   if s[STATE.layout] ~= '1' then
     return refuse('LAYOUT', s[STATE.layout])
@@ -63,7 +67,15 @@ if s[STATE.layout] then
       return refuse('FIXED', setting.name)
     end
   end
-  if version > tonumber(w[WORDS.version]) then
+  if w[WORDS.reserved] == '1' and given.reserved ~= '1' then
+    local pin = parse_pin(redis.call('HGET', state, 'pin'))
+    local _, committed = ready_levels({ order = KEYS[2] }, 0, pin.floor)
+    if pin.upto > pin.floor or committed > 0 then
+      return refuse('BADCALL', 'messages are pinned')
+    end
+  end
+  newer = version > tonumber(w[WORDS.version])
+  if newer then
     local p = begin(KEYS, { ARGV[1], ARGV[2], w[WORDS.version], '', '0', ARGV[6] }, 'configure', 6, false)
     local due_first = p and has_overdue(p) and refuse_while_due(p, function()
       return true
@@ -80,8 +92,8 @@ else
   fields = {
     'layout', '1', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
     'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
-    'granted', '0', 'used', '0', 'calling', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
-    'once_bytes', '0', 'once_forgotten', '0',
+    'granted', '0', 'used', '0', 'calling', '', 'offered', NEVER_TEXT, 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
+    'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
 end
 local used = given.clock == 'test' and whole_number(ARGV[6], 0, NEVER - 1) or given.clock == 'server' and server_time()
@@ -102,6 +114,9 @@ end
 redis.call('HSET', state, unpack(fields))
 if begins then
   redis.call('SPUBLISH', ARGV[8], state .. ' move')
+end
+if newer and s[STATE.waiting] == '1' then
+  dismiss_waiters(state, KEYS[9], KEYS[30]) -- the receivers may get messages no longer, or from now on
 end
 if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)

@@ -10,7 +10,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition apply_defer begin finish held_messages lock_groups refuse split_words
+-- @use advance answer_repetition apply_release begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
@@ -25,6 +25,6 @@ end
 
 advance(p, 100)
 local lost = {}
-apply_defer(p, ARGV, held_messages(p, list, {}, lost))
+apply_release(p, ARGV, held_messages(p, list, {}, lost), 'f')
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

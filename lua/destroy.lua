@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Deletes a partition. After the first step, every other call treats the partition as gone. In a subscription, the
--- records belong to its topic, and each step removes some of this partition's references to the records. Otherwise one
--- step deletes everything.
+-- Deletes a partition. After the first step, every other call treats the partition as gone; this step also wakes the
+-- receivers that wait. In a subscription, the records belong to its topic, and each step removes some of this
+-- partition's references to the records. Otherwise one step deletes everything.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -12,8 +12,8 @@
 --   blanks }. The birth is an empty text if the partition is not here
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- @use key_count
--- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
-local layout, text, kept, birth = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth'))
+-- @use dismiss_waiters drop_record flush read_many record_key record_of refuse sentinel whole_number
+local layout, text, kept, birth, waiting = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth', 'waiting'))
 local share = whole_number(ARGV[7], 0, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
@@ -29,6 +29,9 @@ if w[WORDS.incarnation] ~= ARGV[2] then
   return refuse('GONE', 'partition')
 end
 local shared = w[WORDS.shared]
+if waiting == '1' and w[WORDS.status] ~= 'Deleting' then
+  dismiss_waiters(KEYS[1], KEYS[9], KEYS[30])
+end
 w[WORDS.status] = 'Deleting'
 text = table.concat(w, ' ')
 local reply = { 0, birth, string.match(redis.call('HGET', KEYS[31], 'to') or '', '^ ?(.-) ?$') }

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes messages that were enqueued before a time: active, delayed and deferred ones. Locked and scheduled messages
--- stay. A call looks at a limited number of messages and returns the place where the next call continues.
+-- stay, and so do pinned ones. A call looks at a limited number of messages and returns the place where the next call
+-- continues.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -14,10 +15,9 @@
 -- Result: { more, the number of messages that were deleted, the place where the next call continues, as text, or
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
--- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
--- @use changes_size read_entries answer_repetition count_records_that_fit never never_text parse_session
--- @use read_records record_of
--- @use record_session refuse refuse_while_due sides whole_number
+-- @use advance answer_repetition band begin changes_size count_records_that_fit discard due_name entry_or_default
+-- @use finish index_entries index_name index_remove levels never never_text parse_session pinned_up_to read_entries
+-- @use read_records record_of record_session refuse refuse_while_due sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
@@ -40,10 +40,13 @@ advance(p, 100)
 if p.more == 1 then
   return refuse_while_due(p)
 end
-local ranges = {
-  { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' }, { side.delayed, side.delayed + BAND - 1, 'd' },
-  { side.deferred, side.deferred + BAND - 1, '', 'p' },
-}
+local ranges = { { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' } }
+local above = side.prefix == '' and p.reserved and pinned_up_to(p) + 1
+for level = 0, above and LEVELS - 1 or -1 do
+  ranges[level + 1] = { level * BAND + above, (level + 1) * BAND - 1, 'e' }
+end
+ranges[#ranges + 1] = { side.delayed, side.delayed + BAND - 1, 'd' }
+ranges[#ranges + 1] = { side.deferred, side.deferred + BAND - 1, '', 'p' }
 
 -- Return the next messages of a range, and their scores.
 local function next_of(range, first, last)
@@ -84,10 +87,10 @@ for r = 1, #ranges do
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = entry_or_default(entries[i], bodies[i])
         if p.index and side.prefix == '' then
+          local of = record_session(bodies[i])
+          index_remove(p, of, kind == '' and 'p' or 'a', tonumber(member))
           if kind ~= '' then
-            index_expire(p, member, bodies[i])
-          else
-            index_remove(p, record_session(bodies[i]), 'p', tonumber(member))
+            p.touched[of] = true -- it may have no other message to receive
           end
         end
         if kind == 'd' or kind == 'e' and e.expires ~= NEVER_TEXT then

@@ -23,25 +23,31 @@
 --   receiver does not wait, and an earlier wait ends
 -- ARGV[14]   session     the session whose next messages are wanted, with `=` in front, or nothing. With a session,
 --   the token is that of its lock
+-- ARGV[15]   offers      a token and, after a blank, the largest number of messages that a later call may offer to the
+--   receiver under this token while it waits; or nothing. Only for locks on messages of the main side without sessions
+-- ARGV[16]   last        the token that the receiver has named for offers in its last call, or nothing. A `+` in front
+--   takes the offer that was made under this token, and a `-` declines it
 --
--- Result: { more, due, lock duration, names, records, extras, waits, fence }. `due` is -1 if a look found a message. If
---   there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in ms until
---   something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages: index,
---   failures, reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. `fence` is higher
---   than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock has a
---   fence of its own.
+-- Result: { more, due, lock duration, names, records, extras, waits, fence, taken, clock }. `due` is -1 if a look found
+--   a message. If there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in
+--   ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages:
+--   index, failures, reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. `fence` is
+--   higher than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock
+--   has a fence of its own. `taken` is the time in ms until the lock of the offer ends that the call takes, or 0.
+--   `clock` is the logical clock.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
---   (the messages of the main side are forwarded, so no receiver gets them)
--- @use advance begin changes_size delete_received delivery_extras due_name finish flush read_entries repeat_receive
--- @use write_lease count_records_that_fit never_text next_due next_fence receive_in_session
--- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
--- @use parse_token same_slot side_named whole_number
-local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
+--   (the messages of the main side are forwarded, so no receiver gets them), RESERVED (a reader has reserved the main
+--   side)
+-- @use add_waiter advance answer_repetition begin choose_messages delete_received finish flush lock_messages next_due
+-- @use next_fence number_runs parse_session parse_token receive_in_session refuse repeat_receive same_slot
+-- @use session_lock_end side_named take_offer whole_number write_lease
+local p, refusal = begin(KEYS, ARGV, 'receive', 16, false)
 if not p then
   return refusal
 end
-local token = parse_token(ARGV[11])
+local token, last = parse_token(ARGV[11]), parse_token(string.sub(ARGV[16], 2))
+local takes = string.byte(ARGV[16]) == 43 -- +
 if p.repeated and token then
   local again = repeat_receive(p, token, p.repeated)
   local waits_at = ARGV[14] ~= '' and 'h' or ARGV[7]
@@ -49,6 +55,8 @@ if p.repeated and token then
     again[2], again[7] = next_due(p, p.topic and ARGV[7] ~= ''), 1
   end
   again[7], again[8] = again[7] or 0, ARGV[14] == '' and tonumber(p.repeated) or 0
+  local till = takes and string.match(redis.call('HGET', p.leases, last or '') or '', '^(%d+) %d+ %d')
+  again[9], again[10] = till and math.max(0, till - p.logical) or 0, p.logical
   return answer_repetition(p, again)
 end
 local side, mode = side_named(ARGV[7]), ARGV[8]
@@ -61,6 +69,12 @@ end
 if not side or not side.from or session and side.prefix ~= '' or not wanted or not room or not token or not waiting_for
   or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'receive')
+end
+local asked, most_offered = string.match(ARGV[15], '^(%S+) (%d+)$')
+if ARGV[15] ~= '' and (not parse_token(asked) or asked == token or not whole_number(most_offered, 1, 1000)
+  or waiter == '' or session or side.prefix ~= '' or mode ~= 'lock' or p.shared)
+  or ARGV[16] ~= '' and (not last or not string.find(ARGV[16], '^[+-]')) then
+  return refuse('BADCALL', 'offers')
 end
 if wanted == 0 and p.lane ~= '' then
   return refuse('BADCALL', 'a look has no place in a lane')
@@ -81,6 +95,9 @@ end
 if p.forwards and side.prefix == '' then
   return refuse('FORWARDS', 'receive')
 end
+if p.reserved and side.prefix == '' then
+  return refuse('RESERVED', 'receive')
+end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
   return refuse('DISABLED', p.status)
 end
@@ -90,114 +107,38 @@ advance(p, 100)
 local waits_at, most = session and side_named('h') or side, wanted
 if waiter ~= '' then
   -- A client may wait on both sides under one channel, so only the entry of this side is removed.
-  p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
+  if redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 then
+    p.left = true
+    if waits_at.prefix == '' then
+      redis.call('HDEL', p.states, 'a' .. waiter .. ' ')
+    end
+  end
+end
+local taken = 0
+if last then
+  -- The offer has ended the wait, so the receiver may still be the only one that knows the next due time.
+  p.left, taken = true, take_offer(p, last, takes)
 end
 local steps = session and receive_in_session(p, session)
 if session then
   most = steps.begin(wanted)
 end
 
-local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
-local n, seen, full, late, spent, emptied = 0, 0, false, 0, 0, false
-local header, length, tail = nil, nil, nil
-local main, from = side.prefix == '', #side.prefix + 1
-while n < most and not full do
-  local members
-  if session then
-    members = steps.members(seen, most - n)
-  else
-    members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
-  end
-  local asked = #members
-  if asked == 0 then
-    emptied = late == 0
-    break
-  end
-  local entries, counted, stored = read_entries(p, members, room), {}, members
-  if #entries < asked then
-    asked, members = #entries, { unpack(members, 1, #entries) }
-    stored = members
-  end
-  for i = 1, asked do
-    counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
-  end
-  if not main or p.shared then
-    stored = {}
-    for i = 1, asked do
-      stored[i] = record_of(members[i], entries[i])
-    end
-  end
-  local fit = count_records_that_fit(p, stored, room, entries)
-  if fit < asked then
-    asked, stored = fit, { unpack(stored, 1, fit) }
-    counted[fit + 1] = nil
-  end
-  seen = seen + asked
-  local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
-  for i = 1, asked do
-    local member, text, record = members[i], entries[i], bodies[i]
-    local size, head, expires = #record, string.sub(record, 1, 2), NEVER_TEXT
-    if main and text then
-      expires = string.sub(text, 21, 33)
-    elseif main and string.byte(head) == 120 then
-      expires = string.sub(record, 16, 28)
-    end
-    if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
-      -- This message has expired and is not given out. This call has not done all due work; a later `advance` expires
-      -- the message.
-      late, spent = late + 1, spent + size
-      if late == 100 or spent > 2097152 then
-        full = true
-        break
-      end
-    else
-      if n > 0 and size + (text and #text or 0) > room and size + changes_size(text) > room then
-        full = true
-        break
-      end
-      room = room - size
-      n = n + 1
-      names[n], numbers[n], found[n] = member, counted[i], record
-      if text then
-        room = room - delivery_extras(extras, n, text)
-        entered[n] = token .. string.sub(text, 13)
-      elseif expires ~= NEVER_TEXT then
-        entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })
-      else
-        if size ~= length or head ~= header then
-          header, length = head, size
-          tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;'
-        end
-        entered[n] = tail
-      end
-      if expires ~= NEVER_TEXT then
-        p.unawaited[#p.unawaited + 1] = due_name('e', member)
-      end
-      if n == most then
-        break
-      end
-    end
-  end
-end
-
+local chosen = choose_messages(p, side, token, most, room, 1, steps and steps.members)
+local n, names, numbers = chosen.n, chosen.names, chosen.numbers
 if session then
   steps.take(numbers, n, mode == 'lock')
 end
+p.given = p.noted and n > 0 and { letter = mode == 'lock' and 'g' or 'k', names = names, records = chosen.records }
 local fence = 0
 if n > 0 and mode == 'lock' then
-  local placed, written, base, at = p.placed, p.entered, session and side.held or side.locked, 0
-  for i = 1, n do
-    local member = names[i]
-    placed[at + 1], placed[at + 2] = base + numbers[i], member
-    written[at + 1], written[at + 2] = member, entered[i]
-    at = at + 2
-  end
+  lock_messages(p, chosen, session and side.held or side.locked)
   if not session then
     write_lease(p, token, p.logical + p.lock, n, number_runs(side.prefix, numbers))
     fence = next_fence(p)
   end
 elseif n > 0 then
-  delete_received(p, names, entered)
+  delete_received(p, names, chosen.entries)
 end
 
 local due, waits = 0, 0
@@ -214,21 +155,22 @@ elseif n == 0 then
   due = next_due(p, p.topic and side.prefix ~= '')
   if waiter ~= '' and waiting_for > 0 then
     waits = 1
-    add_waiter(p, waits_at, waiter, waiting_for)
+    add_waiter(p, waits_at, waiter, waiting_for, asked and ARGV[15])
+    p.sooner = taken > 0 and math.huge or p.sooner -- as below
     if session then
       steps.wait(waiter)
     end
   end
-elseif emptied and not session and waiter ~= '' and waiting_for > n then
+elseif chosen.emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
   due, waits = next_due(p, p.topic and side.prefix ~= ''), 1
   -- The receiver reads the due time in this reply, so it need not be woken for the locks that it was just given.
   p.sooner = math.huge
-  add_waiter(p, waits_at, waiter, waiting_for - n)
+  add_waiter(p, waits_at, waiter, waiting_for - n, asked and ARGV[15])
 end
 local said = fence > 0 and string.format('%.0f', fence) or ''
 if session and n > 0 then
   said = number_runs('', numbers)
 end
 finish(p, said)
-return { p.more, due, p.lock, names, found, extras, waits, fence }
+return { p.more, due, p.lock, names, chosen.records, chosen.extras, waits, fence, taken, p.logical }

@@ -28,8 +28,8 @@
 --   messages: index, failures, reason, expiry, changes.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
---   session would have more held messages than allowed), DUE (some messages are not deferred, but due work had to be
---   done first)
+--   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
+--   messages are not deferred, but due work had to be done first)
 -- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
 -- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held next_fence
@@ -68,6 +68,8 @@ end
 for i = 1, #members do
   if p.index and not session and tonumber(members[i]) then
     return refuse('SESSIONS', 'required')
+  elseif p.reserved and tonumber(members[i]) then
+    return refuse('RESERVED', 'receive_deferred')
   end
 end
 if session and not session_lock_end(p, session, token) then
@@ -164,6 +166,7 @@ for i = 1, #members do
     discard(p, member, entry(entries[i]))
   end
 end
+p.given = p.noted and { letter = mode == 'lock' and 'g' or 'k', names = members, records = found }
 local fence = 0
 if mode == 'lock' and not session then
   fence = next_fence(p)

@@ -22,23 +22,26 @@
 --   subscriptions that it publishes to, and the operations. Each operation is the place of its participant, counted
 --   from 1, then the name of the operation, the number of its arguments, and these arguments. They are the arguments
 --   that the script of this name has after `call`. The operations are send, publish, complete, abandon, defer,
---   dead_letter and set_state. Three more have no script of their own: once (see check_once.lua), transfer (see
---   check_transfer.lua) and withdraw (see check_withdraw.lua)
+--   dead_letter and set_state. Four more have no script of their own: once (see check_once.lua), advance (see
+--   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua)
 --
 -- Result: { more, for each transaction a text: the result of each operation, with a bar after each; or an exclamation
 --   mark and the refusal }. The result of send and of publish is the first number, the places, counted from 0, of the
 --   messages that were dropped, and the numbers of scheduled messages as runs, separated by semicolons. The result of
---   once is the number of other keys that were forgotten too early. The other operations have an empty result.
+--   once is the number of other keys that were forgotten too early. The result of advance is an equals sign and the
+--   number that is stored with the watermark. The other operations have an empty result.
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not
 --   exist here, or is being deleted; the detail is its place), FENCED (another client has the role now), LOST (the
 --   token does not hold the lock on the session now), UNLOCKED (some messages are not locked by their tokens now; the
 --   detail is their names), DEAD (a message is a dead letter already; the detail is its name), KNOWN (a key of `once`
---   is known already; the detail is its index, counted from 0), ABSENT (some messages to withdraw are not there as
---   named, or a caller holds them; the detail is their names)
+--   is known already; the detail is its index, counted from 0), CHANGED (a watermark has another value; the detail is
+--   the number and the value that are stored, or a hyphen), FULL (the partition has too many watermarks; the detail is
+--   the most), ABSENT (some messages to withdraw are not there as named, or a caller holds them; the detail is their
+--   names)
 -- @use advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
--- @use open_participants parse_transactions split_words
+-- @use offer_messages open_participants parse_transactions split_words
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
 if not p then
   return refusal
@@ -76,6 +79,7 @@ finish_targets(targets)
 for place = count, 1, -1 do
   local one = participants[place]
   if not one.refused then
+    one.offer = offer_messages
     finish(one, place == 1 and table.concat(results, '\n', 2) .. '\n' or '')
     results[1] = math.max(results[1], one.more)
   end

@@ -5,6 +5,7 @@ The engine makes requests without I/O. The owner of a transport sends them: see 
 
 from __future__ import annotations
 
+from sbredis.engine._bands import is_dead, number_of, side_of
 from sbredis.engine._codec import (
     Changes,
     CodecError,
@@ -16,6 +17,7 @@ from sbredis.engine._codec import (
     encode,
     encode_changes,
 )
+from sbredis.engine._columns import Columns, Maps, Numbers, Rows, Texts, columns_of
 from sbredis.engine._keys import (
     KINDS,
     SESSION_KINDS,
@@ -26,7 +28,7 @@ from sbredis.engine._keys import (
     tick_keys,
     waiting_channel,
 )
-from sbredis.engine._lifecycle import SidePrefix, is_dead, number_of, side_of
+from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._moving import (
     MAXIMUM_MOVE_BYTES,
     MOST_HOPS,
@@ -59,22 +61,20 @@ from sbredis.engine._names import (
     subscription_name,
     tick_name,
 )
-from sbredis.engine._partition import (
+from sbredis.engine._offers import OFFER_MS, Asked, Last, Offer, read_offer
+from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
-    NO_CALL_ID,
-    CallId,
     Copy,
     Lock,
-    Mode,
     Outgoing,
-    Partition,
     Redrive,
     SessionLock,
-    new_token,
 )
+from sbredis.engine._partition import NO_CALL_ID, CallId, Mode, Partition, new_token
+from sbredis.engine._payloads import Outbound, PropertyColumns, payloads_of
 from sbredis.engine._perform import ScriptCaller, perform
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
@@ -84,6 +84,7 @@ from sbredis.engine._placement import (
     salts,
     slot_range,
 )
+from sbredis.engine._publishing import publish, ripe
 from sbredis.engine._quiet import MOST_QUIET, close, quiet, touch
 from sbredis.engine._refusals import (
     REFUSALS,
@@ -97,6 +98,17 @@ from sbredis.engine._refusals import (
     SettingsStaleError,
 )
 from sbredis.engine._request import Request
+from sbredis.engine._reserved import (
+    Committed,
+    Pin,
+    Planned,
+    Ranged,
+    Unpinned,
+    plan,
+    read_pin,
+    read_range,
+    unpin,
+)
 from sbredis.engine._results import (
     NEVER,
     Accepted,
@@ -104,6 +116,7 @@ from sbredis.engine._results import (
     Closing,
     Counts,
     Delivery,
+    Inspection,
     Looked,
     Peeked,
     Purged,
@@ -118,6 +131,7 @@ from sbredis.engine._results import (
     payload_offset,
     read_record,
 )
+from sbredis.engine._row_replies import RowsRead, peek_rows
 from sbredis.engine._scripts import load, operations
 from sbredis.engine._sessions import (
     accept_session,
@@ -131,6 +145,14 @@ from sbredis.engine._sessions import (
     set_state,
 )
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings, Status
+from sbredis.engine._settlements import (
+    Settlement,
+    SettlementColumns,
+    SettlementEvent,
+    SettlementsPlace,
+    SettlementsRead,
+    read_settlements,
+)
 from sbredis.engine._transaction import (
     MAXIMUM_OPERATIONS,
     MAXIMUM_PARTICIPANTS,
@@ -141,6 +163,7 @@ from sbredis.engine._transaction import (
     Transacted,
     TransactedSend,
     TransactedTogether,
+    advance,
     once,
     recipient_of,
     transact,
@@ -148,6 +171,7 @@ from sbredis.engine._transaction import (
     transfer,
 )
 from sbredis.engine._upcoming import MOST_ASKED, Announcement, due_channel, read_announcement, upcoming
+from sbredis.engine._watermarks import Watermark, WatermarksRead, watermarks
 
 __all__ = [
     "KINDS",
@@ -166,11 +190,13 @@ __all__ = [
     "MOST_QUIET",
     "NEVER",
     "NO_CALL_ID",
+    "OFFER_MS",
     "REFUSALS",
     "SESSION_KINDS",
     "STORE_KINDS",
     "Accepted",
     "Announcement",
+    "Asked",
     "Awoken",
     "Batch",
     "CallId",
@@ -178,29 +204,41 @@ __all__ = [
     "Clock",
     "Closing",
     "CodecError",
+    "Columns",
+    "Committed",
     "Content",
     "Copy",
     "Counts",
     "Delivery",
     "Destination",
     "Destroyed",
+    "Inspection",
     "LaneUnknownError",
+    "Last",
     "Lock",
     "Looked",
     "MalformedCallError",
+    "Maps",
     "MessageId",
     "MessagesMovedError",
     "Mode",
     "NamedValues",
+    "Numbers",
+    "Offer",
     "Operation",
     "Origin",
+    "Outbound",
     "Outgoing",
     "OverdueError",
     "PartRefusedError",
     "Partition",
     "PartitionSettings",
     "Peeked",
+    "Pin",
+    "Planned",
+    "PropertyColumns",
     "Purged",
+    "Ranged",
     "Received",
     "Recipient",
     "Record",
@@ -209,6 +247,8 @@ __all__ = [
     "Renewed",
     "Request",
     "RoleLostError",
+    "Rows",
+    "RowsRead",
     "ScriptCaller",
     "Sent",
     "SessionLock",
@@ -216,21 +256,32 @@ __all__ = [
     "SettingsBehindError",
     "SettingsStaleError",
     "Settled",
+    "Settlement",
+    "SettlementColumns",
+    "SettlementEvent",
+    "SettlementsPlace",
+    "SettlementsRead",
     "SidePrefix",
     "Status",
     "Step",
     "Taken",
+    "Texts",
     "Transacted",
     "TransactedSend",
     "TransactedTogether",
     "Undone",
+    "Unpinned",
     "Value",
     "Verdict",
     "Waiting",
+    "Watermark",
+    "WatermarksRead",
     "accept_session",
+    "advance",
     "bury_session",
     "calling",
     "close",
+    "columns_of",
     "decode",
     "decode_changes",
     "destroy_source",
@@ -258,17 +309,26 @@ __all__ = [
     "partition_for_name",
     "partition_keys",
     "payload_offset",
+    "payloads_of",
+    "peek_rows",
     "perform",
+    "plan",
+    "publish",
     "quiet",
     "read_announcement",
     "read_batch",
     "read_call",
+    "read_offer",
+    "read_pin",
+    "read_range",
     "read_record",
+    "read_settlements",
     "recipient_of",
     "registry_keys",
     "registry_salt",
     "release_session",
     "renew_session",
+    "ripe",
     "role_keys",
     "role_name",
     "rule_name",
@@ -285,7 +345,9 @@ __all__ = [
     "transact",
     "transact_together",
     "transfer",
+    "unpin",
     "upcoming",
     "waiting_channel",
+    "watermarks",
     "withdraw",
 ]

@@ -28,6 +28,13 @@ from sbredis.engine._values import (
 )
 
 __all__ = [
+    "DEAD_LETTER_SOURCE",
+    "ENQUEUED_NUMBER",
+    "ID_OF_TAG",
+    "PROPERTIES",
+    "SCHEDULED",
+    "TEXT_OF_TAG",
+    "TIME_TO_LIVE",
     "Changes",
     "CodecError",
     "Content",
@@ -37,6 +44,7 @@ __all__ = [
     "decode_changes",
     "encode",
     "encode_changes",
+    "read_id",
 ]
 
 MessageId: TypeAlias = "str | int | UUID | bytes"
@@ -110,12 +118,14 @@ _TEXTS = (
     (8, "reply_to"),
     (9, "reply_to_session_id"),
 )
-_TEXT_OF_TAG = dict(_TEXTS)
-_TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
-_HOPS, _ENQUEUED_NUMBER, _DEAD_LETTER_SOURCE = 17, 18, 19
+TEXT_OF_TAG = dict(_TEXTS)
+"""The fields that are text, by their tags."""
+TIME_TO_LIVE, SCHEDULED, PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
+_HOPS, ENQUEUED_NUMBER, DEAD_LETTER_SOURCE = 17, 18, 19
 _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
-_ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
+ID_OF_TAG = {tag: TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
+"""The ids, by their tags for other types than text."""
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
 
 _new = object.__new__
@@ -152,11 +162,11 @@ def encode(content: Content) -> bytes:
     ):
         _texts(parts, content, _TEXTS[4:])
     if content.time_to_live is not None:
-        _field(parts, _TIME_TO_LIVE, b"%d" % content.time_to_live)
+        _field(parts, TIME_TO_LIVE, b"%d" % content.time_to_live)
     if content.scheduled is not None:
-        _field(parts, _SCHEDULED, b"%d" % content.scheduled)
+        _field(parts, SCHEDULED, b"%d" % content.scheduled)
     if content.properties:
-        _field(parts, _PROPERTIES, map_bytes(content.properties, 1))
+        _field(parts, PROPERTIES, map_bytes(content.properties, 1))
     if content.annotations:
         _field(parts, _ANNOTATIONS, map_bytes(content.annotations, 1))
     if (
@@ -176,11 +186,11 @@ def _rare(content: Content) -> list[bytes]:
     if content.raw_amqp is not None:
         _field(parts, _RAW_AMQP, content.raw_amqp)
     if content.enqueued_number is not None:
-        _field(parts, _ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
+        _field(parts, ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
     if content.hops is not None:
         _field(parts, _HOPS, b"%d" % content.hops)
     if content.dead_letter_source is not None:
-        _field(parts, _DEAD_LETTER_SOURCE, content.dead_letter_source.encode())
+        _field(parts, DEAD_LETTER_SOURCE, content.dead_letter_source.encode())
     return parts
 
 
@@ -225,14 +235,14 @@ def decode(payload: bytes, at: int = 0) -> Content:
 
 
 def _read_field(content: Content, tag: int, value: bytes) -> None:
-    name = _TEXT_OF_TAG.get(tag)
+    name = TEXT_OF_TAG.get(tag)
     if name is not None:
         setattr(content, name, read_text(value))
-    elif tag == _TIME_TO_LIVE:
+    elif tag == TIME_TO_LIVE:
         content.time_to_live = read_number(value)
-    elif tag == _SCHEDULED:
+    elif tag == SCHEDULED:
         content.scheduled = read_number(value)
-    elif tag == _PROPERTIES:
+    elif tag == PROPERTIES:
         content.properties = read_map(value)
     elif tag == _ANNOTATIONS:
         content.annotations = read_map(value)
@@ -240,15 +250,16 @@ def _read_field(content: Content, tag: int, value: bytes) -> None:
         content.raw_amqp = value
     elif tag == _HOPS:
         content.hops = read_number(value)
-    elif tag == _ENQUEUED_NUMBER:
+    elif tag == ENQUEUED_NUMBER:
         content.enqueued_number = read_number(value)
-    elif tag == _DEAD_LETTER_SOURCE:
+    elif tag == DEAD_LETTER_SOURCE:
         content.dead_letter_source = read_text(value)
-    elif tag in _ID_OF_TAG:
-        setattr(content, _ID_OF_TAG[tag], _read_id(value))
+    elif tag in ID_OF_TAG:
+        setattr(content, ID_OF_TAG[tag], read_id(value))
 
 
-def _read_id(value: bytes) -> MessageId:
+def read_id(value: bytes) -> MessageId:
+    """Read an id that is not text."""
     kind = value[:1]
     if kind not in {b"i", b"u", b"b"}:
         raise CodecError(f"the id has the unknown kind {kind!r}")

@@ -1,4 +1,4 @@
-"""The life of a message, as one table, and the place of each state in the partition.
+"""The life of a message, as one table.
 
 Theory
 ------
@@ -24,6 +24,7 @@ On its side a message is in exactly one *state*. These are the ways out of each 
                and purge leads from ACTIVE, DELAYED and DEFERRED to PURGED,
                and bury leads from ACTIVE, HELD and DEFERRED to the dead side
                and freeze and withdraw lead from ACTIVE and TRANSFER to FROZEN and MOVED
+               and commit leads from ACTIVE to COMPLETED, in a reserved partition
     FROZEN     take ► MOVED    return ► back, or as ACTIVE    refuse ► dead sides, or KEPT, which is as ACTIVE
 
 An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
@@ -47,6 +48,8 @@ its old place. A scheduled message gets a new number when it becomes active, and
 Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``). If a receiver returns a message
 unread, the delivery does not count. The count of a dead letter never changes.
 
+While a partition is reserved, its ready messages up to a number are *pinned*: no event but commit happens to them.
+
 A message of a session is received under the lock of the session: it is *held* instead of locked. Held messages are
 released when the lock of the session lapses. They are also released when the receiver releases the session; these
 deliveries do not count as failed. If a message of a session is abandoned with a delay, the delay blocks the session.
@@ -57,45 +60,21 @@ A topic does not store a message for itself, unless the message is scheduled. It
 subscriptions have copies, and each copy has a life of its own. A copy may begin as a dead letter, because a rule
 failed, or because the subscription requires sessions and the message has none.
 
-Bands
------
-
-All messages of a partition, of all sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
-The band encodes its side, its state and, for active messages of the main side, its priority level. So the state of a
-message *is* its place in this set. A change of state is one write. The messages in a state can be counted as the
-members in a range of scores. The oldest message of the most urgent level comes first in the set. Lua and Redis
-calculate with doubles, which are exact up to 2**53; scores stay below that.
-
-The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there; on the
-transfer dead side, ``t`` and its number there. Both sides of dead letters draw numbers from one counter.
-
-HELD on the transfer dead side has a band but no rows. Band 31, the last below 2**53, belongs to the sentinel.
-
-The scripts get these numbers from this module (through ``_lua_constants.py``).
+:mod:`sbredis.engine._bands` says where the messages of each state are in a partition.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    "BANDS",
-    "BAND_WIDTH",
     "COUNTED",
     "ENDS",
-    "EPOCH_LEAP",
-    "LEVELS",
     "NEVER",
-    "RESERVED",
-    "SENTINEL",
-    "SENTINEL_BAND",
-    "SESSION_BANDS",
     "TRANSITIONS",
-    "WAITING_ROOMS",
     "Condition",
     "Event",
     "ImpossibleError",
@@ -104,29 +83,8 @@ __all__ = [
     "Side",
     "SidePrefix",
     "State",
-    "band",
     "decide",
-    "is_dead",
-    "member",
-    "number_of",
-    "score",
-    "side_of",
-    "split_member",
-    "split_score",
-    "state_of_band",
 ]
-
-BAND_WIDTH: Final = 2**48
-"""The number of scores in a band: one for each message number."""
-
-EPOCH_LEAP: Final = 2**24
-"""The number that is added to both message counters at a new epoch.
-
-So no number that a failover lost is given twice.
-"""
-
-LEVELS: Final = 8
-"""The number of priority levels; level 0 is served first."""
 
 NEVER: Final = 9_999_999_999_999
 """The time of an event that never happens: in ms since 1970, with 13 digits like all other times."""
@@ -187,6 +145,7 @@ class Event(Enum):
     RELEASE = "release"  # a receiver returns a message that it has not given to the application
     DEFER = "defer"
     DEAD_LETTER = "dead-letter"
+    COMMIT = "commit"  # the reader of a reserved partition has committed the range of the message
     PURGE = "purge"
     BURY = "bury"  # all messages of a session move to the dead side
     REDRIVE = "redrive"  # a dead letter returns to the main side; there, a transfer waits again
@@ -247,9 +206,6 @@ ENDS: Final = frozenset(
 )
 """The states in which a message is gone."""
 
-RESERVED: Final = frozenset({(Side.TRANSFER_DEAD, State.HELD)})
-"""The states that have a band but no transitions yet."""
-
 COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Event.LAPSE, Event.DEFER)})
 """The events that count as a failed delivery, each with its side."""
 
@@ -293,6 +249,7 @@ _ROWS: _Rows = {
     (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
     (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
+    (_MAIN, State.ACTIVE, Event.COMMIT): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
     (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_MAIN, State.LOCKED)},
@@ -380,121 +337,3 @@ def decide(side: Side, state: State, event: Event, holding: Collection[Condition
         if condition is Condition.OTHERWISE or condition in holding:
             return condition, outcome
     raise ImpossibleError(f"{event.value}: impossible for a message that is {state.value} on the {side.name} side")
-
-
-BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
-    {
-        (_MAIN, State.ACTIVE): range(LEVELS),
-        (_MAIN, State.HELD): range(8, 9),
-        (_MAIN, State.LOCKED): range(9, 10),
-        (_MAIN, State.DELAYED): range(10, 11),
-        (_MAIN, State.DEFERRED): range(11, 12),
-        (_MAIN, State.FROZEN): range(12, 13),
-        (_MAIN, State.SCHEDULED): range(13, 14),
-        (_MAIN, State.TRANSFER): range(14, 15),
-        (_DEAD, State.ACTIVE): range(16, 17),
-        (_DEAD, State.KEPT): range(17, 18),
-        (_DEAD, State.LOCKED): range(18, 19),
-        (_DEAD, State.DELAYED): range(19, 20),
-        (_DEAD, State.DEFERRED): range(20, 21),
-        (_DEAD, State.FROZEN): range(21, 22),
-        (_TRANSFER, State.ACTIVE): range(22, 23),
-        (_TRANSFER, State.HELD): range(23, 24),
-        (_TRANSFER, State.LOCKED): range(24, 25),
-        (_TRANSFER, State.DELAYED): range(25, 26),
-        (_TRANSFER, State.DEFERRED): range(26, 27),
-        (_TRANSFER, State.FROZEN): range(27, 28),
-    }
-)
-"""The bands of each state: one band, except that active messages of the main side have one for each level."""
-
-SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
-    {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
-)
-"""The bands of sessions in the key ``turns``.
-
-A session is ``free`` to be accepted, ``locked``, ``waiting`` (locked by a receiver that waits for the next message), or
-``blocked`` until a time. Free sessions are ordered by the time when they became free. The band ``stated`` orders
-sessions by the time when their state was set.
-"""
-
-WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType(
-    {Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3, Side.TRANSFER_DEAD.value: 4}
-)
-"""The bands of waiting receivers. They wait for a message of a side, for a message of the session that they have
-locked (``h``), or for a session (``s``)."""
-
-SENTINEL: Final = "0" * 65
-"""A name in ``order`` and ``entries`` that is not a message. It makes the server use the indexed encoding for both
-keys.
-
-The server stores small collections as listpacks and scans them linearly. A member of more than 64 bytes forces the
-indexed encoding, and no caller can name this member. The sentinel exists as long as the partition. Without it the
-partition would be slower, but still correct.
-"""
-
-SENTINEL_BAND: Final = 31
-"""The band of the sentinel, after all others."""
-
-_OF_BAND: Final = {number: (place, bands.start) for place, bands in BANDS.items() for number in bands}
-_MEMBER: Final = re.compile(r"([dt]?)([1-9][0-9]{0,14})", re.ASCII)
-
-
-def band(side: Side, state: State, level: int = 0) -> int:
-    """Return the band of a message; its level matters if the state has a band for each level."""
-    if not 0 <= level < LEVELS:
-        raise ValueError(f"level {level} is outside 0 to {LEVELS - 1}")
-    try:
-        bands = BANDS[side, state]
-    except KeyError:
-        raise ValueError(f"no message on the {side.name} side is {state.value}") from None
-    return bands[level] if len(bands) > 1 else bands.start
-
-
-def state_of_band(number: int) -> tuple[Side, State, int]:
-    """Return side, state and level of the messages in a band; the level is 0 if the band has none."""
-    try:
-        (side, state), first = _OF_BAND[number]
-    except KeyError:
-        raise ValueError(f"band {number} is not used") from None
-    return side, state, number - first
-
-
-def score(in_band: int, number: int) -> int:
-    """Return the score of the message with this number, in this band."""
-    if not 0 <= number < BAND_WIDTH:
-        raise ValueError(f"number {number} does not fit into a band")
-    return in_band * BAND_WIDTH + number
-
-
-def split_score(value: int) -> tuple[int, int]:
-    """Return the band and the number of a score."""
-    return divmod(value, BAND_WIDTH)
-
-
-def member(side: Side, number: int) -> str:
-    """Return the name of a message in the keys of its partition."""
-    return f"{side.value}{number}"
-
-
-def is_dead(name: str) -> bool:
-    """Return whether the message of this name is on a dead-letter queue."""
-    return not name[0].isdigit()
-
-
-def side_of(name: str) -> SidePrefix:
-    """Return the side of the message of this name."""
-    return "" if name[0].isdigit() else "t" if name[0] == "t" else "d"
-
-
-def number_of(name: str) -> int:
-    """Return the number of the message of this name on its side."""
-    return int(name[1:] if is_dead(name) else name)
-
-
-def split_member(name: str) -> tuple[Side, int]:
-    """Return the side and the number of a member."""
-    match = _MEMBER.fullmatch(name)
-    if match is None or int(match[2]) >= BAND_WIDTH:
-        raise ValueError(f"{name!r} is not the name of a message")
-    return Side(match[1]), int(match[2])

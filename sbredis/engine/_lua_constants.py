@@ -1,8 +1,9 @@
 """The constants of the scripts, as Lua. They are made from the life cycle and from the declarations of settings.
 
 A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. The loader then adds a local in
-upper case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that
-defines the bands, the sides and "never". Lua computes with doubles; every number here is exact as a double.
+upper case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` and ``_bands.py``
+are the only places that define the sides, "never" and the bands. Lua computes with doubles; every number here is exact
+as a double.
 """
 
 from __future__ import annotations
@@ -11,21 +12,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sbredis.engine._keys import KINDS
-from sbredis.engine._lifecycle import (
+from sbredis.engine._bands import (
     BAND_WIDTH,
     BANDS,
     EPOCH_LEAP,
     LEVELS,
-    NEVER,
     RESERVED,
     SENTINEL,
     SENTINEL_BAND,
     SESSION_BANDS,
     WAITING_ROOMS,
-    Side,
-    State,
 )
+from sbredis.engine._keys import KINDS
+from sbredis.engine._lifecycle import NEVER, Side, State
 from sbredis.engine._state import LuaValue, settings_table
 
 __all__ = ["CONSTANTS", "GENERATED"]
@@ -79,8 +78,8 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
   number.
 - ``dead_ready``: the first score of dead letters that can be received.
 - ``key_count``: the number of keys of a partition.
-- ``epoch_leap``, ``levels``, ``never``: as in ``_lifecycle.py``. ``never_text`` is "never" as entries and settings
-  store it.
+- ``epoch_leap``, ``levels``, ``never``: as in ``_bands.py`` and ``_lifecycle.py``. ``never_text`` is "never" as entries
+  and settings store it.
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis.engine._bands import number_of, side_of
 from sbredis.engine._keys import entity_of, state_key
-from sbredis.engine._lifecycle import number_of, side_of
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES, MAXIMUM_CHANGES_BYTES, named, within
 from sbredis.engine._partition import CallId, Partition, new_token
 from sbredis.engine._request import Request

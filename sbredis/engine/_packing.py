@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sbredis._quoting import quoted
-from sbredis.engine._lifecycle import LEVELS, NEVER
+from sbredis.engine._bands import LEVELS
+from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._names import identifier
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.transport import Argument

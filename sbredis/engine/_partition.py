@@ -7,19 +7,18 @@ Lua files declare the same arguments, and a test compares the two.
 from __future__ import annotations
 
 import re
-import secrets
+from binascii import b2a_base64
 from collections.abc import Callable, Sequence
+from os import urandom
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
+from sbredis.engine._keys import due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
+from sbredis.engine._offers import Asked, Last
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
-    MAXIMUM_CALL_COPIES,
     MAXIMUM_CALL_MESSAGES,
-    MAXIMUM_CHANGES_BYTES,
-    Copy,
     Lock,
     Outgoing,
     Redrive,
@@ -38,7 +37,7 @@ from sbredis.engine._results import (
     NEVER,
     Awoken,
     Counts,
-    Delivery,
+    Inspection,
     Looked,
     Peeked,
     Purged,
@@ -52,30 +51,12 @@ from sbredis.engine._results import (
     names,
     renewed,
     settled,
-    spelled_out,
 )
 from sbredis.engine._scripts import load
 from sbredis.engine._settings import PartitionSettings
-from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument, Keys
 
-__all__ = [
-    "MAXIMUM_CALL_BYTES",
-    "MAXIMUM_CALL_COPIES",
-    "MAXIMUM_CALL_MESSAGES",
-    "MAXIMUM_CHANGES_BYTES",
-    "NO_CALL_ID",
-    "CallId",
-    "Copy",
-    "Lock",
-    "Mode",
-    "Outgoing",
-    "Partition",
-    "Redrive",
-    "SessionLock",
-    "SidePrefix",
-    "new_token",
-]
+__all__ = ["NO_CALL_ID", "CallId", "Mode", "Partition", "new_token"]
 
 T = TypeVar("T")
 Mode = Literal["lock", "delete"]
@@ -100,9 +81,12 @@ NO_CALL_ID = CallId("", 0)
 """The identity of a call that may run twice."""
 
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
 def new_token() -> str:
     """Return a new random token for a lease. It cannot be guessed, and never repeats."""
-    return secrets.token_urlsafe(9)
+    return b2a_base64(urandom(9), newline=False).translate(_URL_SAFE).decode()
 
 
 class Partition:
@@ -137,67 +121,13 @@ class Partition:
         letters, rest = in_columns(messages)
         return self.request("send", call_id, _sent, {"columns": letters}, rest)
 
-    def publish(
-        self,
-        call_id: CallId,
-        messages: Sequence[Outgoing],
-        routes: Sequence[Sequence[Copy] | None],
-        targets: Sequence[Partition],
-        *,
-        fence: int | None = None,
-    ) -> Request[Sent]:
-        """Store messages of a topic for the subscriptions that they match. Each message is stored once.
-
-        ``targets`` are the subscriptions' partitions in this slot. ``routes`` are the copies of each message, in the
-        order of targets. A scheduled message may have ``None`` as its route, and then waits even if its time has
-        passed. If a message has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is the
-        fence of the client that holds the routing role.
-        """
-        self.check_outgoing(messages)
-        if len(routes) != len(messages):
-            raise ValueError("every message needs a route, which may be empty")
-        if any(route is None and message.due is None for route, message in zip(routes, messages, strict=True)):
-            raise ValueError("only a scheduled message may be without a route")
-        judged = [route for route in routes if route is not None]
-        if len(messages) > 1 and (total := sum(map(len, judged))) > MAXIMUM_CALL_COPIES:
-            raise MessageSizeExceededError(
-                f"the {len(messages)} messages would have {total} copies in the subscriptions of the topic; one call "
-                f"may make {MAXIMUM_CALL_COPIES} copies"
-            )
-        for route in judged:
-            places = [copy.place for copy in route]
-            if any(not 0 <= place < len(targets) for place in places) or places != sorted(places):
-                raise ValueError(f"the places of copies must be places of targets, in rising order, not {places!r}")
-        if len({target.keys[0] for target in targets}) < len(targets):
-            raise ValueError("a subscription is named twice among the targets")
-        if fence is not None:
-            within("fence", fence, 1, 999_999_999_999_999)
-        letters, rest = in_columns(messages, routes)
-        keys = self.keys + tuple(key for target in targets for key in target.target_keys)
-        scalars: dict[str, Argument] = {
-            "columns": letters,
-            "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
-            "fence": "" if fence is None else fence,
-        }
-        return self.request("publish", call_id, _published, scalars, rest)._replace(keys=keys)
-
-    @property
-    def target_keys(self) -> tuple[bytes, ...]:
-        """The keys of this subscription that a call needs to publish to it."""
-        kinds = _TARGET_KINDS + SESSION_KINDS if self.settings.sessions else _TARGET_KINDS
-        return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
-
-    def ripe(
-        self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, call_id: CallId = NO_CALL_ID
-    ) -> Request[tuple[Delivery, ...]]:
-        """Return messages that are scheduled on a topic and are due."""
-        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-        within("room", room, 1, 1 << 30)
-
-        def read(reply: list[Any]) -> tuple[Delivery, ...]:
-            return deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
-
-        return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
+    def send_payloads(self, call_id: CallId, payloads: Sequence[bytes]) -> Request[Sent]:
+        """Store messages that have only a payload, all of them or none. For many messages, this is faster to make."""
+        sizes = list(map(len, payloads))
+        fits = 1 <= len(sizes) <= MAXIMUM_CALL_MESSAGES and sum(sizes) <= MAXIMUM_CALL_BYTES
+        if not fits or max(sizes) > self.settings.largest_message or set(map(type, payloads)) != {bytes}:
+            self.check_outgoing(list(map(Outgoing, payloads)))
+        return self.request("send", call_id, _sent, {"columns": ""}, payloads)
 
     def cancel(self, call_id: CallId, scheduled: Sequence[str]) -> Request[Undone]:
         """Delete scheduled messages. If one of the messages is not scheduled, delete none."""
@@ -221,13 +151,16 @@ class Partition:
         waiter: bytes = b"",
         waiting_for: int = 1,
         session: str | None = None,
+        asked: Asked | None = None,
+        last: Last | None = None,
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted immediately.
 
         ``waiter`` is the channel on which the caller can wait. The caller waits if it gets no message, or if it gets
         all messages that are there but fewer than ``waiting_for``. The caller names the channel again in its next call.
         With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the
-        token of the lock on the session.
+        token of the lock on the session. ``asked`` are the offers for which the caller asks while it waits. ``last``
+        takes or declines the offer for which its last call has asked.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -241,6 +174,7 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
             "session": signed(session),
+            **_offers(asked, last),
         }
         return self.request("receive", call_id, _received, scalars)
 
@@ -252,6 +186,8 @@ class Partition:
         waiting_for: int = 1,
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
+        asked: Asked | None = None,
+        last: Last | None = None,
     ) -> Request[Looked]:
         """Report whether a message can be received, without giving it out. If there is no such message, register the
         caller to wait.
@@ -263,7 +199,7 @@ class Partition:
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> Looked:
-            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND)
+            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND, reply[8], reply[9])
 
         scalars: dict[str, Argument] = {
             "side": side,
@@ -274,6 +210,7 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
+            **_offers(asked, last),
         }
         return self.request("receive", call_id, read, scalars)._replace(repeatable=True)
 
@@ -409,6 +346,15 @@ class Partition:
 
         return self.request("count", call_id, read, {})
 
+    def inspect(self, call_id: CallId = NO_CALL_ID) -> Request[Inspection]:
+        """Tell who waits, how the sessions stand, and how old the oldest message is."""
+
+        def read(reply: list[Any]) -> Inspection:
+            waiting, free, locked, oldest = reply
+            return Inspection(waiting, free, locked, int(oldest) if oldest else None)
+
+        return self.request("inspect", call_id, read, {})
+
     def due(self, call_id: CallId = NO_CALL_ID) -> Request[Awoken]:
         """Do a large share of the due work."""
 
@@ -471,27 +417,32 @@ class Partition:
 
 
 _SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
-_HARMLESS = {"close", "configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe", "touch"}
+_HARMLESS = {
+    *("close", "configure", "count", "destroy", "due", "get_state", "inspect", "list_sessions", "peek", "plan"),
+    *("read_pin", "read_range", "ripe", "settlements", "touch", "unpin", "watermarks"),
+}
 """Scripts that have the same effect when they run twice."""
 _FOUND = -1
 """The value that a look returns in place of the next due time if it found a message."""
-
-
-_TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
-"""The kinds of a subscription's keys that a call needs to publish to it, in the order of ``publish.lua``."""
 
 
 def _sent(reply: list[Any]) -> Sent:
     return Sent(bool(reply[0]), reply[1], reply[2])
 
 
-def _published(reply: list[Any]) -> Sent:
-    return Sent(bool(reply[0]), reply[1], reply[2], spelled_out(reply[3]))
-
-
 def _received(reply: list[Any]) -> Received:
     given = deliveries(reply[3], reply[4], reply[5])
-    return Received(bool(reply[0]), reply[1], reply[2], given, waits=bool(reply[6]), fence=reply[7])
+    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), *reply[7:10])
+
+
+def _offers(asked: Asked | None, last: Last | None) -> dict[str, Argument]:
+    """Return the arguments of a receive that concern offers."""
+    if asked is not None:
+        within("most", asked.most, 1, MAXIMUM_CALL_MESSAGES)
+    return {
+        "offers": "" if asked is None else f"{token_of(asked.token)} {asked.most}",
+        "last": "" if last is None else f"{'+' if last.read else '-'}{token_of(last.token)}",
+    }
 
 
 def _received_deferred(reply: list[Any]) -> Received:

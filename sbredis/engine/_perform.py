@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from sbredis.engine._refusals import REFUSALS, Refusal, refused
@@ -40,17 +40,18 @@ async def perform(
     timeout: float = 60.0,
     durability: Literal["master", "replicated"] | None = None,
     refusals: Mapping[str, Refusal] = REFUSALS,
+    first: Awaitable[Any] | None = None,
 ) -> T:
     """Send a request and read its result. Raises the errors of the transport. A refusal raises the error for its code.
 
     ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
     refuses a call with DUE if the partition has more due work than one call does. This function repeats such a call as
-    long as there is time.
+    long as there is time. If the request was sent already, ``first`` waits for the reply to it.
     """
     until = time.monotonic() + timeout
     while True:
         try:
-            reply = await transport.call(
+            attempt = first or transport.call(
                 request.script,
                 request.keys,
                 request.arguments,
@@ -58,6 +59,8 @@ async def perform(
                 repeatable=request.repeatable,
                 durability=durability,
             )
+            first = None
+            reply = await attempt
         except ScriptRefusedError as error:
             timeout = until - time.monotonic()
             if error.reply_code == "DUE" and timeout > 0:

@@ -7,16 +7,20 @@ from collections.abc import Callable, Mapping
 
 from sbredis.exceptions import (
     DataLayoutError,
+    EntityReservedError,
     KeyAlreadyUsedError,
     MessageLockLostError,
     MessageSizeExceededError,
+    MessagesLostError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     Outcome,
+    ReservationLostError,
     ScriptRefusedError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
     SessionLockLostError,
+    WatermarkChangedError,
 )
 
 __all__ = [
@@ -124,6 +128,22 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
     )
 
 
+_LOSSES = {
+    "birth": "the partition was lost, and made anew without messages, or the entity was deleted and created again",
+    "rollback": "the range is not pinned there: a failover has lost its plan, or the reservation was released since",
+    "older": "a later position was committed since, so this one is from an older checkpoint",
+}
+
+
+def _lost(detail: str) -> tuple[type[ServiceBusError], str]:
+    kind, plan, floor, end, *_ = (*detail.split(), "?", "?", "?")
+    return MessagesLostError, (
+        f"The position does not fit the reserved messages of this partition: {_LOSSES.get(kind, kind)}. The latest "
+        f"plan there is number {plan}: messages up to {floor} are committed, and those up to {end} are planned. To go "
+        "on with the messages that are there, read with failOnDataLoss=false."
+    )
+
+
 REFUSALS: dict[str, Refusal] = {
     "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer exists."),
     "LAYOUT": _fixed(
@@ -162,6 +182,11 @@ REFUSALS: dict[str, Refusal] = {
         KeyAlreadyUsedError,
         "Another transaction has used key {detail} of this one, and its window has not ended.",
     ),
+    "CHANGED": _fixed(WatermarkChangedError, "The watermark is not as this transaction expects it: {detail}."),
+    "FULL": _fixed(
+        ServiceBusQuotaExceededError,
+        "The partition keeps {detail} watermarks already. Remove those that are not needed: advance them to None.",
+    ),
     "HELD": _fixed(
         ServiceBusError,
         "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",
@@ -171,6 +196,16 @@ REFUSALS: dict[str, Refusal] = {
         "Cannot create a message receiver on an entity with auto-forwarding enabled. Receive from the destination of "
         "forward_to, or remove forward_to with an administration client.",
     ),
+    "RESERVED": _fixed(
+        EntityReservedError,
+        "The entity is reserved for a consumer that reads it in bulk, so no receiver gets its messages. To release it: "
+        "python -m sbredis.spark release",
+    ),
+    "OVERTAKEN": _fixed(
+        ReservationLostError,
+        "Another run of the consumer has taken over the reservation, with the fence {detail}. Stop one of the two.",
+    ),
+    "LOSS": _lost,
     "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call does not exist, or no longer exists."),
     "ABSENT": _fixed(
         MessagesMovedError,

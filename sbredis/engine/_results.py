@@ -14,6 +14,7 @@ __all__ = [
     "Awoken",
     "Counts",
     "Delivery",
+    "Inspection",
     "Looked",
     "Peeked",
     "Purged",
@@ -112,6 +113,10 @@ class Received(NamedTuple):
     """Whether the receiver is now registered as a waiter, because no further messages are there."""
     fence: int = 0
     """The fence of the new lock; 0 if messages were deleted, and in a session, whose lock has a fence of its own."""
+    taken: int = 0
+    """The ms for which the messages of the offer are locked that the call has taken; 0 if the offer was not there."""
+    clock: int = 0
+    """The logical clock of the partition in ms."""
 
 
 class Looked(NamedTuple):
@@ -124,6 +129,10 @@ class Looked(NamedTuple):
     """Whether there is a message to receive, or an expired one that is still stored. If there is none, the caller now
     waits.
     """
+    taken: int = 0
+    """The ms for which the messages of the offer are locked that the call has taken; 0 if the offer was not there."""
+    clock: int = 0
+    """The logical clock of the partition in ms."""
 
 
 class Accepted(NamedTuple):
@@ -282,6 +291,18 @@ class Counts(NamedTuple):
     transfer_dead_frozen: int
     used: int = 0
     """The time of the last use in ms since 1970. It may be up to a minute behind."""
+
+
+class Inspection(NamedTuple):
+    """What a partition reports beside the counts, as it is stored, without the effects of due work."""
+
+    waiting: int
+    """The number of receivers that wait for messages or sessions."""
+    free_sessions: int
+    """The number of sessions that have messages and wait for a receiver."""
+    locked_sessions: int
+    oldest: int | None
+    """When the oldest message that can be received was enqueued, in ms since 1970; ``None`` without such a message."""
 
 
 def names(list_: list[bytes]) -> tuple[str, ...]:

@@ -97,6 +97,10 @@ class PartitionSettings:
     """Whether messages are forwarded to another entity, and therefore not given to receivers."""
     forwards_dead: bool = field(default=False, metadata=_in("forwards_dead"))
     """Whether dead letters are forwarded to another entity."""
+    audited: bool = field(default=False, metadata=_in("audited"))
+    """Whether the partition keeps a stream of what happens to its messages after they are received."""
+    reserved: bool = field(default=False, metadata=_in("reserved"))
+    """Whether a reader has reserved the messages: no receiver gets them, and the reader plans ranges of them."""
 
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
@@ -106,6 +110,8 @@ class PartitionSettings:
                 "a topic stores its messages itself, and no receiver receives from it: it cannot have shared or "
                 "sessions"
             )
+        if self.reserved and (self.topic or self.sessions or self.forwards):
+            raise ValueError("an entity that is reserved must not be a topic, have sessions or forward its messages")
 
     def arguments(self) -> tuple[str | int, ...]:
         """Return the settings as ``configure.lua`` takes them, in the order of :data:`SETTINGS`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sbredis._quoting import quoted
 from sbredis.engine._codec import Changes, decode_changes, encode_changes
 from sbredis.engine._keys import KINDS, entity_of
 from sbredis.engine._lifecycle import NEVER
@@ -29,6 +31,7 @@ __all__ = [
     "Transacted",
     "TransactedSend",
     "TransactedTogether",
+    "advance",
     "once",
     "recipient_of",
     "transact",
@@ -40,6 +43,8 @@ MAXIMUM_PARTICIPANTS = 8
 MAXIMUM_OPERATIONS = 100
 MAXIMUM_TRANSACTIONS = 100
 """The largest number of transactions of one call."""
+
+_WATERMARK = re.compile(r"[ -~]{1,128}")
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
@@ -76,8 +81,9 @@ class Transacted(NamedTuple):
 
     more: bool
     """Whether due work is left in a partition."""
-    results: tuple[TransactedSend | None, ...]
-    """The result of each send and publish; None for the other operations."""
+    results: tuple[TransactedSend | int | None, ...]
+    """The result of each send and publish; for each watermark the number that is stored with it; None for the other
+    operations."""
     forgotten: int = 0
     """The number of keys that partitions forgot too early, because there was no room for the keys of the transaction.
     """
@@ -103,6 +109,22 @@ def once(partition: Partition, keys: Mapping[bytes, int]) -> Operation:
         within("window", window, 1, NEVER)
         arguments += (window, key)
     return Operation(partition, Step("once", tuple(arguments)))
+
+
+def advance(partition: Partition, name: bytes, expected: str | None, value: str | None) -> Operation:
+    """Give a watermark a new value; the transaction is refused if its value is not the expected one.
+
+    ``None`` means that the watermark is not there. The number of the last message that the transaction sends to the
+    partition is stored with the value.
+    """
+    if not 1 <= len(name) <= MAXIMUM_ID_BYTES:
+        raise ValueError(f"the name of a watermark has 1 to {MAXIMUM_ID_BYTES} bytes, not {len(name)}")
+    for each in (expected, value):
+        if each is not None and not _WATERMARK.fullmatch(each):
+            raise ValueError(f"a watermark has 1 to 128 printable ASCII characters, unlike {quoted(each)}")
+    if expected is None and value is None:
+        raise ValueError("a watermark that is not there cannot be removed")
+    return Operation(partition, Step("advance", (name, expected or "", value or "")))
 
 
 class Recipient(NamedTuple):
@@ -229,10 +251,12 @@ def _refusal(text: bytes) -> ServiceBusError | None:
 def _happened(more: bool, text: bytes) -> Transacted:
     results = text.split(b"|")[:-1]
     forgotten = sum(int(one) for one in results if one.isdigit())
-    return Transacted(more, tuple(map(_sent, results)), forgotten)
+    return Transacted(more, tuple(map(_result, results)), forgotten)
 
 
-def _sent(text: bytes) -> TransactedSend | None:
+def _result(text: bytes) -> TransactedSend | int | None:
+    if text.startswith(b"="):
+        return int(text[1:])
     if b";" not in text:
         return None
     first, dropped, scheduled = text.split(b";")

@@ -37,8 +37,10 @@ from sbredis.engine import (
     perform,
     read_record,
 )
-from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, State
+from sbredis.engine._bands import BAND_WIDTH, BANDS
+from sbredis.engine._keys import entity_of
 from sbredis.engine._lifecycle import Side as LifeSide
+from sbredis.engine._lifecycle import State
 from sbredis.transport import Argument, Script, Transport
 
 __all__ = [
@@ -113,6 +115,12 @@ for i = 1, #KEYS do
     all[i] = { kind, redis.call('HGETALL', KEYS[i]) }
   elseif kind == 'zset' then
     all[i] = { kind, redis.call('ZRANGE', KEYS[i], 0, -1, 'WITHSCORES') }
+  elseif kind == 'stream' then
+    local found = {}
+    for _, record in ipairs(redis.call('XRANGE', KEYS[i], '-', '+')) do
+      found[#found + 1], found[#found + 2] = record[1], table.concat(record[2], ' ')
+    end
+    all[i] = { kind, found }
   else
     all[i] = { kind, {} }
   end
@@ -120,18 +128,19 @@ end
 return all
 """,
 )
-"""A script that returns all keys in one reply: the type of each, and its fields with values, or members with scores."""
+"""A script that returns all keys in one reply: the type of each, and its fields with values, members with scores, or
+records."""
 
 
 async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
-    """Return the content of these keys, byte for byte; a key that is neither a hash nor a sorted set is an error."""
+    """Return the content of these keys, byte for byte; a key of another type than the scripts use is an error."""
     found: Everything = {}
     for key, (kind, flat) in zip(keys, await transport.call(_READ, keys), strict=True):
         if kind == b"none":
             continue
-        assert kind in {b"hash", b"zset"}, f"{key!r} is a {kind!r}"
+        assert kind in {b"hash", b"zset", b"stream"}, f"{key!r} is a {kind!r}"
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        held = dict(pairs) if kind == b"hash" else {member: int(float(score)) for member, score in pairs}
+        held = {member: int(float(score)) for member, score in pairs} if kind == b"zset" else dict(pairs)
         found[key.decode()] = (kind.decode(), held)
     return found
 
@@ -214,8 +223,10 @@ class Bench:
         return message
 
     async def look(self, *, side: SidePrefix = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
+        """Look, and return the result without the clock."""
         call_id = CallId("", 0, self.now)
-        return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
+        request = self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id)
+        return (await self.tell(request))._replace(clock=0)
 
     async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
         """Receive messages, which locks them, and return their payloads."""
@@ -287,7 +298,7 @@ class Bench:
         self.partition = Partition(
             NAMESPACE,
             SALT,
-            ENTITY,
+            entity_of(before.keys[0]),
             before.incarnation,
             before.version + 1,
             replace(before.settings, **settings),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from sbredis.engine import KINDS, operations
-from sbredis.engine._scripts import Contract, contract, read_source, refusals
+from sbredis.engine._contracts import Contract, contract, refusals
+from sbredis.engine._scripts import read_source
 
 __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
 

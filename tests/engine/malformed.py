@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, NEVER, PartitionSettings
-from sbredis.engine._lifecycle import BAND_WIDTH
+from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._settings import SETTINGS
 from sbredis.transport import Argument
 
@@ -25,6 +25,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "release_session": ("=s", TOKEN),
     "renew_session": ("=s", TOKEN),
     "ripe": (10, 1000),
+    "settlements": (0, 10),
     "set_state": ("=s", TOKEN, "1", b"state"),
     "abandon": ("1", TOKEN, 1, "1", "", 0),
     "cancel": ("1",),
@@ -38,6 +39,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
         *PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3).arguments(),
     ),
     "count": (),
+    "inspect": (),
     "dead_letter": (TOKEN, 1, "1", ""),
     "defer": (TOKEN, 1, "1", ""),
     "destroy": (500,),
@@ -49,14 +51,19 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "take": ("q:birth", 1, "1", "", "send", "", b"m"),
     "peek": ("", 0, 10, 1000, "alwfs", ""),
     "publish": ("r", "", "", "", b"m"),
+    "plan": (1, "", "", "", 10, 1000, 0),
     "purge": ("", NEVER, 10, 0, ""),
-    "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
+    "read_pin": (),
+    "read_range": (TOKEN, 0, 0, 10, 1000, 0),
+    "receive": ("", "lock", 1, 1000, TOKEN, "", 1, "", "", ""),
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "redrive": ("d1", "", ""),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
     "touch": (),
+    "unpin": (1,),
     "transact": ("", 1, 0, 1, "send", 2, "", b"m"),
+    "watermarks": ("", "0"),
 }
 """Well-formed arguments of each script, which come after the six arguments of every call.
 
@@ -82,10 +89,19 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "take": {1: (1, 999_999_999_999_999)},
     "list_sessions": {0: (1, MAXIMUM_CALL_MESSAGES)},
     "ripe": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
+    "settlements": {0: (0, 999_999_999_999_999), 1: (1, MAXIMUM_CALL_MESSAGES)},
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
+    "plan": {0: (1, 999_999_999_999_999), 4: (0, 999_999_999), 5: (1, 999_999_999_999_999)},
     "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
+    "read_range": {
+        1: (0, BAND_WIDTH - 1),
+        2: (0, BAND_WIDTH - 1),
+        3: (1, MAXIMUM_CALL_MESSAGES),
+        4: (1, 1 << 30),
+    },
     "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
     "receive_deferred": {3: (1, 1 << 30)},
+    "unpin": {0: (1, 999_999_999_999_999)},
 }
 """The arguments that are numbers, and the bounds of each."""
 
@@ -128,13 +144,18 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         4: ("", "Send", "peek", "publish"),
     },
     "peek": {0: ("x", "D", "T", "dd", "tt", "0"), 4: ("", "z", "alz", "A", "a,l", " ")},
+    "plan": {1: (TOKEN, "a b"), 2: ("1", "x"), 3: ("1", "x"), 6: ("", "2", "yes", "-1")},
+    "read_range": {0: ("", "a b"), 5: ("", "2", "yes", "-1")},
     "purge": {0: ("x", "D", "T", "dd", "tt", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
     "receive": {
         0: ("x", "D", "T", "dd", "tt", "0"),
         1: ("", "Lock", "peek", "locked"),
         5: ("elsewhere", "sb:bench:{other}:wake:x", "sb:bench:abc:wake:x", "{abc}"),
+        8: (f"{OTHER_TOKEN} 1", OTHER_TOKEN, f"{OTHER_TOKEN} 0", f"{OTHER_TOKEN} 1001", "short 1", f"{TOKEN} 1"),
+        9: (OTHER_TOKEN, f"*{OTHER_TOKEN}", "+", "-short", f"++{OTHER_TOKEN}"),
     },
     "receive_deferred": {0: ("", "Lock", "peek", "deleted")},
+    "watermarks": {0: ("x" * 513,), 1: ("", "x", "-1", "1.5", "1" * 21)},
 }
 """The arguments that must be one of a few words, each with words that are not allowed."""
 
@@ -231,6 +252,9 @@ def malformed(script: str) -> Iterator[Malformed]:
     if script == "redrive":
         yield from _redrives()
     yield from _moves(script)
+    if script == "plan":
+        for position in ((TOKEN, "x", 1), (TOKEN, 1, "x"), (TOKEN, 1, BAND_WIDTH), ("", 1, 1), ("a b", 1, 1)):
+            yield Malformed(f"the position {position}", (1, *position, *good[4:]))
     if script in {"publish", "send"}:
         yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
 

@@ -32,6 +32,7 @@ from sbredis.engine import (
     new_token,
     outgoing,
     perform,
+    publish,
     read_batch,
     read_record,
     settle_batch,
@@ -163,7 +164,7 @@ class Town:
         made = [Outgoing(read_record(each.record).payload) for each in messages]
         call_id = NO_CALL_ID._replace(now=self.now)
         if destination == T:
-            return self.of["t"].publish(call_id, made, [(Copy(0),)] * len(made), [self.of["s"]])
+            return publish(self.of["t"], call_id, made, [(Copy(0),)] * len(made), [self.of["s"]])
         return self.of[destination.entity].send(call_id, made)
 
     def taking(self, batch: Batch, birth: str, *messages: Delivery, door: str = "", name: str = "q") -> Request[Taken]:

@@ -17,6 +17,7 @@ from sbredis.engine import (
     STORE_KINDS,
     Batch,
     CallId,
+    Committed,
     Copy,
     Delivery,
     Destination,
@@ -29,6 +30,7 @@ from sbredis.engine import (
     Redrive,
     Request,
     SessionLock,
+    SettlementsPlace,
     accept_session,
     bury_session,
     close,
@@ -41,30 +43,27 @@ from sbredis.engine import (
     operations,
     outgoing,
     partition_keys,
+    plan,
+    publish,
+    read_pin,
+    read_range,
+    read_settlements,
     release_session,
     renew_session,
+    ripe,
     set_state,
     settle_batch,
     take,
     touch,
     transact,
+    unpin,
+    watermarks,
 )
-from sbredis.engine._lifecycle import (
-    BAND_WIDTH,
-    BANDS,
-    EPOCH_LEAP,
-    LEVELS,
-    NEVER,
-    RESERVED,
-    Reason,
-    Side,
-    State,
-    band,
-    score,
-    split_member,
-)
+from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
+from sbredis.engine._lifecycle import NEVER, Reason, Side, State
 from sbredis.engine._lua_constants import GENERATED
-from sbredis.engine._partition import _TARGET_KINDS, MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
+from sbredis.engine._packing import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
+from sbredis.engine._publishing import _TARGET_KINDS, target_keys
 from sbredis.engine._refusals import REFUSALS
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
@@ -102,14 +101,17 @@ TO, FROM = Destination("x", 3), Origin("q", "birth")
 
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
-    "publish": lambda of: of.publish(
+    "publish": lambda of: publish(
+        of,
         TURN,
         [Outgoing(b"m", 1000, 3, b"id", 5), Outgoing(b"", origin="7")],
         [(), (Copy(0, b"changes"), Copy(1, b"why", dead=True))],
         TARGETS,
         fence=9,
     ),
-    "ripe": lambda of: of.ripe(3, room=4, call_id=TURN),
+    "ripe": lambda of: ripe(of, 3, room=4, call_id=TURN),
+    "settlements": lambda of: read_settlements(of, SettlementsPlace(3), 4, call_id=TURN),
+    "watermarks": lambda of: watermarks(of, b"name", "3", call_id=TURN),
     "accept_session": lambda of: accept_session(of, TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
     "renew_session": lambda of: renew_session(of, TURN, SESSION),
     "release_session": lambda of: release_session(of, TURN, SESSION),
@@ -129,7 +131,12 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "redrive": lambda of: of.redrive(TURN, [Redrive("d1", 1000, b"changes"), Redrive("d3")]),
     "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8, session="s"),
     "count": lambda of: of.count(TURN),
+    "inspect": lambda of: of.inspect(TURN),
     "due": lambda of: of.due(TURN),
+    "plan": lambda of: plan(of, 3, Committed("birth", 4, 5), 6, room=7, accept=True, call_id=TURN),
+    "read_pin": lambda of: read_pin(of, call_id=TURN),
+    "read_range": lambda of: read_range(of, "birth", 3, 4, wanted=5, room=6, call_id=TURN),
+    "unpin": lambda of: unpin(of, 3, call_id=TURN),
     "touch": lambda of: touch(of, TURN),
     "close": lambda of: close(of, 1000, 8, now=TURN.now),
     "configure": lambda of: of.configure(create=True),
@@ -144,7 +151,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
 
 
 def publishing(of: Partition, count: int) -> Request[Any]:
-    return Partition.publish(of, NO_CALL_ID, [Outgoing(b"m")] * count, [(Copy(1),)] * count, TARGETS)
+    return publish(of, NO_CALL_ID, [Outgoing(b"m")] * count, [(Copy(1),)] * count, TARGETS)
 
 
 class Asked(NamedTuple):
@@ -222,10 +229,14 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
             "destroy",
             "due",
             "get_state",
+            "inspect",
             "list_sessions",
             "peek",
             "ripe",
+            "settlements",
+            "watermarks",
         }
+        also |= {"plan", "read_pin", "read_range", "unpin"}
         harmless = name in WITHOUT_LANE | also | {"close", "touch"}
         assert build(PARTITION).repeatable is (in_lane or harmless)
     assert not PARTITION.send(NO_CALL_ID, [Outgoing(b"m")]).repeatable
@@ -241,7 +252,9 @@ def test_a_look_is_a_receive_of_zero_messages() -> None:
     own = dict(zip(header.arguments, request.arguments[5:], strict=True))
     token = own.pop("token")
     assert own == {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4} | {
-        "session": ""
+        "session": "",
+        "offers": "",
+        "last": "",
     }
     assert token not in PARTITION.look().arguments
     assert PARTITION.look(call_id=CallId("", 0, 5)).arguments[:5] == (
@@ -297,14 +310,14 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     assert "check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)" in source_of("publish")
     assert (len(KINDS), len(_TARGET_KINDS), len(SESSION_KINDS)) == (33, 5, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
-    assert with_sessions.target_keys == (
+    assert target_keys(with_sessions) == (
         *with_sessions.keys[:3],
         with_sessions.keys[5],
         *with_sessions.keys[8:9],
         *with_sessions.keys[27:30],
     )
-    request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
-    assert request.keys[len(KINDS) :] == TARGETS[0].target_keys + with_sessions.target_keys
+    request = publish(PARTITION, TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
+    assert request.keys[len(KINDS) :] == target_keys(TARGETS[0]) + target_keys(with_sessions)
     assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
 
 
@@ -449,10 +462,23 @@ FREEING = {
     *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
     *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
     *("accept_session", "bury_session", "release_session", "renew_session", "close"),
-    *("forget_source", "freeze", "outgoing", "settle_batch"),
+    *("forget_source", "freeze", "outgoing", "settle_batch", "plan", "unpin"),
 }
 """Scripts that free memory, move messages or change settings, and must work when no memory is left."""
-READING = {"count", "get_state", "list_entities", "list_sessions", "peek", "read_entity", "ripe"}
+READING = {
+    *(
+        "count",
+        "get_state",
+        "inspect",
+        "list_entities",
+        "list_sessions",
+        "peek",
+        "read_entity",
+        "read_pin",
+        "read_range",
+    ),
+    *("ripe", "settlements", "watermarks"),
+}
 TAKING_IN = {
     "probe",
     "publish",
@@ -475,6 +501,7 @@ READS = {
         "hlen",
         "hmget",
         "hrandfield",
+        "hscan",
         "hstrlen",
         "time",
         "zcard",
@@ -482,6 +509,7 @@ READS = {
         "zmscore",
         "zrange",
     ),
+    "xrange",
     "zlexcount",
     "zrangebylex",
     "zscore",
@@ -544,7 +572,7 @@ async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench:
     state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     read = quoted(_READ_OF_STATE.findall(every))
-    assert read | {"birth", "pin"} == {field.decode() for field in state}  # no script reads these two yet
+    assert read == {field.decode() for field in state}
     assert quoted(_READ_OF_STORE.findall(every)) | {"layout"} == {field.decode() for field in store}
     written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
     assert {"biggest", "dead_seq", "run_id", "settings", "waiting"} <= written <= read

@@ -208,6 +208,7 @@ async def test_equal_numbers_on_the_two_sides_are_different_messages(bench: Benc
     assert (await bench.complete(two, dead)).lost == ()
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_found_even_if_they_fill_more_than_one_hash_of_bodies(bench: Bench) -> None:
     """A dead letter has a new number, but its body is stored under the old one. Here the two differ by thousands."""
     await bench.send(*(b"x" for _ in range(1000)))

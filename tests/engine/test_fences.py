@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.engine import CallId, Received, new_token
-from sbredis.engine._lifecycle import EPOCH_LEAP
+from sbredis.engine._bands import EPOCH_LEAP
 from tests.engine.bench import Bench
 
 pytestmark = pytest.mark.anyio

@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine._lifecycle import (
+from sbredis.engine._bands import (
     BAND_WIDTH,
     BANDS,
-    COUNTED,
-    ENDS,
     LEVELS,
     RESERVED,
+    band,
+    member,
+    score,
+    split_member,
+    split_score,
+    state_of_band,
+)
+from sbredis.engine._lifecycle import (
+    COUNTED,
+    ENDS,
     TRANSITIONS,
     Condition,
     Event,
@@ -25,13 +33,7 @@ from sbredis.engine._lifecycle import (
     Reason,
     Side,
     State,
-    band,
     decide,
-    member,
-    score,
-    split_member,
-    split_score,
-    state_of_band,
 )
 from tests.offenders import for_each
 
@@ -224,7 +226,7 @@ def test_both_sides_differ_only_in_delivery_limit_and_expiry(event: Event) -> No
     gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION}
     for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
         main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
-        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY):
+        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY, Event.COMMIT):
             assert dead is None
         elif event is Event.REDRIVE:
             assert main is None

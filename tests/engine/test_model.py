@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine._lifecycle import NEVER, Reason, Side, State, band, score
+from sbredis.engine._bands import band, score
+from sbredis.engine._lifecycle import NEVER, Reason, Side, State
 from tests.engine.model import (
     Call,
     Lock,

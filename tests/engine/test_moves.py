@@ -23,6 +23,7 @@ from sbredis.engine import (
     encode_changes,
     forget_source,
     new_token,
+    publish,
     read_record,
     recipient_of,
     take,
@@ -418,7 +419,7 @@ async def test_a_new_source_is_taken_from_when_the_mover_knows_the_door(town: To
 
 async def test_a_subscription_tells_its_destinations_when_it_is_destroyed_in_steps(town: Town) -> None:
     messages = [Outgoing(b"\x01\x00%d" % number) for number in range(5)]
-    await town.tell(town.of["t"].publish(town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
+    await town.tell(publish(town.of["t"], town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
     first, *_ = await town.peek("s")
     await town.freeze(B, first, name="s")
     told = [await town.tell(destroy_source(town.of["s"], share=2))]

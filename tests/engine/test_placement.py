@@ -82,6 +82,7 @@ def test_a_key_with_the_salt_in_braces_lies_in_the_slot_of_the_partition() -> No
     assert [key_slot(f"sb:{{{salt}}}:7:ready".encode()) for salt in salts(16)] == list(slots_of(16))
 
 
+@pytest.mark.slow
 def test_the_registry_has_the_free_slot_that_is_nearest_to_the_middle() -> None:
     taken = {slot for count in ALL for slot in slots_of(count)}
     slot = key_slot(registry_salt().encode())

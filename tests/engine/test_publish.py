@@ -26,7 +26,9 @@ from sbredis.engine import (
     load,
     new_token,
     operations,
+    publish,
     read_record,
+    ripe,
     set_state,
     waiting_channel,
 )
@@ -142,7 +144,7 @@ async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topi
 
 
 async def test_a_repeated_publish_gets_the_first_answer(topic: Topic) -> None:
-    request = topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
+    request = publish(topic.topic, topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
@@ -205,13 +207,13 @@ async def test_a_judged_message_is_published_immediately_if_its_time_has_passed(
         await topic.hand_out([Outgoing(b"m", due=due)], [route])
         assert [read_record(one.record).payload for one in await topic.taken(topic.one)] == found
         assert await topic.stored() == waiting
-    ripe = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
-    assert len(ripe) == 1
+    shown = await topic.tell(ripe(topic.topic, 10, call_id=topic.at()))
+    assert len(shown) == 1
 
 
 async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> None:
     with pytest.raises(ValueError, match="only a scheduled message"):
-        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
+        publish(topic.topic, topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
 @pytest.mark.slow
@@ -223,20 +225,20 @@ async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
     with pytest.raises(MessageSizeExceededError, match="would have 20002"):
-        topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions)
-    monkeypatch.setattr("sbredis.engine._partition.MAXIMUM_CALL_COPIES", 1_000_000)
+        publish(topic.topic, topic.call_id(), messages, [many, many], topic.subscriptions)
+    monkeypatch.setattr("sbredis.engine._publishing.MAXIMUM_CALL_COPIES", 1_000_000)
     with pytest.raises(MalformedCallError, match="routes"):
-        await topic.tell(topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions))
+        await topic.tell(publish(topic.topic, topic.call_id(), messages, [many, many], topic.subscriptions))
     assert await topic.everything() == before
-    await topic.tell(topic.topic.publish(topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
-    await topic.tell(topic.topic.publish(topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
+    await topic.tell(publish(topic.topic, topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
+    await topic.tell(publish(topic.topic, topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])
 async def test_an_impossible_route_is_refused_before_sending(topic: Topic, routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
-        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
+        publish(topic.topic, topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -377,13 +379,13 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
     later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
     sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
     assert (sent.first, sent.scheduled) == (1, (2, 3))
-    assert await ripe(topic) == []
+    assert await shown_ripe(topic) == []
     topic.now += 999
     await topic.tell(topic.topic.due(topic.call_id()))
-    assert await ripe(topic) == []
+    assert await shown_ripe(topic) == []
     topic.now += 1
     assert (await topic.tell(topic.topic.due(topic.call_id()))).due == 1
-    assert await ripe(topic) == [("2", b"later")]
+    assert await shown_ripe(topic) == [("2", b"later")]
     assert [message.state for message in (await topic.tell(topic.topic.peek(0, 10, call_id=topic.at()))).messages] == [
         "s",
         "s",
@@ -391,7 +393,7 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
     topic.now += 10
     sent = await topic.hand_out([Outgoing(b"", origin="2")], [[Copy(0), Copy(1, b"changed")]], fence=7)
     assert (sent.first, sent.dropped) == (4, 0)
-    assert await ripe(topic) == []
+    assert await shown_ripe(topic) == []
     given = await topic.taken(topic.one)
     assert [message.name for message in given] == ["1", "4"]
     record = read_record(given[1].record)
@@ -402,9 +404,9 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
     assert (counts.scheduled, counts.due) == (1, 990)
 
 
-async def ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
+async def shown_ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
     """Return the messages that are to be published by now."""
-    shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
+    shown = await topic.tell(ripe(topic.topic, wanted, room=room, call_id=topic.at()))
     return [(message.name, read_record(message.record).payload) for message in shown]
 
 
@@ -412,10 +414,10 @@ async def test_due_messages_are_listed_in_order_of_time_in_pages(topic: Topic) -
     later = [Outgoing(b"%d" % at * 100, due=START + 100 - at) for at in range(5)]
     await topic.hand_out(later, [[]] * 5)
     topic.now += 1000
-    assert [name for name, _ in await ripe(topic)] == ["5", "4", "3", "2", "1"]
-    assert [name for name, _ in await ripe(topic, 2)] == ["5", "4"]
-    assert [name for name, _ in await ripe(topic, room=250)] == ["5", "4"]
-    assert [name for name, _ in await ripe(topic, room=1)] == ["5"]
+    assert [name for name, _ in await shown_ripe(topic)] == ["5", "4", "3", "2", "1"]
+    assert [name for name, _ in await shown_ripe(topic, 2)] == ["5", "4"]
+    assert [name for name, _ in await shown_ripe(topic, room=250)] == ["5", "4"]
+    assert [name for name, _ in await shown_ripe(topic, room=1)] == ["5"]
 
 
 async def test_a_scheduled_message_is_published_only_once(topic: Topic) -> None:
@@ -438,7 +440,7 @@ async def test_a_cancelled_message_is_gone(topic: Topic) -> None:
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1", "2"]))).missing == ("2",)
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1"]))).missing == ()
     topic.now += 10
-    assert await ripe(topic) == []
+    assert await shown_ripe(topic) == []
     assert await topic.stored() == 1
 
 
@@ -477,7 +479,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
         Outgoing(b"", origin="7"),
     ]
     routes = [[Copy(0), Copy(0, b"red")], [], [Copy(0)], [Copy(0)]]
-    request = topic.topic.publish(topic.call_id(), messages, routes, topic.subscriptions)
+    request = publish(topic.topic, topic.call_id(), messages, routes, topic.subscriptions)
     first = await topic.tell(request)
     assert (first.first, first.dropped, first.scheduled) == (2, 1, (4,))
     after = await topic.everything()
@@ -545,7 +547,7 @@ async def test_after_a_failover_dead_letters_of_a_subscription_get_numbers_that_
             await ask(partition.configure(create=True), "before")
 
         def failing(number: int) -> Request[Sent]:
-            return topic.publish(CallId("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
+            return publish(topic, CallId("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
 
         await ask(failing(1), "before")
         await ask(failing(2), "after")

@@ -96,6 +96,7 @@ async def test_each_dead_letter_is_redriven_once(bench: Bench) -> None:
     assert [message.name for message in await bench.peek(side="d")] == ["d2"]
 
 
+@pytest.mark.slow
 async def test_a_lock_that_has_ended_does_not_hold_up_a_redrive(bench: Bench) -> None:
     names = await dead(bench, *(b"%d" % number for number in range(700)))
     for _ in range(70):

@@ -26,10 +26,12 @@ from sbredis.engine import (
     Request,
     SessionLock,
     accept_session,
+    advance,
     encode,
     load,
     once,
     perform,
+    publish,
     set_state,
     transact,
     waiting_channel,
@@ -52,6 +54,7 @@ KINDS: dict[str, PartitionSettings] = {
     "queue": SETTINGS,
     "sessions": replace(SETTINGS, sessions=True),
     "topic": replace(SETTINGS, topic=True),
+    "reserved": replace(SETTINGS, reserved=True),
 }
 OF_SESSIONS = (
     "accept_session",
@@ -67,8 +70,13 @@ OF_SESSIONS = (
 MOVING = ("forget_source", "freeze", "outgoing", "settle_batch", "take")
 
 
+OF_READERS = ("plan", "read_pin", "read_range", "unpin")
+
+
 def kind_of(script: str) -> str:
     """Return the kind of entity that a script is mainly used with."""
+    if script in OF_READERS:
+        return "reserved"
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
 
 
@@ -144,7 +152,18 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     """Yield the cases that a script refuses for its own reasons."""
     for what, own in malformed(script):
         yield Case(what, "BADCALL", replace(good, own=own), on=_where_refused(script, good, own))
-    if script in {"count", "peek", "ripe", "get_state", "list_sessions", *MOVING}:
+    if script in {
+        "count",
+        "inspect",
+        "peek",
+        "ripe",
+        "get_state",
+        "list_sessions",
+        "settlements",
+        "watermarks",
+        *MOVING,
+        *OF_READERS,
+    }:
         yield Case("a lane, where nothing is kept", "BADCALL", replace(good, lane="known", number=4))
     if script in NEW_TOKEN:
         own = (*good.own[: NEW_TOKEN[script]], HELD, *good.own[NEW_TOKEN[script] + 1 :])
@@ -157,9 +176,13 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         yield from _cases_of_sessions(script, good)
     special = {
         "configure": _cases_of_settings,
+        "plan": _cases_of_plans,
         "publish": _cases_of_targets,
+        "read_range": _cases_of_ranges,
         "receive": _cases_of_looks,
+        "receive_deferred": _cases_of_deferred,
         "transact": _cases_of_transactions,
+        "unpin": _cases_of_fences,
     }
     if script in special:
         yield from special[script](good)
@@ -192,6 +215,11 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
         yield Case(f"{script}: a lost lock", "UNLOCKED", Call(alone(script, WELL_FORMED[script])))
     yield Case("a key that is known", "KNOWN", Call(alone("once", (1000, "new", 1000, "known"))))
     yield Case("a key without a window", "BADCALL", Call(alone("once", ("", "new"))))
+    yield Case("a watermark that has another value", "CHANGED", Call(alone("advance", ("known", "", "new"))))
+    yield Case("a watermark that is not there", "CHANGED", Call(alone("advance", ("new", "old", "new"))))
+    yield Case("a watermark too many", "FULL", Call(alone("advance", ("new", "", "new"))))
+    for marks in (("known",), ("known", "", ""), ("", "", "new"), ("new", "", "\t"), ("new", "", "x" * 129)):
+        yield Case(f"the watermark {marks}", "BADCALL", Call(alone("advance", marks)))
     yield Case("a transfer without a destination", "BADCALL", Call(alone("transfer", ("", "", b"m"))))
     for wrong in ((), (TOKEN,), (TOKEN, "1"), (TOKEN, "x", ""), (TOKEN, "1", "", "1", "")):
         yield Case(f"withdraw: {wrong}", "BADCALL", Call(alone("withdraw", wrong)))
@@ -282,8 +310,36 @@ def _cases_of_looks(good: Call) -> Iterator[Case]:
             yield Case(f"the status {status}, waiting", "DISABLED", replace(good, own=own), (("status", status),))
     for own in (waiting, looking):
         yield Case("messages that are forwarded", "FORWARDS", replace(good, own=own), (("forwards", "1"),))
+        yield Case("a reserved main side", "RESERVED", replace(good, own=own), (("reserved", "1"),))
     for lane, number in (("known", 4), ("fresh", 1)):
         yield Case("a look in a lane", "BADCALL", replace(good, own=looking, lane=lane, number=number))
+
+
+def _cases_of_deferred(good: Call) -> Iterator[Case]:
+    yield Case("a reserved main side", "RESERVED", good, state=(("reserved", "1"),))
+
+
+def _cases_of_fences(good: Call) -> Iterator[Case]:
+    yield Case("a lower fence", "OVERTAKEN", good, state=(("pin", "2 1 0 5 5 0"),))
+    yield Case("a partition that is not reserved", "BADCALL", good, state=(("reserved", "0"),))
+
+
+def _cases_of_plans(good: Call) -> Iterator[Case]:
+    """Yield positions that do not fit the third plan, which begins at 10 and ends at 20."""
+    yield from _cases_of_fences(good)
+    for position in (("other", 2, 10), (TOKEN, 4, 20), (TOKEN, 3, 21), (TOKEN, 3, 15), (TOKEN, 2, 9), (TOKEN, 3, 10)):
+        own = (good.own[0], *position, *good.own[4:])
+        yield Case(f"the position {position}", "LOSS", replace(good, own=own), (("pin", "1 3 10 20 20 0"),))
+    own = (good.own[0], TOKEN, 3, 20, *good.own[4:])
+    yield Case("a plan that is not ready", "LOSS", replace(good, own=own), (("pin", "1 3 10 15 20 0"),))
+
+
+def _cases_of_ranges(good: Call) -> Iterator[Case]:
+    for birth, after, upto in (("other", 10, 20), (TOKEN, 9, 20), (TOKEN, 10, 21)):
+        own = (birth, after, upto, *good.own[3:5], 1)
+        yield Case(
+            f"a range that is not pinned: {own[:3]}", "LOSS", replace(good, own=own), (("pin", "1 3 10 20 20 0"),)
+        )
 
 
 def _cases_of_incoming(script: str, good: Call) -> Iterator[Case]:
@@ -361,6 +417,11 @@ def _cases_of_settings(good: Call) -> Iterator[Case]:
     for what in ({"shared": 0, "sessions": 1}, {"shared": 1, "sessions": 0}):
         yield Case("a topic that gives something out", "BADCALL", configured(**what, topic=1))
         yield Case("what cannot change", "FIXED", configured(**what))
+    for what in ({"topic": 1}, {"sessions": 1}, {"forwards": 1}):
+        yield Case("a reserved entity that gives nothing out", "BADCALL", configured(**what, reserved=1))
+    for pin in ("1 3 10 10 20 0", "1 3 99 99 99 0"):
+        state = (("reserved", "1"), ("pin", pin))
+        yield Case("the end of a reservation with messages that are pinned or committed", "BADCALL", good, state=state)
     yield Case("a setting too few", "BADCALL", replace(good, own=good.own[:-1]))
     yield Case("a setting too many", "BADCALL", replace(good, own=(*good.own, 0)))
     yield Case("the end of duplicate detection", "FIXED", good, state=(("window", "1000"),))
@@ -384,18 +445,22 @@ IN_SESSION = encode(Content(b"m", session_id="s"))
 @pytest.fixture
 async def busy(bench: Bench) -> Bench:
     """A partition with messages in every state, much due work, a lane of three calls, and a waiter."""
-    await bench.change(lock_duration=60_000)
+    reserved = bench.partition.settings.reserved
+    await bench.change(lock_duration=60_000, reserved=False)
     for _ in range(3):
         await bench.tell(bench.partition.due(bench.call_id("known")))
     if bench.partition.settings.topic:
         await bench.receive_more(1, waiter=WAITER, waiting_for=127)
         later = [Outgoing(b"%d" % number, due=START + 1000 * number) for number in range(1, 4)]
-        await bench.tell(bench.partition.publish(bench.call_id(), later, [()] * 3, []))
+        await bench.tell(publish(bench.partition, bench.call_id(), later, [()] * 3, []))
         bench.now = START + 100_000
         return bench
     if bench.partition.settings.sessions:
         return await busy_with_sessions(bench)
     await bench.tell(transact(bench.call_id(), [once(bench.partition, {b"known": 1_000_000})]))
+    await bench.tell(transact(bench.call_id(), [advance(bench.partition, b"known", None, "1")]))
+    lasting = next(key for key in bench.partition.keys if key.endswith(b":lasting"))
+    await bench.transport.command("HSET", lasting, "watermarks", 10_000, key=lasting)  # as if it kept as many as it may
     await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     await bench.send(*(b"%d" % number for number in range(12)))
     deferred, delayed, dead, *_ = await bench.receive()
@@ -409,7 +474,17 @@ async def busy(bench: Bench) -> Bench:
     await bench.tell(bench.partition.receive(CallId("", 0, bench.now), HELD, 1))
     await bench.abandon((await bench.receive(1))[0], delay=20_000)
     bench.now = START + 100_000
+    if reserved:
+        await reserve(bench)
     return bench
+
+
+async def reserve(bench: Bench) -> None:
+    """Reserve the partition for the reader of the tests, without due work being done."""
+    state = bench.partition.keys[0]
+    settings = with_settings((await bench.whole())[state.decode()][1][b"settings"], {"reserved": "1"})
+    fields = ("settings", settings, "birth", TOKEN, "pin", "1 3 0 0 0 0")
+    await bench.transport.command("HSET", state, *fields, key=state)
 
 
 async def busy_with_sessions(bench: Bench) -> Bench:
@@ -477,6 +552,7 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
     assert str(error).startswith(text) is not isinstance(caught.value, PartRefusedError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
 async def test_a_refused_call_returns_the_expected_code_and_changes_nothing(busy: Bench, on: str) -> None:
     """The cases cover every code that the header of a script names, for every reason."""
@@ -520,6 +596,8 @@ async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> Non
     """Well-formed calls work, so each refusal comes from the mistake in its case."""
     await bench.change(lock_duration=60_000)
     await bench.look(side="d")
+    if kind == "reserved":
+        await reserve(bench)
     of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
     for script in sorted(of_this_kind, key=lambda script: script == "destroy"):
         if "=s" in WELL_FORMED[script] and not (await bench.whole()).get(bench.partition.keys[3].decode()):
@@ -547,6 +625,7 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
         yield from ((script, whole[:number]) for number in range(5 + len(contract_of(script).arguments)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["memory", "server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
     """Any number of arguments may be missing. If the incarnation is missing too, the refusal says that the entity is
@@ -565,6 +644,7 @@ async def test_a_call_with_too_many_arguments_is_refused(bench: Bench) -> None:
             assert await sent_in_vain(bench, script, *whole) == "BADCALL", script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["memory"])
 async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
     """An invalid name is not reported as a message whose lock is lost."""

@@ -18,20 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbredis.engine._contracts import Contract, contract, refusals
+from sbredis.engine._expansion import ScriptFormatError, _taken_apart, expand
 from sbredis.engine._lua_constants import GENERATED
-from sbredis.engine._scripts import (
-    Contract,
-    ScriptFormatError,
-    _folders,
-    _taken_apart,
-    contract,
-    expand,
-    load,
-    operations,
-    positioned,
-    read_source,
-    refusals,
-)
+from sbredis.engine._scripts import _folders, load, operations, positioned, read_source
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
@@ -552,7 +542,8 @@ def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str
 def test_a_file_neither_contains_nor_builds_key_names(name: str) -> None:
     source = text_of(name)
     assert re.findall(r"\bredis\.p?call\b(?!\()", source) == [], "this test does not see a call under another name"
-    assert [call for call in calls(source) if len(call) > 1 and re.search(r"['\"]|\.\.|\[\[", call[1])] == []
+    with_keys = [call for call in calls(source) if len(call) > 1 and call[0] != "'PUBSUB'"]
+    assert [call for call in with_keys if re.search(r"['\"]|\.\.|\[\[", call[1])] == []
 
 
 PASSING_ON = {"configure"}

@@ -402,6 +402,7 @@ async def test_the_messages_of_a_lapsed_session_lock_are_released_over_several_c
     assert (counts.active, counts.held) == (250, 0)
 
 
+@pytest.mark.slow
 async def test_very_many_session_locks_without_messages_lapse_over_several_calls(bench: Bench) -> None:
     """Each call does only its share of the work, and reports that more is left."""
     for number in range(150):
@@ -644,6 +645,7 @@ async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
 # -- leftovers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_thousands_of_finished_sessions_leave_no_traces(bench: Bench) -> None:
     """The messages are completed, received and deleted, or purged. The locks are given back or lapse."""
     for at in range(0, 3000, 1000):
@@ -778,6 +780,21 @@ async def test_every_way_in_which_a_message_becomes_available_wakes_the_holder(
         await bench.due()
     await channel.woken(1)
     assert len((await mine.receive_more(waiter=channel.channel)).messages) == {"room": 1}.get(how, 1)
+
+
+async def test_newer_settings_wake_a_holder_in_its_session_and_those_who_wait_for_one(
+    bench: Bench, listening: Receivers
+) -> None:
+    """The holder still waits in its session."""
+    mine, channel, waiting = await holder(bench, "s"), await listening("mine"), await listening("waiting")
+    assert (await mine.receive_more(waiter=channel.channel)).messages == ()
+    assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
+    await bench.change(max_delivery_count=5)
+    await channel.woken(1)
+    await waiting.woken(1)
+    await put(bench, "s", b"1")
+    await channel.woken(1)
+    await waiting.woken(0)
 
 
 async def test_a_former_holder_no_longer_waits_in_its_session(bench: Bench, listening: Receivers) -> None:

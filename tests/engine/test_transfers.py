@@ -19,7 +19,8 @@ from sbredis.engine import (
     read_record,
     transfer,
 )
-from sbredis.engine._lifecycle import Side, State, band, score
+from sbredis.engine._bands import band, score
+from sbredis.engine._lifecycle import Side, State
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceededError
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World
 
@@ -96,6 +97,7 @@ async def test_transfers_and_sends_share_the_quota(world: World) -> None:
     await world.transact(work, world.sending("a", Outgoing(b"y")))
 
 
+@pytest.mark.slow
 async def test_many_transfers_are_stored_in_the_hashes_of_their_numbers(world: World) -> None:
     for _ in range(41):
         await world.transact(transfer(world.of["a"], [Outgoing(b"x")] * 100, ELSEWHERE, 9, "e"))

@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import CallId, Outgoing, Request, SettingsStaleError, SidePrefix, close, new_token, quiet, touch
+from sbredis.engine import (
+    CallId,
+    Operation,
+    Outgoing,
+    Request,
+    SettingsStaleError,
+    SidePrefix,
+    close,
+    new_token,
+    quiet,
+    touch,
+    withdraw,
+)
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
-from tests.engine.moves import A, B, Town
+from tests.engine.moves import A, B, T, Town
 
 pytestmark = pytest.mark.anyio
 
@@ -166,6 +178,19 @@ async def test_a_transfer_and_a_batch_from_any_side_keep_the_partition(town: Tow
     assert not await idle()
     assert await town.tell(town.settling(batch, "taken", await town.birth("n"), name="n"))
     assert await idle()
+
+
+async def test_a_mover_that_publishes_in_the_slot_of_the_topic_does_not_use_the_topic(town: Town) -> None:
+    async def last_uses() -> list[bytes | None]:
+        return [await town.field(name, "state", "used") for name in ("t", "s")]
+
+    await town.transfer("a", B, b"m")
+    messages, before = (await town.waiting("a")).messages, await last_uses()
+    town.now += IDLE
+    moved = Operation(town.of["t"], town.sending(T, *messages))
+    await town.transact(withdraw(town.of["a"], await town.birth("a"), messages), moved)
+    assert await town.bodies("s") == [b"m"]
+    assert await last_uses() == before
 
 
 async def test_many_partitions_are_asked_for_their_last_use_in_one_call(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.engine import Mode, Outgoing, new_token, waiting_channel
+from sbredis.exceptions import MessagingEntityNotFoundError
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
 from tests.engine.receivers import Receivers
 from tests.waiting import eventually
@@ -322,6 +323,7 @@ async def test_no_waiter_is_woken_if_another_one_knows_the_due_time(bench: Bench
     await second.woken(0)
 
 
+@pytest.mark.slow
 async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, listening: Receivers) -> None:
     """Any number of dead waiters may come before the live waiter."""
     for number in range(100):
@@ -398,6 +400,44 @@ async def test_each_side_wakes_only_its_own_waiters(bench: Bench, listening: Rec
     await bench.send(b"n")
     await main.woken(1)
     await dead.woken(0)
+
+
+async def test_newer_settings_wake_the_waiters_of_all_sides(bench: Bench, listening: Receivers) -> None:
+    """Their next call tells them whether there is still something to wait for. Until then they do not wait."""
+    main, dead, third = await listening("a"), await listening("b"), await listening("c")
+    await main.receive()
+    await dead.receive(side="d")
+    await third.receive(side="t")
+    await bench.change(status="ReceiveDisabled")
+    for receiver, end in ((main, b" "), (dead, b" d"), (third, b" t")):
+        await eventually(lambda heard=receiver.ear.heard: heard)
+        assert receiver.ear.heard == [bench.partition.keys[0] + end]
+        await receiver.woken(1)
+    await bench.send(b"m")
+    await main.woken(0)
+
+
+async def test_settings_of_the_same_version_wake_nobody(bench: Bench, listening: Receivers) -> None:
+    receiver = await listening("a")
+    await receiver.receive()
+    await bench.tell(bench.partition.configure(now=bench.now))
+    await receiver.woken(0)
+    await bench.send(b"m")
+    await receiver.woken(1)
+
+
+@pytest.mark.parametrize("share", [0, 500])
+async def test_the_first_step_of_a_deletion_wakes_the_waiters(bench: Bench, listening: Receivers, share: int) -> None:
+    main, dead = await listening("a"), await listening("b")
+    await main.receive()
+    await dead.receive(side="d")
+    await bench.tell(bench.partition.destroy(share=share))
+    await main.woken(1)
+    await dead.woken(1)
+    await bench.tell(bench.partition.destroy())
+    await main.woken(0)
+    with pytest.raises(MessagingEntityNotFoundError):
+        await main.receive()
 
 
 async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench, listening: Receivers) -> None:

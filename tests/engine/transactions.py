@@ -22,6 +22,7 @@ from sbredis.engine import (
     accept_session,
     encode,
     perform,
+    publish,
     read_record,
     transact,
 )
@@ -91,7 +92,7 @@ class World:
         """Return an operation that publishes messages on the topic; the target of all copies is the subscription."""
         messages = [message for message, _ in routed]
         routes = [route for _, route in routed]
-        return Operation(self.of["t"], self.of["t"].publish(self.call_id(), messages, routes, [self.of["s"]]))
+        return Operation(self.of["t"], publish(self.of["t"], self.call_id(), messages, routes, [self.of["s"]]))
 
     async def lock(self, name: str, token: str, wanted: int = 1, *, session: str | None = None) -> list[Lock]:
         """Receive messages under a token and return their locks."""

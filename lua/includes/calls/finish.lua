@@ -3,11 +3,14 @@
 -- If the call is a use of the partition, it writes the time of the last use, at most once a minute. The calls of
 -- maintenance are no use: they have other names, or `p.upkeep`. A use of a subscription is also a use of its topic.
 -- @use announce_due flush wake_waiters
--- @use announce_moves update_session_turns inside
+-- @use announce_moves update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
   if next(p.touched) then
     update_session_turns(p)
+  end
+  if p.noted and (p.given or #p.noted > 0) then
+    write_settlements(p)
   end
   if not p.topic then
     announce_due(p)
@@ -16,8 +19,8 @@ local function finish(p, result)
     announce_moves(p)
   end
   if p.now - p.used >= 60000 and not p.upkeep and string.find(' abandon accept_session bury_session cancel complete'
-    .. ' dead_letter defer publish purge receive receive_deferred redrive release_session renew renew_session send set_state touch'
-    .. ' transact ', ' ' .. p.name .. ' ', 1, true) then
+    .. ' dead_letter defer plan publish purge receive receive_deferred redrive release_session renew renew_session send set_state touch'
+    .. ' transact unpin ', ' ' .. p.name .. ' ', 1, true) then
     p.changed.used = p.now
     if p.shared then
       redis.call('HSET', p.store, 'used', p.now)

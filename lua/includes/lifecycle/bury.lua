@@ -7,6 +7,9 @@ local function bury(p, member, e, reason, side)
   p.changed.dead_seq = p.dead_seq
   local name = side.prefix .. string.format('%.0f', p.dead_seq)
   mark_dead(e, member, reason)
+  if p.noted then
+    p.noted[#p.noted + 1] = (reason == 'M' and 'm' or reason == 'T' and 't' or 'd') .. member
+  end
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member
   p.placed[#p.placed + 1] = side.ready + p.dead_seq

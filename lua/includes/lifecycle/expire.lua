@@ -6,5 +6,8 @@ local function expire(p, member, e)
     bury(p, member, e, 'T')
   else
     discard(p, member, e)
+    if p.noted then
+      p.noted[#p.noted + 1] = 'x' .. member
+    end
   end
 end

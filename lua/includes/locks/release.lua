@@ -12,6 +12,9 @@ local function release(p, member, e, counted, delay, interrupted)
     index_remove(p, e.session, 'h', number)
   end
   local fate = state_after_lock(p, side, e, counted, p.now, interrupted)
+  if p.noted and (fate == 'deferred' or fate == 'ready') then
+    p.noted[#p.noted + 1] = (fate == 'deferred' and 'f' or counted and 'a' or 'r') .. member
+  end
   if fate == 'dead' then
     bury(p, member, e, 'M')
   elseif fate == 'deferred' then

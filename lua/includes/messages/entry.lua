@@ -3,7 +3,7 @@
 --
 --   1-12   the token of the lease that holds it, or blanks
 --   13     level
---   14     home: a active, f deferred, x a transfer; i active and g deferred, if the last delivery was interrupted
+--   14     home: a active, f deferred, x a transfer; i active and g deferred, if the last work on it was interrupted
 --   15     the reason why it is a dead letter
 --   16-20  the number of failed deliveries
 --   21-33  when it expires

@@ -1,8 +1,8 @@
 -- Returns the messages in the arguments that can be moved now: their names, their entries, and which of them are ready
 -- messages of the main side. Also returns the names of the other messages. In the arguments, each name is followed by
 -- the changed properties that the mover has read. A message can be moved if no caller holds it, and if these are still
--- its changed properties: its record never changes, so the mover then knows the whole message. Returns nil if the
--- arguments are malformed.
+-- its changed properties: its record never changes, so the mover then knows the whole message. The ready messages of a
+-- reserved partition stay. Returns nil if the arguments are malformed.
 -- @use band levels read_many side_of inside
 local function movable_messages(p, argv, at)
   local names, seen, count = {}, {}, (#argv - at + 1) / 2
@@ -23,7 +23,7 @@ local function movable_messages(p, argv, at)
     local score, text, movable = tonumber(scores[i] or -1), entries[i], false
     local main = side.prefix == '' and score >= 0 and score < LEVELS * BAND
     if side.prefix == '' then
-      movable = main and not p.index or score == side.transfer + number
+      movable = main and not p.index and not p.reserved or score == side.transfer + number
     else
       movable = score == side.ready + number or side.kept and score == side.kept + number
     end

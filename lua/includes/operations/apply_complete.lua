@@ -24,6 +24,9 @@ local function apply_complete(p, held)
       end
       p.bytes = p.bytes - changes
     end
+    for i = 1, p.noted and count or 0 do
+      p.noted[#p.noted + 1] = 'c' .. names[i]
+    end
     if count > 0 then
       delete_later(p, names, stored, sizes, mine.numbers)
     end

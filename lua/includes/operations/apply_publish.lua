@@ -10,7 +10,7 @@ local function apply_publish(p, argv, plan)
   local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
   local now = p.now_text
   local columns = incoming.columns
-  p.upkeep = columns.o ~= nil
+  p.upkeep = p.upkeep or columns.o ~= nil
   for i = 1, incoming.count do
     local at = incoming.at + (i - 1) * incoming.stride
     local level, ttl, payload = '', NEVER, argv[at + incoming.stride - 1]

@@ -1,4 +1,4 @@
--- Checks the arguments of an abandon, from `at` on: 1, 0 or i, as apply_abandon takes it, and then the groups, with the
+-- Checks the arguments of an abandon, from `at` on: 1, 0 or i, as apply_release takes it, and then the groups, with the
 -- name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
 -- @use never
 -- @use lock_groups refuse whole_number inside

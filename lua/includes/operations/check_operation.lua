@@ -5,7 +5,7 @@
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
--- @use check_abandon check_once check_publish check_send check_state check_transfer
+-- @use check_abandon check_advance check_once check_publish check_send check_state check_transfer
 -- @use check_withdraw held_messages lock_groups refuse
 local function check_operation(p, name, argv, from, open)
   local plan, refused, groups
@@ -16,6 +16,8 @@ local function check_operation(p, name, argv, from, open)
     from = plan and refused
   elseif name == 'once' then
     plan, refused = check_once(p, argv, 1)
+  elseif name == 'advance' then
+    plan, refused = check_advance(p, argv)
   elseif name == 'transfer' then
     plan, refused = check_transfer(p, argv, 1)
   elseif name == 'set_state' then

@@ -6,7 +6,7 @@ local function check_transaction(transaction, participants)
   local from, pending = transaction.from, {}
   for i = 1, #transaction do
     local p = transaction[i].of
-    p.seen, p.stated, p.once_keys, p.withdrawn = nil, nil, nil, nil
+    p.seen, p.stated, p.once_keys, p.withdrawn, p.watermarks, p.last_sent = nil, nil, nil, nil, nil, nil
   end
   for i = 1, #transaction do
     local operation = transaction[i]

@@ -8,6 +8,9 @@ local function apply_due(p, share)
     redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
     p.dead_seq, p.granted = p.dead_seq + EPOCH_LEAP, p.granted + EPOCH_LEAP
     p.changed.dead_seq, p.changed.granted = p.dead_seq, p.granted
+    if p.noted then
+      redis.call('HINCRBY', p.state, 'leaps', 1)
+    end
     p.epoch = false
   end
   local o = plan_due(p, share, p.index)
@@ -54,6 +57,9 @@ local function apply_due(p, share)
       end
     end
 
+    if p.noted and (m.is == 'gone' or m.was == 'L' and m.is ~= 'dead') then
+      p.noted[#p.noted + 1] = (m.is == 'gone' and 'x' or m.offered and 'r' or 'l') .. m.name
+    end
     if m.is == 'ready' then
       e.session = session
       make_ready(p, m.name, m.side, m.number, e, m.indexed)
@@ -115,7 +121,12 @@ local function apply_due(p, share)
   else
     due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
   end
-  p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
+  p.next_lock, p.next_due = math.min(tonumber(lock[2] or NEVER), NEVER), tonumber(due[2] or NEVER)
+  if p.offered <= p.logical then
+    local offer = redis.call('ZRANGE', p.locks, NEVER, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    p.offered = tonumber(offer[2] or 2 * NEVER) - NEVER
+    p.changed.offered = p.offered
+  end
   p.head, p.horizon, p.more = o.head, o.horizon, o.more
   p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon
 end

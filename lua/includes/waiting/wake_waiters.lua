@@ -5,7 +5,9 @@
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
 -- end of its wait (in 10 ms) * 128 + the number of messages that it wants. When a receiver is woken, its member moves
 -- to room + 8, and its score then has the time of the waking instead of the end of the wait. If a woken receiver has
--- not called within a second, the next call removes it and wakes the next receiver.
+-- not called within a second, the next call removes it and wakes the next receiver. If a receiver asks for offers, the
+-- field `a` and its member, in `states`, has the token for them. Only `send` and `transact` make offers: they set
+-- `p.offer`.
 --
 -- A receiver that leaves may have been the only one that knew the next due time. So another receiver is woken to learn
 -- that time, unless the reply to this call gives that time to a receiver.
@@ -31,7 +33,7 @@ local function wake_waiters(p)
   end
 
   -- Wake the first receiver that still waits, unless its wait ends at `till` or earlier. Return the number of messages
-  -- that it wants, or nil if no receiver was woken.
+  -- that it wants, or that it was offered; nil if no receiver was woken.
   local function wake_first(side, till)
     local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
       'WITHSCORES')
@@ -39,13 +41,17 @@ local function wake_waiters(p)
     if not score or math.floor(score / 128) * 10 <= till then
       return nil
     end
+    local given = till == 0 and p.offer and side.prefix == '' and p.offer(p, side, first[1], score % 128)
+    if given then
+      return given
+    end
     redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
     redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
     return score % 128
   end
 
   for _, prefix in ipairs({ p.index and 's' or '', 'd', 't' }) do
-    local side, work = side_with_waiters(prefix), 0
+    local side, work = (prefix ~= '' or not p.reserved) and side_with_waiters(prefix), 0
     if side and side.room == 3 then
       work = redis.call('ZCOUNT', p.turns, TURNS.free, TURNS.locked - 1)
     elseif side then
@@ -58,6 +64,9 @@ local function wake_waiters(p)
         local score = tonumber(woken[i + 1]) - low
         if math.abs(now - math.floor(score / 128)) > 100 then
           redis.call('ZREM', p.waiters, woken[i])
+          if side.prefix == '' and p.states then
+            redis.call('HDEL', p.states, 'a' .. woken[i])
+          end
         else
           work = work - score % 128
         end

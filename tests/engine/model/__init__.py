@@ -12,7 +12,7 @@ message), ``waiting`` (waiters and sessions), ``due_work``, ``mechanics`` (the c
 ``receiving``, ``operations``, ``sessions``, ``topics`` and ``transactions``.
 
 An operation that can be part of a transaction is planned before it is carried out (``plan_send`` and the like).
-A call takes the arguments of its request in ``sbredis.engine._partition``.
+A call takes the arguments of its request in :mod:`sbredis.engine`.
 It returns the same content, or raises :class:`Refused`.
 The model leaves out two things: more idle lanes than one call removes, and destroying in several steps.
 """
@@ -27,17 +27,20 @@ from tests.engine.model.values import (
     LETTERS,
     REAL_BOUNDS,
     Accepted,
+    Asked,
     Awoken,
     Bounds,
     Call,
     Copy,
     Counts,
     Delivery,
+    Last,
     Listed,
     Lock,
     Looked,
     Message,
     Mode,
+    Offer,
     Outgoing,
     Peeked,
     Plan,
@@ -67,18 +70,21 @@ __all__ = [
     "LETTERS",
     "REAL_BOUNDS",
     "Accepted",
+    "Asked",
     "Awoken",
     "Bounds",
     "Call",
     "Copy",
     "Counts",
     "Delivery",
+    "Last",
     "Listed",
     "Lock",
     "Looked",
     "Message",
     "Mode",
     "Model",
+    "Offer",
     "Outgoing",
     "Part",
     "Peeked",

@@ -73,7 +73,8 @@ class Lives(Contents):
             message.enqueue(now, self.settings.time_to_live)
         locked = (State.LOCKED, State.HELD)
         if outcome.side is not side or (state in locked and outcome.state not in locked):
-            message.interrupted = interrupted and outcome.side is side
+            kept = event is Event.RELEASE and message.interrupted  # it was released unread
+            message.interrupted = (interrupted or kept) and outcome.side is side
         if outcome.state not in ENDS:
             self.messages[outcome.side][message.number] = message
         self._arrive(message, event, now, delay)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Self, TypeVar
 
-from sbredis.engine._lifecycle import EPOCH_LEAP, NEVER, split_member
+from sbredis.engine._bands import EPOCH_LEAP, split_member
+from sbredis.engine._lifecycle import NEVER
 from tests.engine.model.due_work import DueWork
 from tests.engine.model.values import MOST, Call, Lane, Plan, Refused
 
@@ -31,6 +32,7 @@ class Mechanics(DueWork):
         full: Callable[[], tuple[str, str] | None] = lambda: None,
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
+        offers: bool = False,
     ) -> R:
         """Check the call, do due work, then do the operation, then wake waiters.
 
@@ -58,10 +60,12 @@ class Mechanics(DueWork):
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
-        self._end(call.now)
+        self._end(call.now, offers=offers)
         return result
 
-    def _carry_out(self, call: Call, plan: Plan, answer: Callable[[Any], R], again: R | None = None) -> R:
+    def _carry_out(
+        self, call: Call, plan: Plan, answer: Callable[[Any], R], again: R | None = None, *, offers: bool = False
+    ) -> R:
         """Carry out a single operation that was checked; ``answer`` makes the answer of its result."""
         return self._perform(
             call,
@@ -71,12 +75,14 @@ class Mechanics(DueWork):
             refusal=plan.refusal,
             full=plan.full,
             again=None if again is None else lambda _: again,
+            offers=offers,
         )
 
     def _overdue(self, call: Call) -> bool:
         """Return whether something may be due."""
         logical, epoch = self._clock(call)
-        return epoch or self.next_lock <= logical or self.next_due <= call.now or self.head <= call.now
+        bounds = self.next_lock <= logical or self.offered <= logical
+        return epoch or bounds or self.next_due <= call.now or self.head <= call.now
 
     def _foreseen(self, call: Call) -> Self:
         """Return the partition as it will be after all due work."""
@@ -96,14 +102,12 @@ class Mechanics(DueWork):
         if more or not still():
             self._refuse("DUE", "more")
 
-    def _end(self, now: int) -> None:
-        """Update the sessions, announce the next due time, and wake waiters."""
+    def _end(self, now: int, *, offers: bool = False) -> None:
+        """Update the sessions, announce the next due time, and wake waiters, with ``offers`` if they ask for them."""
         self._take_turns(now)
         self._announce(now)
         if self.waiting and self.waiters:
-            if self.left and not self.told:
-                self._hand_on(now)
-            self._wake(now // 10)
+            self._wake(now, offers=offers)
         else:
             # A new waiter can be woken from the next call on. If it is gone already, the next call notices this.
             self.waiting = bool(self.waiters) or (self.told and not self.waiting)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from sbredis.engine._lifecycle import BANDS, NEVER, RESERVED, TRANSITIONS, Event, Side, State
+from sbredis.engine._bands import BANDS, RESERVED
+from sbredis.engine._lifecycle import NEVER, TRANSITIONS, Event, Side, State
 from tests.engine.model.receiving import Receiving
 from tests.engine.model.sending import session_of
 from tests.engine.model.values import (
@@ -249,7 +250,7 @@ class Model(Receiving):
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
         """Make the partition. If it exists already, do all due work, and then set the settings and the version of the
-        call.
+        call; a newer version wakes the waiters.
         """
         if not call.sound:
             self._refuse("BADCALL", "settings")
@@ -270,8 +271,10 @@ class Model(Receiving):
         ):
             if differs:
                 self._refuse("FIXED", name)
-        if call.version > self.version and self._overdue(call):
-            self._put_off(call, lambda: True)
+        if call.version > self.version:
+            if self._overdue(call):
+                self._put_off(call, lambda: True)
+            self._dismiss()
         self.settings, self.version = settings, call.version
         return self.version
 
@@ -281,6 +284,7 @@ class Model(Receiving):
             self._refuse("BADCALL", "share")
         if self.exists:
             self._check_existence(call)
+        self._dismiss()
         self._clear()
         return False
 

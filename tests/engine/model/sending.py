@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbredis.engine import CodecError, decode
-from sbredis.engine._lifecycle import LEVELS, NEVER, Event, State
+from sbredis.engine._bands import LEVELS
+from sbredis.engine._lifecycle import NEVER, Event, State
 from tests.engine.model.mechanics import Mechanics
 from tests.engine.model.values import (
     MOST,
@@ -37,7 +38,9 @@ class Sending(Mechanics):
         ``columns`` are the columns of the request: only a request with message ids removes old ids.
         """
         plan = self.plan_send(call, Together(), messages, columns=columns)
-        return self._carry_out(call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more))
+        return self._carry_out(
+            call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more), offers=True
+        )
 
     def plan_send(self, call: Call, together: Together, messages: Sequence[Outgoing], *, columns: str = "tlid") -> Plan:
         now, window = call.now, self.settings.duplicate_window

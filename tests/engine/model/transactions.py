@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.engine.model.topics import TopicModel
 from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted, TransactedTogether
@@ -74,14 +74,14 @@ class TransactionModel(TopicModel):
                 if not begun:
                     self._do_due_of(participants, calls, len(others) + 1)
                 begun = True
-                outcomes.append(self._act(together.plans, involved))
+                outcomes.append(self._act([part.of for part in parts], together.plans, involved))
         if not begun:
             self._do_due_of(participants, calls, len(others) + 1)
 
         if call.lane:
             self._note(call, lambda _: TransactedTogether(tuple(outcomes)))
         for one in involved.values():
-            one._end(call.now)
+            one._end(call.now, offers=one in participants)
         more = any(one.more for one in participants)
         return TransactedTogether(
             tuple(replace(each, more=more) if isinstance(each, Transacted) else each for each in outcomes), more
@@ -95,14 +95,20 @@ class TransactionModel(TopicModel):
             one.more = one._do_due(call.now, -(-self.bounds.share // count), self.bounds.weight // count)
 
     @staticmethod
-    def _act(plans: Sequence[Plan], involved: dict[int, TopicModel]) -> Transacted:
+    def _act(places: Sequence[TopicModel], plans: Sequence[Plan], involved: dict[int, TopicModel]) -> Transacted:
         """Carry out the operations of a transaction. Add their targets to ``involved``."""
         involved |= {id(target): target for plan in plans for target in plan.targets}
         before = {key: one.taken.copy() for key, one in involved.items()}
-        results = [plan.act() for plan in plans]
+        for one in involved.values():
+            one.last_sent = None
+        results: list[Any] = []
+        for place, plan in zip(places, plans, strict=True):
+            results.append(plan.act())
+            if isinstance(results[-1], Stored) and not place.settings.topic:
+                place.last_sent = place.store.seq
         for key, one in involved.items():
             one.transacted += one.taken - before[key]
-        return Transacted(tuple(each if isinstance(each, Stored) else None for each in results))
+        return Transacted(tuple(each if isinstance(each, (Stored, int)) else None for each in results))
 
     def plan_once(self, call: Call, _: Together, keys: Mapping[bytes, int]) -> Plan:
         """Remember keys, each for its window. The model leaves out the bound of their number and size."""
@@ -116,6 +122,29 @@ class TransactionModel(TopicModel):
 
         known = [place for place, key in enumerate(keys) if self.once.get(key, 0) > call.now]
         return Plan(act, refusal=("KNOWN", str(known[0])) if known else None)
+
+    def plan_advance(self, _: Call, together: Together, name: bytes, expected: str | None, value: str | None) -> Plan:
+        """Give a watermark a new value, or remove it."""
+        stored = self.watermarks.get(name)
+
+        def act() -> int:
+            number = self.last_sent or (stored[0] if stored else 0)
+            if value is None:
+                del self.watermarks[name]
+            else:
+                self.watermarks[name] = number, value
+            return number
+
+        if (id(self), name) in together.watermarks:
+            return Plan(act, refusal=("BADCALL", "watermark"))
+        if (stored[1] if stored else None) != expected:
+            return Plan(act, refusal=("CHANGED", f"{stored[0]} {stored[1]}" if stored else "-"))
+        count = together.marks.get(id(self), len(self.watermarks)) + (-1 if value is None else stored is None)
+        if stored is None and count > self.bounds.watermarks:
+            return Plan(act, refusal=("FULL", str(self.bounds.watermarks)))
+        together.marks[id(self)] = count
+        together.watermarks.add((id(self), name))
+        return Plan(act)
 
     def _plan(self, part: Part, call: Call, together: Together, unfit: Mapping[int, Refused], *, begun: bool) -> None:
         """Check an operation, after the operations before it. A refusal names its place."""

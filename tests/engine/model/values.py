@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sbredis.engine._lifecycle import NEVER, Reason, Side, State, band, member, score
+from sbredis.engine._bands import band, member, score
+from sbredis.engine._lifecycle import NEVER, Reason, Side, State
 
 MOST = 1000
 ROOM = 4 * 1024 * 1024
@@ -33,6 +34,8 @@ class Bounds(NamedTuple):
     """The bytes of messages that a purge reads."""
     held: int = 1000
     """The number of messages of a session that may be held at the same time."""
+    watermarks: int = 10_000
+    """The number of watermarks that a partition keeps."""
 
 
 REAL_BOUNDS = Bounds()
@@ -73,6 +76,7 @@ class Settings:
     topic: bool = False
     forwards: bool = False
     forwards_dead: bool = False
+    audited: bool = False
 
 
 class Outgoing(NamedTuple):
@@ -146,6 +150,8 @@ class Received:
     more: bool = False
     waits: bool = False  # whether the receiver got all available messages and now waits for more
     fence: int = 0  # the fence of the new lock, if there is one that does not belong to a session
+    taken: int = 0  # how long the messages of the offer are locked that the call has taken, from now
+    clock: int = field(default=0, compare=False)  # the logical clock
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,8 @@ class Looked:
     due: int = 0  # the ms until something is due, if nothing was found; 0 for never
     found: bool = False
     more: bool = False
+    taken: int = 0
+    clock: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -260,7 +268,8 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Transacted:
-    results: tuple[Stored | None, ...]
+    results: tuple[Stored | int | None, ...]
+    """An int is the number that is stored with a watermark."""
     more: bool = False
 
 
@@ -303,6 +312,10 @@ class Together:
     """By store: the bytes that the operations before this one will store."""
     settled: set[tuple[int, str]] = field(default_factory=set)
     """The messages that the operations before this one settle, each with its partition."""
+    watermarks: set[tuple[int, bytes]] = field(default_factory=set)
+    """The watermarks that the operations before this one advance, each with its partition."""
+    marks: dict[int, int] = field(default_factory=dict)
+    """By partition: the number of watermarks after the operations before this one."""
     states: dict[tuple[int, str], int] = field(default_factory=dict)
     """The sizes of the session states that the operations before this one set, by partition and session."""
     leaping: dict[int, bool] = field(default_factory=dict)
@@ -371,6 +384,7 @@ class MessageLease:
     until: int  # the end of the lease, on the logical clock
     messages: list[Message]  # the messages in the order of locking; only those with the token are still held
     session: str | None = None  # the locked session, if any; then the lease holds all messages with the token
+    offered: bool = False  # whether the messages were offered, and the offer was not taken yet
 
 
 @dataclass
@@ -403,6 +417,31 @@ class Waiter(NamedTuple):
     until: int  # the end of waiting in hundredths of a second; after waking, the time of waking
     wanted: int
     woken: bool = False
+
+
+class Asked(NamedTuple):
+    """The offers for which a waiter asks."""
+
+    token: str
+    most: int
+
+
+class Last(NamedTuple):
+    """The token that a receiver has named for offers before, and whether it has read an offer."""
+
+    token: str
+    read: bool
+
+
+class Offer(NamedTuple):
+    """An offer that was made, and the channel on which it was published."""
+
+    channel: str
+    token: str
+    fence: int
+    clock: int
+    lock: int
+    messages: tuple[Delivery, ...]
 
 
 class Row(NamedTuple):
@@ -447,6 +486,7 @@ class Snapshot:
     due: dict[str, int]
     dedup: dict[bytes, int]
     once: dict[bytes, int]
+    watermarks: dict[bytes, tuple[int, str]]
     lanes: dict[str, tuple[int, int]]
     bytes: int
     seq: int
@@ -456,6 +496,8 @@ class Snapshot:
     run_id: str
     waiting: bool
     waiters: dict[str, Waiter]
+    asking: dict[str, Asked]
+    offered: frozenset[str]
     sessions: dict[str, SessionRow]
     seats: frozenset[tuple[str, str, int]]
     kept: int

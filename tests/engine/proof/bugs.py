@@ -16,3 +16,5 @@ class Bug(NamedTuple):
     wrong: str
     of: str = "queue"
     """The machine that must find it."""
+    aims: tuple[str, ...] = ()
+    """The rules that bring the machine to the bug, if they do not have the name of the file."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import NO_CALL_ID, CallId, Partition, PartitionSettings
+from sbredis.engine import NO_CALL_ID, CallId, Offer, Partition, PartitionSettings, read_offer, waiting_channel
 from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery
@@ -19,6 +18,8 @@ from tests.engine.proof.hosts import Host
 from tests.engine.proof.picture import check_store, told
 
 NAMESPACE, SALT = "proof", "abc"
+HEARD = tuple(waiting_channel(NAMESPACE, SALT, client) for client in ("c1", "c2"))
+"""The channels of receivers on which somebody listens."""
 T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
@@ -31,8 +32,6 @@ LATEST = NEVER - 10**8
 """The latest time that tests use. A lock that starts at this time still ends before NEVER, as at any real time."""
 
 Transition = tuple[Side, State, Event, Condition]
-
-_entities = itertools.count(1)
 
 
 def moment(time: int) -> int:
@@ -112,16 +111,20 @@ class Comparison:
         """Make a comparison: of a subscription of ``topic``, or of another entity in the slot of ``beside``."""
         self.host = host
         self.tally = tally or Tally()
-        self.entity = f"e{next(_entities)}"
         neighbour = topic or beside
         self.world: World = neighbour.world if neighbour else World()
         self.family: list[Comparison] = neighbour.family if neighbour else []
         self.family.append(self)
+        self.entity = f"e{len(self.family)}"
         self.store = topic.entity if topic else None
         self.incarnation = 1
         self.version = FIRST_VERSION
         self.settings = settings
         self.model: m.Model = m.Model(bounds=bounds, store=topic.model.store) if topic else m.Model(bounds=bounds)
+        self.model.heard = frozenset(channel.decode() for channel in HEARD)
+        self._woken = self._offered = 0
+        if neighbour is None:
+            host.listen(HEARD)
         self.frozen: dict[str, Frozen] = {}
         self.keys = self._partition().keys
         self.before = host.picture(self.keys)
@@ -229,13 +232,13 @@ class Comparison:
         tampered = how.defect == "layout" and self.model.exists
         if tampered:
             self._lay_out("2")
-        real = _attempt(lambda: self.host.run(request, call.run_id))
+        real, after = self.host.run_and_read(request, call.run_id, [one.keys for one in self.family])
         known = self.model.repeated
         expected = _attempt(lambda: step.mirror(call))
         self.tally.repetitions[step.operation] += self.model.repeated - known
         if tampered:
             self._lay_out("1")
-        after = self.host.pictures([one.keys for one in self.family])
+            after = self.host.pictures([one.keys for one in self.family])
         changed = [one for one, picture in zip(self.family, after, strict=True) if picture != one.before]
         for one, picture in zip(self.family, after, strict=True):
             if one in changed:
@@ -263,6 +266,9 @@ class Comparison:
             self.tally.operations.update(in_transactions(part) for part in {*step.parts})
         if step.operation in READ_ONLY:
             assert not changed, f"something changed: {text()}"
+        wakes = [wake for one in self.family for wake in one._new_wakes()]
+        heard = [_read_wake(*message) for message in self.host.heard(len(wakes))]
+        assert Counter(heard) == Counter(wakes), f"{text()}; {heard} were published, not {wakes}"
         for one in self.family:
             one.found = one.found or told(one.before)
             found, wanted = one.found, one.model.snapshot()
@@ -272,9 +278,28 @@ class Comparison:
             check_store([one.before for one in self.family if store in (one.store, one.entity)])
         return real
 
+    def _new_wakes(self) -> list[tuple[str, m.Offer | None]]:
+        """Return the wakes since the last call that somebody hears: the channel of each, and its offer."""
+        model = self.model
+        offers = model.offers[self._offered :]
+        plain = [name.partition(" ")[0] for _, name in model.woken[self._woken :]]
+        self._woken, self._offered = len(model.woken), len(model.offers)
+        heard = [(channel, None) for channel in plain if channel.encode() in HEARD]
+        return [*heard, *((offer.channel, offer) for offer in offers)]
+
     def _lay_out(self, form: str) -> None:
         self.host.ask("HSET", self.keys[0], "layout", form)
         self.model.layout = form
+
+
+def _read_wake(channel: bytes, payload: bytes) -> tuple[str, m.Offer | None]:
+    offer = read_offer(payload)
+    return channel.decode(), None if offer is None else _mirrored_offer(channel.decode(), offer)
+
+
+def _mirrored_offer(channel: str, offer: Offer) -> m.Offer:
+    messages = tuple(map(_delivery, offer.messages))
+    return m.Offer(channel, offer.token, offer.fence, offer.clock, offer.lock, messages)
 
 
 def in_transactions(operation: str) -> str:
@@ -327,6 +352,7 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
         topic=settings.topic,
         forwards=settings.forwards,
         forwards_dead=settings.forwards_dead,
+        audited=settings.audited,
     )
 
 

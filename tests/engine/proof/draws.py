@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hypothesis import strategies as st
 
 from sbredis.engine import Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
@@ -37,6 +39,7 @@ settings = st.builds(
     topic=st.just(False),
     forwards=st.just(False),
     forwards_dead=st.just(False),
+    audited=st.just(False),
 )
 statuses = some(["Active"] * 9 + ["SendDisabled", "ReceiveDisabled", "Disabled"])
 
@@ -50,7 +53,8 @@ hows = st.builds(
     breakage=breakages,
 )
 
-payloads = some([b"", b"a", b"bcd", b";\x00 \xff|", b"large" * 3])
+PAYLOADS = (b"", b"a", b"bcd", b";\x00 \xff|", b"large" * 3)
+payloads = some(PAYLOADS)
 outgoing = st.builds(
     Outgoing,
     payloads,
@@ -67,6 +71,9 @@ changes = some([b"", b"", b"new", b";d5;\x00|"])
 delays = some([1, 800, 30_000, NEVER])
 sides = some([Side.MAIN, Side.MAIN, Side.DEAD])
 modes = some(["lock", "lock", "lock", "delete"])
+asks = some([0, 0, 1, 2, 16, 200])
+Ends = Literal["", "take", "decline"]
+ends: st.SearchStrategy[Ends] = some(["", "take", "take", "decline"])
 rooms = some([1 << 20, 1 << 20, 1 << 20, 1, 40])
 
 # -- sessions and topics -----------------------------------------------------------------------------------------------

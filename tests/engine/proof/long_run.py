@@ -18,10 +18,12 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from sbredis.servers import LocalServer
-from tests.engine.proof.cases import TITLES, Case, lacking, required, table, times
+from tests.engine.proof.cases import TITLES, Case, lacking, table, times
 from tests.engine.proof.comparison import Tally
+from tests.engine.proof.directing import home
 from tests.engine.proof.extent import BOUNDS, MACHINES, SHARES, drive
 from tests.engine.proof.hosts import KINDS, Address, Kind, host, with_bounds
+from tests.engine.proof.transaction_scenes import SCENES
 
 
 def total(*tallies: Tally) -> Tally:
@@ -42,15 +44,16 @@ class Part(NamedTuple):
     what: str
     kind: Kind
     bounds: str
-    sought: tuple[Case, ...]
+    sought: tuple[Case, ...] | None
+    """The cases to which the part is directed; None for any, by chance."""
 
     def run(self, address: Address) -> Tally:
         """Run this part in a worker, with the server of this worker."""
         done, bounds = Tally(), BOUNDS[self.bounds]
         try:
             with host(self.kind, with_bounds(bounds), server=address) as on:
-                examples = round((15 if self.kind == "server" else 6) / SHARES[self.what] ** 0.5)
-                drive(on, done, bounds=bounds, examples=examples, derandomize=False, what=self.what, sought=self.sought)
+                examples = round((8 if self.kind == "server" else 4) / SHARES[self.what])
+                drive(on, done, bounds=bounds, examples=examples, begin_at=None, what=self.what, sought=self.sought)
         except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
             raise AssertionError("".join(traceback.format_exception(error))) from None
         return done
@@ -71,24 +74,31 @@ class Run:
         return lacking(self.whole, self.least)
 
     def next(self) -> Part:
-        """Return the next part: first each machine on each server, then what brings about the most that is lacking."""
+        """Return the next part: first each machine on each server by chance, then mostly what makes the cases happen
+        that are lacking. Every fourth part goes on by chance.
+        """
         place, self._begun = self._begun, self._begun + 1
         first: list[tuple[str, Kind]] = [(what, kind) for kind in reversed(KINDS) for what in MACHINES]
+        if place < len(first):
+            what, kind = first[place]
+            return Part(what, kind, [*BOUNDS][place % 2], None)
         # Steps in memory take several times as long.
         later: Kind = "server" if place % 16 else "memory"
-        what, kind = first[place] if place < len(first) else (self._of_use(), later)
-        return Part(what, kind, [*BOUNDS][place % 2], tuple(self.short or required()))
+        if not self.short or place % 4 == 0:
+            steps = {what: tally.steps / SHARES[what] for what, tally in self.of_machine.items()}
+            return Part(min(steps, key=steps.__getitem__), later, [*BOUNDS][place // 4 % 2], None)
+        return self._directed(later, place)
 
-    def _of_use(self) -> str:
-        """Return the machine that brings the most of the lacking cases about; without such cases, the one with the
-        fewest steps.
-        """
-        votes: Counter[str] = Counter()
+    def _directed(self, kind: Kind, place: int) -> Part:
+        """Return a part for the machine at which most is lacking. The rarest cases are chosen most often."""
+        missing: Counter[str] = Counter()
         for case in self.short:
-            rates = {what: times(tally, case) / max(1, tally.steps) for what, tally in self.of_machine.items()}
-            votes[max(rates, key=rates.__getitem__)] += self.least - times(self.whole, case)
-        steps = {what: tally.steps for what, tally in self.of_machine.items()}
-        return max(votes, key=votes.__getitem__) if votes else min(steps, key=steps.__getitem__)
+            missing[home(case)] += self.least - times(self.whole, case)
+        what = max(missing, key=missing.__getitem__)
+        sought = [case for case in self.short if home(case) == what]
+        weighed = [case for case in sought for _ in range(1 + 4 * (self.least - times(self.whole, case)) // self.least)]
+        narrow = place % 3 or any((scene := SCENES.get((one.kind, one.key))) and scene.narrow for one in sought[:8])
+        return Part(what, kind, "narrow" if narrow else "real", tuple(weighed))
 
     def add(self, part: Part, done: Tally) -> str:
         """Count a part that has ended. Return the state of the run."""
@@ -97,7 +107,7 @@ class Run:
         self.whole = total(self.whole, done)
         rarest = sorted(self.short, key=lambda case: times(self.whole, case))
         named = ", ".join(map(str, rarest[:4]))
-        where = f"{part.what} on {part.kind}"
+        where = f"{part.what} on {part.kind}, {'directed' if part.sought else 'by chance'}"
         return f"{self.whole.steps:>9,} steps ({where}), {len(rarest)} cases too rare: {named}"
 
 

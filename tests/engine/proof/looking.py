@@ -26,7 +26,7 @@ from typing import Any, ClassVar, TypeVar
 
 from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sbredis.engine import (
     CallId,
@@ -53,6 +53,7 @@ from tests.engine.proof.draws import some
 from tests.engine.proof.extent import BOUNDS, bounded
 from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 from tests.engine.proof.picture import told
+from tests.engine.proof.running import run_machine
 
 T = TypeVar("T")
 Make = Callable[[Partition, CallId], Request[T]]
@@ -354,7 +355,7 @@ def drive(
     sessions: bool,
     examples: int,
     bounds: Bounds = BOUNDS["real"],
-    derandomize: bool = True,
+    begin_at: int | None = 0,
     shrinks: bool = True,
 ) -> None:
     """Run the machine on a host whose scripts have these bounds.
@@ -364,7 +365,7 @@ def drive(
     many = bounds.share + bounds.share // 3 + 1
     made = type("Looking", (Machine,), {"on": on, "extent": extent, "sessions": sessions, "many": many})
     phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
-    run_state_machine_as_test(made, settings=bounded(examples, derandomize=derandomize, phases=phases))
+    run_machine(made, bounded(examples, phases=phases), begin_at=begin_at)
 
 
 def main() -> int:
@@ -382,7 +383,7 @@ def main() -> int:
         ]
         for kind, bounds, sessions, examples in cycle(ways):
             with host(kind, with_bounds(bounds), server=server) as on:  # type: ignore[arg-type]
-                drive(on, extent, sessions=sessions, examples=examples, bounds=bounds, derandomize=False)
+                drive(on, extent, sessions=sessions, examples=examples, bounds=bounds, begin_at=None)
             spent = time.monotonic() - started
             sys.stdout.write(f"{extent.steps:>9,} steps ({extent.looks:,} looks) in {spent:,.0f} s\n")
             sys.stdout.flush()

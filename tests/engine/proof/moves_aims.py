@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -22,7 +21,8 @@ from sbredis.engine import (
     transact,
     withdraw,
 )
-from sbredis.engine._lifecycle import Condition, Event, Side, State, band, number_of, score
+from sbredis.engine._bands import band, number_of, score
+from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.comparison import Transition
 from tests.engine.proof.moves_cases import MOVES, Place, text_of
@@ -30,6 +30,9 @@ from tests.engine.proof.moves_failures import FailingMovesMachine
 from tests.engine.proof.moves_machine import LOCK, WHY, Mover
 
 __all__ = ["AimedMovesMachine"]
+
+
+WAYS = {text_of(way): way for way in MOVES}
 
 
 class AimedMovesMachine(FailingMovesMachine):
@@ -42,7 +45,8 @@ class AimedMovesMachine(FailingMovesMachine):
 
     @property
     def ways(self) -> list[Transition]:
-        return [way for way in MOVES if text_of(way) in self.sought]
+        """The transitions that are sought. One that is named more than once is chosen more often."""
+        return [WAYS[case] for case in self.sought if case in WAYS]
 
     @precondition(lambda self: self.ways)
     @rule(data=st.data())
@@ -108,16 +112,9 @@ class AimedMovesMachine(FailingMovesMachine):
             elif state is State.DEFERRED:
                 self._settle_alone("defer", self.locked)
 
-    @contextmanager
-    def _not_forwarding(self) -> Iterator[None]:
-        """Let receivers have messages of the main side, which an entity that forwards them refuses."""
-        self._set("q", forwards="0")
-        yield
-        self._set("q", forwards="1")
-
     def _lock(self, name: str) -> Lock:
         token = self._token()
-        with self._not_forwarding():
+        with self._changed(forwards="0"):
             request = self.of["q"].receive_deferred(self._call_id(), token, [name], wide=True)
             self._watch(request, lambda found: dict.fromkeys([name] * bool(found.messages), Event.RECEIVE_DEFERRED))
         return Lock(token, name)
@@ -226,20 +223,36 @@ class AimedMovesMachine(FailingMovesMachine):
 
     # -- sequences that chance alone makes rarely ----------------------------------------------------------------------
 
-    @rule(name=st.sampled_from("ab"), alone=st.booleans())
-    def redrive_elsewhere(self, name: str, alone: bool) -> None:
-        """A client redrives dead letters elsewhere, or stops after its freeze, and a mover completes the batch."""
+    @rule(name=st.sampled_from("ab"))
+    def lose_a_take_at_once(self, name: str) -> None:
+        """The destination is rolled back after it has taken a new batch."""
         if self._outstanding(name):
             self._finish(name)
-        self._made(Side.DEAD, name, transferred=False, brief=False)
+        self.send(3, None)
         count = len(self.movers)
-        self.begin_a_redrive(name, 6, "d", b"one")
+        self.begin(name, 2)
         if len(self.movers) > count:
-            if alone:
-                self.hurry()
+            if self._step(self.movers[-1], divide=False):
+                self.movers.pop()
             else:
-                self._step(self.movers.pop(), divide=False)
-                self.move(name, 1)
+                self.lose_a_take()
+
+    @rule(name=st.sampled_from("ab"), alone=st.booleans(), forwards=st.booleans())
+    def redrive_elsewhere(self, name: str, alone: bool, forwards: bool) -> None:
+        """A client redrives dead letters elsewhere, or stops after its freeze, and a mover completes the batch. If the
+        source forwards nothing, only the batch calls for a mover.
+        """
+        self._finish(name if forwards else "abn")
+        with nullcontext() if forwards else self._changed(forwards="0", forwards_dead="0"):
+            self._made(Side.DEAD, name, transferred=False, brief=False)
+            count = len(self.movers)
+            self.begin_a_redrive(name, 6, "d", b"one")
+            if len(self.movers) > count:
+                if alone:
+                    self.hurry()
+                else:
+                    self._step(self.movers.pop(), divide=False)
+                    self.move(name, 1)
 
     def _again(self, kind: str, back: int = 1) -> None:
         """Repeat a recent call of this kind."""
@@ -292,9 +305,8 @@ class AimedMovesMachine(FailingMovesMachine):
             if not early:
                 self._step(self.movers[-1], divide=False)
             token = self._token()
-            self._set("q", forwards="0")
-            found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
-            self._set("q", forwards="1")
+            with self._changed(forwards="0"):
+                found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
             self.hurry()
             if found:
                 locks = [Lock(token, each.name) for each in found]

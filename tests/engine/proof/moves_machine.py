@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -45,15 +46,8 @@ from sbredis.engine import (
     transfer,
     withdraw,
 )
-from sbredis.engine._lifecycle import (
-    SENTINEL_BAND,
-    Condition,
-    Event,
-    Side,
-    State,
-    split_score,
-    state_of_band,
-)
+from sbredis.engine._bands import SENTINEL_BAND, split_score, state_of_band
+from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.moves_cases import Place, condition_of, text_of
@@ -67,10 +61,8 @@ SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_coun
 SALTS = {"q": "abc", "n": "abc", "a": "abd", "b": "abe"}
 WHY = encode_changes(Changes(reason="because"))
 DOORLESS = ""
-_VERDICT = 8
-"""The index of the verdict in the arguments of a settlement."""
-
-_examples = itertools.count(1)
+_VERDICT, _BIRTH = 8, 7
+"""The indexes of arguments: the verdict of a settlement, and the birth and then the purpose of a freeze."""
 
 
 @dataclass
@@ -85,7 +77,7 @@ class Mover:
     taken: Taken | None = None
     rest: list[str] = field(default_factory=list)
     purpose: bytes = b""
-    """What a redrive does with the messages; empty for messages that wait to be moved."""
+    """The work of a redrive on the messages; empty for messages that wait to be moved."""
 
 
 class MovesMachine(RuleBasedStateMachine):
@@ -97,9 +89,8 @@ class MovesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        example = next(_examples)
         self.now = T0
-        self.ids = {name: f"{name}{example}" for name in SALTS}
+        self.ids = {name: f"{name}1" for name in SALTS}
         self.of = {
             name: Partition("machine", salt, self.ids[name], f"of-{name}", 1, self._settings(name))
             for name, salt in SALTS.items()
@@ -118,7 +109,7 @@ class MovesMachine(RuleBasedStateMachine):
         """Calls of movers, which may come again at any time."""
         self.gone: list[tuple[str, tuple[str, ...]]] = []
         """Births of former sources that were not forgotten yet, and the destinations that they told."""
-        self.purposes: dict[tuple[str, Destination, int], bytes] = {}
+        self.purposes: dict[tuple[Any, Destination, int], Any] = {}
         """The purpose of each batch: its source, its destination and its number decide it for good."""
         self.tally: Counter[str] = Counter()
 
@@ -148,6 +139,10 @@ class MovesMachine(RuleBasedStateMachine):
                 if refusal.code != "DUE":
                     raise
                 continue
+            if isinstance(result, Batch):
+                # A new batch has the purpose of the call that froze it, which may be an old call that came again.
+                birth, purpose = request.arguments[_BIRTH : _BIRTH + 2]
+                self.purposes.setdefault((birth, result.destination, result.number), purpose)
             if isinstance(result, Taken):
                 self.tally[f"take: {result.verdict}"] += 1
             elif request.script.name == "settle_batch":
@@ -233,10 +228,8 @@ class MovesMachine(RuleBasedStateMachine):
     def receive_at_the_source(self, count: int, how: str, dead: bool) -> None:
         token = self._token()
         request = self.of["q"].receive(self._call_id(), token, count, side="d" if dead else "")
-        # Receivers get messages of the main side only before the entity forwards them.
-        self._set("q", forwards="0")
-        found = self._tell("q", request).messages
-        self._set("q", forwards="1")
+        with self._changed(forwards="0"):  # an entity that forwards its messages refuses their receivers
+            found = self._tell("q", request).messages
         locks = [Lock(token, each.name, WHY if how == "dead_letter" else b"c%d" % self.now) for each in found]
         if not found or how == "keep" or (dead and how == "dead_letter"):
             return
@@ -329,8 +322,6 @@ class MovesMachine(RuleBasedStateMachine):
                 return True
             new = not {*mover.batch.names} <= frozen
             self.tally["freeze: a batch" if new else "freeze: the outstanding batch"] += 1
-            if new:
-                self.purposes[mover.birth, mover.destination, mover.batch.number] = purpose
             if mover.batch.purpose:
                 calling = self.on.ask("HGET", self.of["q"].keys[0], "calling")
                 assert calling in {b"1", "1"}, "the batch of a redrive does not call for a mover"
@@ -379,13 +370,8 @@ class MovesMachine(RuleBasedStateMachine):
         return take(self.of[name], origin, mover.batch, mover.door, sending, now=self.now)
 
     def _settling(self, mover: Mover, *, divide: bool) -> Request[bool]:
-        of, birth, destination, batch, taken = (
-            self.of["q"],
-            mover.birth,
-            mover.destination,
-            mover.batch,
-            mover.taken,
-        )
+        of, birth, destination = self.of["q"], mover.birth, mover.destination
+        batch, taken = mover.batch, mover.taken
         assert batch is not None
         assert taken is not None
         number = batch.number
@@ -424,6 +410,15 @@ class MovesMachine(RuleBasedStateMachine):
         held = self.on.ask("HGET", key, "settings")
         self.on.ask("HSET", key, "settings", with_settings(held, settings))
 
+    @contextmanager
+    def _changed(self, **settings: str) -> Iterator[None]:
+        """Change settings of the source for as long as the block runs."""
+        key = self.of["q"].keys[0]
+        before = self.on.ask("HGET", key, "settings")
+        self._set("q", **settings)
+        yield
+        self.on.ask("HSET", key, "settings", before)
+
     @rule(name=st.sampled_from("abn"), status=st.sampled_from(["Active", "Active", "SendDisabled"]))
     def set_status(self, name: str, status: str) -> None:
         self._set(name, status=status)
@@ -451,7 +446,7 @@ class MovesMachine(RuleBasedStateMachine):
             waiting = self._read()
             left = [name for name in only if any(self._destination(each) == name for each in waiting.messages)]
             outstanding = {self._name(batch.destination) for batch in waiting.batches}
-            names = [*outstanding.intersection(only), *left]
+            names = [*sorted(outstanding.intersection(only)), *left]
             if not names:
                 return
             for name in dict.fromkeys(names):
@@ -469,6 +464,13 @@ class MovesMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not self.on.ask("EXISTS", self.of["q"].keys[0]):
             return
+        try:
+            self._end()
+        finally:
+            self.on.ask("DEL", *(key for partition in self.of.values() for key in partition.keys))
+
+    def _end(self) -> None:
+        """Move everything that is left, and check that each message is at one place."""
         self.now += 10 * LOCK  # every lock ends
         for name in SALTS:
             while self._tell(name, self.of[name].due(CallId("", 0, self.now))).more:
@@ -494,4 +496,3 @@ class MovesMachine(RuleBasedStateMachine):
         )
         assert set(entries) <= set(members), "entries of messages are left"
         self.seen.update(self.tally)
-        self.on.ask("DEL", *{key for partition in self.of.values() for key in partition.keys})

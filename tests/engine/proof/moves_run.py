@@ -1,6 +1,6 @@
 """The run of the machine of moves: it ends after enough steps, when each required case has happened often enough.
 
-python -m tests.engine.proof.moves_run [--steps N] [--times N] [--seconds N]
+python -m tests.engine.proof.moves_run [--steps N] [--times N] [--seconds N] [--workers N]
 
 The run prints a table of all cases: transitions, verdicts, and other answers.
 """
@@ -10,30 +10,42 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
-from itertools import cycle
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 
 from hypothesis import Phase
-from hypothesis.stateful import run_state_machine_as_test
 
 from sbredis.servers import LocalServer
-from tests.engine.proof.extent import OFTEN, bounded
-from tests.engine.proof.hosts import Host, host
+from tests.engine.proof.extent import OFTEN, bounded, copied
+from tests.engine.proof.hosts import Address, Host, Kind, host
 from tests.engine.proof.moves_aims import AimedMovesMachine
 from tests.engine.proof.moves_cases import REQUIRED, table
+from tests.engine.proof.running import run_machine
 
 __all__ = ["ALL", "prove"]
 
 ALL = tuple(case for cases in REQUIRED.values() for case in cases)
 _RULES = {
-    "take: TOOLARGE": "let_the_destination_refuse",
-    "take: SESSIONS": "let_the_destination_refuse",
+    **dict.fromkeys(("take: taken", "settle: taken", "settle: taken, not outstanding", "freeze: a batch"), "move"),
+    "withdraw: all": "move_in_the_slot",
+    "withdraw: ABSENT": "withdraw_what_has_left",
+    **{f"take: {code}": "let_the_destination_refuse" for code in ("QUOTA", "DISABLED", "TOOLARGE", "SESSIONS")},
+    **{
+        f"settle: {what}{end}": "let_the_destination_refuse"
+        for what in ("back", "refused")
+        for end in ("", ", not outstanding")
+    },
     "take: over": "repeat_the_call_before_the_last",
-    "lost freeze": "lose_a_freeze",
-    "lost take": "lose_a_take",
-    "made again": "repeat_a_take_from_a_former_source",
-    "forget: unknown": "repeat_a_take_from_a_former_source",
+    **dict.fromkeys(("take: again", "settle: again", "settle: again, not outstanding", "lost freeze"), "lose_a_freeze"),
+    "lost take": "lose_a_take_at_once",
+    **dict.fromkeys(
+        ("take: door", "made again", "forget: known", "forget: unknown"), "repeat_a_take_from_a_former_source"
+    ),
+    "freeze: the outstanding batch": "let_two_movers_freeze",
+    "freeze: no batch": "receive_what_a_mover_has_read",
     "redrive: by its client": "redrive_elsewhere",
     "redrive: by another mover": "redrive_elsewhere",
     **{f"repeated {name}": "repeat" for name in ("freeze", "take", "settle_batch", "transact")},
@@ -41,24 +53,73 @@ _RULES = {
 """The rules that bring cases about. The rule that brings transitions about is `seek`."""
 
 
-def _rules(sought: Sequence[str]) -> set[str]:
-    """Return the rules that a run takes more often than others."""
-    return {_RULES.get(case, "seek") for case in sought}
-
-
 def prove(
-    on: Host, *, examples: int, steps: int = 40, derandomize: bool = False, sought: Sequence[str] = ALL
+    on: Host,
+    *,
+    examples: int,
+    steps: int = 40,
+    begin_at: int | None = None,
+    sought: Sequence[str] = ALL,
+    often: Sequence[str] = (),
+    seen: Counter[str] | None = None,
 ) -> Counter[str]:
-    """Run the machine; return how often each case has happened. If cases are ``sought``, they come more often."""
-    seen: Counter[str] = Counter()
+    """Run the machine. Count in ``seen`` how often each case has happened, and return it.
+
+    The rules that make the cases happen that are ``sought`` are taken most of the time. A case that is named more than
+    once is chosen more often. The rules that are named in ``often`` are taken often. ``begin_at`` is the seed, or None
+    for chance.
+    """
+    seen = Counter() if seen is None else seen
     members: dict[str, object] = {"on": on, "seen": seen, "sought": tuple(sought)}
-    for name in sorted(_rules(sought)) if sought is not ALL else ():
-        members |= {f"{name}_{again}": getattr(AimedMovesMachine, name) for again in range(OFTEN // 4)}
+    rules = Counter(_RULES.get(case, "seek") for case in sought) if sought is not ALL else Counter[str]()
+    for name, weight in sorted(rules.items()):
+        copies = max(6, round(OFTEN * weight / rules.total()))
+        members |= copied(AimedMovesMachine, name, copies)
+    for name in often:
+        members |= copied(AimedMovesMachine, name, OFTEN // 4)
     machine = type("Machine", (AimedMovesMachine,), members)
-    phases = (Phase.generate,) if derandomize else (Phase.generate, Phase.shrink)
-    given = bounded(examples, steps=steps, derandomize=derandomize, phases=phases)
-    run_state_machine_as_test(machine, settings=given)
+    phases = (Phase.generate, Phase.shrink) if begin_at is None else (Phase.generate,)
+    run_machine(machine, bounded(examples, steps=steps, phases=phases), begin_at=begin_at)
     return seen
+
+
+def _part(kind: Kind, address: Address, sought: tuple[str, ...]) -> Counter[str]:
+    """Run a part in a worker, with the server of this worker."""
+    try:
+        with host(kind, server=address) as on:
+            return prove(on, examples=16 if kind == "server" else 5, steps=50, sought=sought or ALL)
+    except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
+        raise AssertionError("".join(traceback.format_exception(error))) from None
+
+
+def _sought(seen: Counter[str], least: int) -> tuple[str, ...]:
+    """Return the cases that are too rare; the rarest are named most often."""
+    return tuple(case for case in ALL for _ in range(max(0, 4 * (least - seen[case]) // least + (seen[case] < least))))
+
+
+def _run(seen: Counter[str], given: argparse.Namespace, started: float) -> None:
+    """Run parts side by side until the run is long enough."""
+    with ExitStack() as stack:
+        workers = stack.enter_context(ProcessPoolExecutor(given.workers))
+        servers = [stack.enter_context(LocalServer()) for _ in range(given.workers)]
+        free = [Address(server.host, server.port) for server in servers]
+        parts: dict[Future[Counter[str]], Address] = {}
+        begun, ends = 0, False
+        while parts or not ends:
+            while free and not ends:
+                address, begun = free.pop(), begun + 1
+                # Steps in memory take several times as long. Every fourth part goes on by chance.
+                kind: Kind = "server" if begun % 12 else "memory"
+                sought = _sought(seen, given.times) if begun % 4 else ()
+                parts[workers.submit(_part, kind, address, sought)] = address
+            for future in wait(parts, return_when=FIRST_COMPLETED).done:
+                free.append(parts.pop(future))
+                seen += future.result()
+            short, spent = [case for case in ALL if seen[case] < given.times], time.monotonic() - started
+            rarest = ", ".join(sorted(short, key=seen.__getitem__)[:5])
+            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; {len(short)} cases too rare: {rarest}\n")
+            sys.stdout.flush()
+            ends = (seen["steps"] >= given.steps and not short) or spent > given.seconds
 
 
 def main() -> int:
@@ -66,23 +127,17 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000, help="the least number of calls of scripts")
     parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
     parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
     given = parser.parse_args()
     started, seen = time.monotonic(), Counter[str]()
-    short = [*ALL]
-    with LocalServer() as server, host("server", server=server) as real, host("memory") as memory:
-        for on in cycle((*[real] * 7, memory)):  # steps in memory take several times as long
-            seen += prove(on, examples=20 if on is real else 5, steps=50, sought=tuple(short) if short else ALL)
-            short, spent = [case for case in ALL if seen[case] < given.times], time.monotonic() - started
-            rarest = ", ".join(sorted(short, key=seen.__getitem__)[:5])
-            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; {len(short)} cases too rare: {rarest}\n")
-            sys.stdout.flush()
-            if (seen["steps"] >= given.steps and not short) or spent > given.seconds:
-                break
-    sys.stdout.write("\n".join((*table(seen, given.times), "")))
+    try:
+        _run(seen, given, started)
+    finally:  # the table says what was done before a failure, too
+        sys.stdout.write("\n".join((*table(seen, given.times), "")))
     sys.stdout.write(
         f"\n{seen['steps']:,} steps in {time.monotonic() - started:,.0f} s; each message was at one place\n"
     )
-    return 1 if short else 0
+    return 1 if _sought(seen, given.times) else 0
 
 
 if __name__ == "__main__":

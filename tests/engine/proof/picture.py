@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from sbredis.engine._bands import BAND_WIDTH, split_member, split_score, state_of_band
 from sbredis.engine._keys import KINDS, STORE_KINDS
-from sbredis.engine._lifecycle import BAND_WIDTH, NEVER, Side, State, split_member, split_score, state_of_band
+from sbredis.engine._lifecycle import NEVER, Side, State
 from sbredis.engine._results import Record, read_record
 from sbredis.engine._settings import SETTINGS
-from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
+from tests.engine.model import Asked, Model, Row, SessionRow, Settings, Snapshot, Waiter
 from tests.stored_settings import settings_of
 
 SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns", "once")
@@ -27,7 +28,7 @@ _ENTRY = re.compile(
     rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
-_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
+_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (\+?)(d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
 _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
@@ -40,8 +41,8 @@ _STATE = {
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
     *("sessions", "topic", "kept", "route_fence", "announced", "channel"),
-    *("once_bytes", "once_forgotten"),
-    *("birth", "granted", "used", "calling", "pin"),
+    *("once_bytes", "once_forgotten", "settlements", "leaps"),
+    *("birth", "granted", "used", "calling", "offered", "pin"),
 }
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 
@@ -63,6 +64,12 @@ class MessageLease(NamedTuple):
     left: int
     names: tuple[str, ...]
     session: str | None = None
+    offered: bool = False
+
+    @property
+    def score(self) -> int:
+        """The score in `locks`; that of an offer is above all times."""
+        return self.until + NEVER * self.offered
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,8 @@ def _lease(text: bytes) -> MessageLease:
         return MessageLease(whole(lock[1]), 0, (), lock[2].decode())
     match = _LEASE.fullmatch(text)
     assert match, f"{text!r} is no lease"
-    return MessageLease(whole(match[1]), whole(match[2]), tuple(_named(match[3].decode())))
+    named = tuple(_named(match[4].decode()))
+    return MessageLease(whole(match[1]), whole(match[2]), named, offered=bool(match[3]))
 
 
 def _named(runs: str) -> Iterator[str]:
@@ -310,9 +318,19 @@ def _check_leases(picture: Picture, messages: Sequence[Standing]) -> None:
         assert set(held[token]) <= set(lease.names), f"{token}: {lease}, held {held[token]}"
         assert len(set(lease.names)) == len(lease.names), f"{token}: {lease}"
     locks = {token.decode(): until for token, until in picture.sets["locks"].items()}
-    assert locks == {token: lease.until for token, lease in leases.items()}
-    first = min(locks.values(), default=NEVER)
+    assert locks == {token: lease.score for token, lease in leases.items()}
+    first = min((lease.until for lease in leases.values() if not lease.offered), default=NEVER)
     assert whole(picture.state["next_lock"]) <= first, f"next_lock {picture.state['next_lock']!r}, ends at {first}"
+    offer = min((lease.until for lease in leases.values() if lease.offered), default=NEVER)
+    assert whole(picture.state["offered"]) <= offer, f"offered {picture.state['offered']!r}, ends at {offer}"
+    waiters = {name.decode() for name in picture.sets["waiters"]}
+    assert set(_asking(picture)) <= waiters, f"{_asking(picture)} ask for offers, {waiters} wait"
+
+
+def _asking(picture: Picture) -> dict[str, Asked]:
+    """Return the offers for which waiters ask."""
+    asked = {name.decode(): text.decode().split(" ") for name, text in picture.hashes["states"].items()}
+    return {name[1:]: Asked(words[0], int(words[1])) for name, words in asked.items() if name.startswith("asb:")}
 
 
 def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
@@ -334,11 +352,23 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     # On a topic the bound is the due time of the next scheduled message.
     first = min(due.values(), default=NEVER) if picture.state["topic"] == b"0" else NEVER
     assert whole(picture.state["next_due"]) <= first, f"next_due {picture.state['next_due']!r}, due {first}"
-    unseen = [one.expires for one in messages if one.state is State.ACTIVE and one.event("e") not in due]
+    # Pinned messages do not expire. They are the ready messages up to a number.
+    pinned = pinned_up_to(picture)
+    pin = {one for one in messages if (one.side, one.state) == (Side.MAIN, State.ACTIVE) and one.number <= pinned}
+    assert not any(one.event("e") in due for one in pin), f"events of messages up to {pinned} in {due}"
+    unseen = [
+        one.expires for one in messages if one.state is State.ACTIVE and one.event("e") not in due and one not in pin
+    ]
     head = min(unseen, default=NEVER)
     assert whole(picture.state["head"]) <= head, f"head {picture.state['head']!r}, expires {head}"
     announced, soonest = whole(picture.state["announced"]), _soonest(picture)
     assert announced <= soonest, f"announced for {announced}, and something may be due at {soonest}"
+
+
+def pinned_up_to(picture: Picture) -> int:
+    """Return the number of the last pinned message; 0 if the partition is not reserved."""
+    words = picture.state["pin"].split()
+    return whole(words[3]) if words and picture.state["reserved"] == b"1" else 0
 
 
 def _soonest(picture: Picture) -> int:
@@ -357,8 +387,9 @@ def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
     assert set(seats.values()) <= {0}, f"scores in `sessions`: {seats}"
     sessions = _sessions(picture)
     if picture.state["sessions"] == b"0":
-        found = (seats, picture.sets["turns"], picture.hashes["states"])
-        assert found == ({}, {}, {}), f"sessions where there are none: {found}"
+        states = {name for name in picture.hashes["states"] if not name.startswith(b"a")}
+        found = (seats, picture.sets["turns"], states)
+        assert found == ({}, {}, set()), f"sessions where there are none: {found}"
         return
     stated = {name.encode() + b"\xffk" for name, one in sessions.items() if one[2] is not None}
     names = {(letter, number) for _, letter, number in _seats(picture)}
@@ -380,7 +411,8 @@ def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
 
 def _sessions(picture: Picture) -> dict[str, SessionRow]:
     """Return the data of each session besides its messages, collected from all keys."""
-    states, turns = picture.hashes["states"], picture.sets["turns"]
+    states = {name: text for name, text in picture.hashes["states"].items() if not name.startswith(b"a")}
+    turns = picture.sets["turns"]
     names = {key[1:] for key in (*states, *turns)}
     found: dict[str, SessionRow] = {}
     used = 0
@@ -443,14 +475,29 @@ def told(picture: Picture) -> Snapshot:
         run_id=state["run_id"].decode(),
         waiting=bool(state["waiting"]),
         waiters={name.decode(): _waiter(score) for name, score in picture.sets["waiters"].items()},
+        asking=_asking(picture),
+        offered=frozenset(token for token, lease in leases.items() if lease.offered),
         sessions=_sessions(picture),
         seats=_seats(picture),
         kept=whole(state["kept"]),
         once=dict(picture.sets["once"]),
+        watermarks=_watermarks(picture),
         route_fence=whole(state["route_fence"]),
         granted=whole(state["granted"]),
         announced=whole(state["announced"]),
     )
+
+
+def _watermarks(picture: Picture) -> dict[bytes, tuple[int, str]]:
+    """Return the watermarks, whose number is stored with them."""
+    lasting = picture.hashes["lasting"]
+    found: dict[bytes, tuple[int, str]] = {}
+    for field, text in lasting.items():
+        if field.startswith(b"w:"):
+            number, _, value = text.decode().partition(" ")
+            found[field[2:]] = whole(number.encode()), value
+    assert whole(lasting.get(b"watermarks", b"0")) == len(found), f"lasting: {lasting}"
+    return found
 
 
 def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
@@ -469,6 +516,7 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
         topic=bool(whole(state["topic"])),
         forwards=bool(whole(state["forwards"])),
         forwards_dead=bool(whole(state["forwards_dead"])),
+        audited=bool(whole(state["audited"])),
     )
 
 

@@ -1,29 +1,43 @@
-"""Bugs that are planted in the scripts, one at a time, to test that the machine finds each of them.
+"""Bugs that are planted in the scripts, one at a time, to test that the machines find each of them.
 
-python -m tests.engine.proof.planted [NAME...]
+python -m tests.engine.proof.planted [--workers N] [--parts N] [NAME...]
 
 A bug is a text in a Lua file and its replacement. The text is replaced when the file is read, never on disk.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
 from hypothesis import Phase
+from hypothesis.errors import Flaky
 
 from sbredis.servers import LocalServer
+from tests.engine.model import Refused
 from tests.engine.proof.bugs import Bug
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
-from tests.engine.proof.hosts import host, with_bounds, with_texts_replaced
+from tests.engine.proof.hosts import Host, host, with_bounds, with_texts_replaced
+from tests.engine.proof.moves_aims import AimedMovesMachine
+from tests.engine.proof.moves_run import prove as prove_moves
 from tests.engine.proof.planted_by_name import BY_NAME
 from tests.engine.proof.planted_calls import OF_CALLS
 from tests.engine.proof.planted_messages import OF_MESSAGES
+from tests.engine.proof.planted_moves import OF_MOVES
+from tests.engine.proof.planted_offers import OF_OFFERS
+from tests.engine.proof.planted_reserved import OF_RESERVED
 from tests.engine.proof.planted_sessions import OF_SESSIONS
 from tests.engine.proof.planted_topics import OF_TOPICS
 from tests.engine.proof.planted_transactions import IN_TRANSACTIONS
+from tests.engine.proof.reserved_machine import ReservedMachine
+from tests.engine.proof.reserved_partition import narrow
+from tests.engine.proof.reserved_run import prove as prove_reserved
 
 
 class Finding(NamedTuple):
@@ -33,51 +47,109 @@ class Finding(NamedTuple):
     how: str
 
 
-BUGS = (*OF_MESSAGES, *BY_NAME, *OF_CALLS, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS)
+OF_WAITING = (*OF_CALLS, *OF_OFFERS)
+BUGS = (*OF_MESSAGES, *BY_NAME, *OF_WAITING, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS, *OF_MOVES, *OF_RESERVED)
 
-EXAMPLES = 1_500
-"""The number of partitions that the machine may run through until it has found a bug."""
+PARTS = 48
+"""The most parts of a search. They differ in their seeds, in the bounds, and in what they draw often."""
+EXAMPLES = 30
+"""The number of examples of a part."""
 
 
-def find(bug: Bug | None, server: LocalServer, *, examples: int = EXAMPLES) -> Finding | None:
-    """Return how the machine finds a bug, or None if it finds none. Without a bug, None is the right result."""
+class Part(NamedTuple):
+    """A part of a search."""
+
+    seed: int
+    bounds: str
+    aims: bool
+    """Whether it takes rules often that call the changed script."""
+
+
+def parts(count: int) -> Iterator[Part]:
+    """Return the parts of a search: with narrow bounds and with real ones, by chance and with an aim."""
+    for seed in range(count):
+        yield Part(seed, ("narrow", "narrow", "real", "real")[seed % 4], seed % 2 == 1)
+
+
+def aims(bug: Bug) -> tuple[str, ...]:
+    """Return the rules that a search with an aim takes often: those that the bug names, or the one with the name of its
+    script.
+    """
+    others: dict[str, type] = {"moves": AimedMovesMachine, "reserved": ReservedMachine}
+    machine = others.get(bug.of) or MACHINES[bug.of]
+    name = bug.file.removeprefix("includes/").removeprefix("check_").removeprefix("apply_")
+    return bug.aims or tuple(one for one in (name,) if hasattr(machine, one))
+
+
+def find(bug: Bug | None, server: LocalServer, *, count: int = PARTS) -> Finding | None:
+    """Return how the machine finds a bug, or None if it finds none. Without a bug, None is the right result.
+
+    The search is the same in each run. A disagreement counts only if the machine can repeat it.
+    """
     tally = Tally()
-    changes = {bug.file: [(bug.right, bug.wrong)]} if bug else {}
-    for name in ("narrow", "real"):
-        read = with_bounds(BOUNDS[name], with_texts_replaced(changes))
-        with host("server", read, server=server) as on:
-            try:
-                for what in [bug.of] if bug else MACHINES:
-                    drive(on, tally, bounds=BOUNDS[name], examples=examples // 2, phases=(Phase.generate,), what=what)
-            except AssertionError as error:
-                text = str(error).partition("\n")[0]
-                if "compiling" in text:
-                    raise
-                return Finding(tally.steps, text)
+    changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]} if bug else {})
+    for part in parts(count):
+        for what in [bug.of] if bug else [*MACHINES, "moves", "reserved"]:
+            read = narrow(changed) if what == "reserved" else with_bounds(BOUNDS[part.bounds], changed)
+            with host("server", read, server=server) as on:
+                try:
+                    _run(on, tally, part, what, aims(bug) if bug and part.aims else ())
+                except (AssertionError, AttributeError, Refused, TypeError, ValueError) as error:
+                    text = str(error).partition("\n")[0] or type(error).__name__
+                    if "compiling" in text:
+                        raise
+                    return Finding(tally.steps, text)
     return None
 
 
-def _say(*lines: str) -> None:
-    """Print output for the person at the terminal at once."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+def _run(on: Host, tally: Tally, part: Part, what: str, often: tuple[str, ...]) -> None:
+    """Run a part of a search with one machine."""
+    if what not in MACHINES:
+        seen = Counter[str]()
+        try:
+            if what == "moves":
+                prove_moves(on, examples=EXAMPLES // 2, begin_at=part.seed, often=often, seen=seen)
+            else:
+                prove_reserved(on, examples=EXAMPLES, begin_at=part.seed, seen=seen)
+        finally:
+            tally.steps += seen["steps"]
+        return
+    bounds, only = BOUNDS[part.bounds], (Phase.generate,)
+    drive(on, tally, bounds=bounds, examples=EXAMPLES, begin_at=part.seed, phases=only, what=what, often=often)
+
+
+def _search(name: str | None, count: int) -> tuple[bool, str]:
+    """Search for one bug, or run without one. Return whether the outcome is right, and a line about it."""
+    started = time.monotonic()
+    right, how = False, "not found"
+    with LocalServer() as server:
+        bug = next((bug for bug in BUGS if bug.name == name), None)
+        try:
+            finding = find(bug, server, count=count if bug else max(4, count // 6))
+        except Flaky as flaky:
+            how = f"not repeatable: {[str(one) for one in getattr(flaky, 'exceptions', ())] or flaky}"
+        else:
+            right = (finding is None) is (bug is None)
+            how = f"after {finding.steps:,} steps: {finding.how}" if finding else how
+    shown = how[:100] if bug else how
+    return right, f"{name or '(no bug)':<60} {time.monotonic() - started:5.1f} s  {shown}"
 
 
 def main() -> int:
-    bugs = [bug for bug in BUGS if not sys.argv[1:] or bug.name in sys.argv[1:]]
-    wrong: list[str] = []
-    with LocalServer() as server:
-        for bug in (None, *bugs):
-            started = time.monotonic()
-            finding = find(bug, server, examples=EXAMPLES if bug else EXAMPLES // 5)
-            name = bug.name if bug else "(no bug)"
-            if (finding is None) is not (bug is None):
-                wrong.append(name)
-            found = f"found after {finding.steps:,} steps: {finding.how[:100]}" if finding else "not found"
-            _say(f"{name:<46} {time.monotonic() - started:5.1f} s  {found}")
-    _say(
-        f"{len(bugs)} bugs, {len(wrong)} not as it should be: {wrong}" if wrong else f"all {len(bugs)} bugs were found"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
+    parser.add_argument("--parts", type=int, default=PARTS, help="the most parts of a search for one bug")
+    given = parser.parse_args()
+    names: list[str | None] = [*given.names] or [None, *(bug.name for bug in BUGS)]
+    wrong = 0
+    with ProcessPoolExecutor(given.workers) as workers:
+        for search in as_completed([workers.submit(_search, name, given.parts) for name in names]):
+            right, line = search.result()
+            wrong += not right
+            sys.stdout.write(f"{'' if right else 'WRONG: '}{line.splitlines()[0]}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(names)} searches, {wrong} not as it should be\n")
     return 1 if wrong else 0
 
 

@@ -64,6 +64,18 @@ OF_CALLS = (
         wrong="if false then",
     ),
     Bug(
+        "newer settings leave the waiters waiting",
+        file="configure",
+        right="if newer and ",
+        wrong="if false and ",
+    ),
+    Bug(
+        "the same settings wake the waiters",
+        file="configure",
+        right="if newer and ",
+        wrong="if ",
+    ),
+    Bug(
         "messages that are forwarded are received",
         file="receive",
         right="if p.forwards and side",

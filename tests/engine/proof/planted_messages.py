@@ -22,25 +22,25 @@ OF_MESSAGES = (
     ),
     Bug(
         "the expiry event of a locked message stays",
-        file="receive",
-        right="      if expires ~= NEVER_TEXT then\n        p.unawaited",
-        wrong="      if false then\n        p.unawaited",
+        file="includes/choose_messages",
+        right="        if expires ~= NEVER_TEXT then\n          p.unawaited",
+        wrong="        if false then\n          p.unawaited",
     ),
     Bug(
         "a receive does not see that the queue is empty",
-        file="receive",
+        file="includes/choose_messages",
         right="emptied = late == 0",
         wrong="emptied = false",
     ),
     Bug(
         "a receiver waits for messages that it has",
         file="receive",
-        right="waiting_for - n)",
-        wrong="waiting_for)",
+        right="waiting_for - n, asked",
+        wrong="waiting_for, asked",
     ),
     Bug(
         "a deferred message returns as an active one",
-        file="includes/apply_defer",
+        file="includes/apply_release",
         right="e.home = 'f'",
         wrong="e.home = 'a'",
     ),
@@ -70,9 +70,9 @@ OF_MESSAGES = (
     ),
     Bug(
         "deferring does not count as a failed delivery",
-        file="includes/apply_defer",
-        right="release(p, mine.names[i], e, true, 0)",
-        wrong="release(p, mine.names[i], e, false, 0)",
+        file="includes/apply_release",
+        right="deferred or how == '1'",
+        wrong="how == '1'",
     ),
     Bug(
         "the delivery count of a dead letter rises",
@@ -132,8 +132,14 @@ OF_MESSAGES = (
     Bug(
         "an interruption is reported for ever",
         file="includes/state_after_lock",
-        right="(interrupted and 'i' or 'a')",
-        wrong="((interrupted or e.home == 'i') and 'i' or 'a')",
+        right="interrupted or not counted and (e.home",
+        wrong="interrupted or (e.home",
+    ),
+    Bug(
+        "an interruption is forgotten when a message is released unread",
+        file="includes/state_after_lock",
+        right="interrupted or not counted and (e.home == 'i' or e.home == 'g')",
+        wrong="interrupted",
     ),
     Bug(
         "a lease that has ended is extended as a whole",

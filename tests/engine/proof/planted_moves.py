@@ -1,106 +1,186 @@
-"""Bugs that are planted in the scripts of moves, one at a time; the machine of moves must find each of them."""
+"""Bugs of moves between partitions."""
 
 from __future__ import annotations
 
-from hypothesis.errors import FlakyFailure
+from tests.engine.proof.bugs import Bug
 
-from sbredis.engine._scripts import read_source
-from sbredis.servers import LocalServer
-from tests.engine.model import Refused
-from tests.engine.proof.hosts import Read, host, with_texts_replaced
-from tests.engine.proof.moves_run import prove
+__all__ = ["OF_MOVES"]
 
-__all__ = ["BUGS", "changed", "found"]
-
-BUGS: dict[str, tuple[str, str, str]] = {
-    "a take leaves no record": (
-        "take",
-        "  redis.call('HSET', p.lasting, field, string.format('%.0f %s ', number, held) .. verdict)\n",
-        "",
+OF_MOVES = (
+    Bug(
+        "a take leaves no record",
+        file="take",
+        right="  redis.call('HSET', p.lasting, field, string.format('%.0f %s ', number, held) .. verdict)\n",
+        wrong="",
+        of="moves",
     ),
-    "a refusal leaves no record": (
-        "take",
-        "    return answer(refused.err, taken or '-')",
-        "    return { 0, code, '', '', {} }",
+    Bug(
+        "a refusal leaves no record",
+        file="take",
+        right="    return answer(refused.err, taken or '-')",
+        wrong="    return { 0, code, '', '', {} }",
+        of="moves",
     ),
-    "an older batch is taken": ("take", "  elseif number < tonumber(last) then", "  elseif false then"),
-    "a batch of a forgotten source is taken": ("take", "  if ARGV[10] ~= door then", "  if false then"),
-    "messages of a lost freeze are stored twice": ("take", "  if #here > 0 then", "  if false then"),
-    "the names of an earlier take are forgotten": (
-        "take",
-        "    return answer('again ' .. name_runs(here), taken)",
-        "    return answer('again ' .. name_runs(here), '-')",
+    Bug(
+        "an older batch is taken",
+        file="take",
+        right="  elseif number < tonumber(last) then",
+        wrong="  elseif false then",
+        of="moves",
     ),
-    "a settlement does not look at the number": ("settle_batch", "tonumber(number) ~= wanted or", "not number or"),
-    "batches are numbered anew after a failover": (
-        "freeze",
-        "p.dead_seq = p.dead_seq + 1\n",
-        "p.dead_seq = tonumber(redis.call('HGET', p.state, 'dead_seq')) + 1\n",
+    Bug(
+        "a batch of a forgotten source is taken",
+        file="take",
+        right="  if ARGV[10] ~= door then",
+        wrong="  if false then",
+        of="moves",
     ),
-    "a freeze replaces the outstanding batch": ("freeze", "if number then", "if false then"),
-    "a freeze takes messages that a receiver holds": (
-        "includes/movable_messages",
-        "movable = main and not p.index or",
-        "movable = score >= 0 and not p.index or",
+    Bug(
+        "messages of a lost freeze are stored twice",
+        file="take",
+        right="  if #here > 0 then",
+        wrong="  if false then",
+        of="moves",
     ),
-    "a withdrawal takes messages that a receiver holds": (
-        "includes/check_withdraw",
-        "  if #gone > 0 then",
-        "  if false then",
+    Bug(
+        "the names of an earlier take are forgotten",
+        file="take",
+        right="    return answer('again ' .. name_runs(here), taken)",
+        wrong="    return answer('again ' .. name_runs(here), '-')",
+        of="moves",
     ),
-    "a frozen message expires": ("includes/stop_expiry", "      if found.main[i] then", "      if false then"),
-    "an expired message is withdrawn": ("includes/check_withdraw", "    if late[i] or", "    if"),
-    "a returned message never expires": (
-        "settle_batch",
-        "make_ready(p, name, side, own, e, expires < NEVER)",
-        "make_ready(p, name, side, own, e, false)",
+    Bug(
+        "a settlement does not look at the number",
+        file="settle_batch",
+        right="tonumber(number) ~= wanted or",
+        wrong="not number or",
+        of="moves",
     ),
-    "the bytes of moved messages still count": (
-        "includes/delete_moved",
-        "  drop_record(p, record, size, changes)\n",
-        "",
+    Bug(
+        "batches are numbered anew after a failover",
+        file="freeze",
+        right="p.dead_seq = p.dead_seq + 1\n",
+        wrong="p.dead_seq = tonumber(redis.call('HGET', p.state, 'dead_seq')) + 1\n",
+        of="moves",
     ),
-    "settled messages keep their entries": ("includes/delete_moved", "    p.forgotten[#p.forgotten + 1] = name\n", ""),
-    "a call for a mover is not withdrawn": ("outgoing", "waits and '1' or '', waits", "'1', true"),
-    "a settled batch stays": ("settle_batch", "redis.call('HDEL', p.lasting, 'b:' .. destination)\n", ""),
-    "a forgotten source keeps its verdict": ("forget_source", "redis.call('HDEL', p.lasting, unpack(fields))", "1"),
-    "forgetting does not change the door": ("forget_source", "if known > 0 then", "if false then"),
-    "a batch forgets its purpose": (
-        "freeze",
-        "{ number, ARGV[8], runs, ARGV[10] }, ' ')",
-        "{ number, ARGV[8], runs, '' }, ' ')",
+    Bug(
+        "a freeze replaces the outstanding batch",
+        file="freeze",
+        right="if number then",
+        wrong="if false then",
+        of="moves",
     ),
-    "a freeze gives the outstanding batch its own purpose": (
-        "freeze",
-        "return { 0, number, incarnation, runs, purpose }",
-        "return { 0, number, incarnation, runs, ARGV[10] }",
+    Bug(
+        "a freeze takes messages that a receiver holds",
+        file="includes/movable_messages",
+        right="movable = main and not p.index and",
+        wrong="movable = score >= 0 and not p.index and",
+        of="moves",
     ),
-    "a repeated freeze forgets the purpose": (
-        "freeze",
-        "table.concat({ number, incarnation, runs, purpose }, ' ')",
-        "table.concat({ number, incarnation, runs, '' }, ' ')",
+    Bug(
+        "a withdrawal takes messages that a receiver holds",
+        file="includes/check_withdraw",
+        right="  if #gone > 0 then",
+        wrong="  if false then",
+        of="moves",
     ),
-    "the batch of a redrive calls for no mover": (
-        "freeze",
-        "p.awaits_mover = ARGV[10] ~= ''",
-        "p.awaits_mover = false",
+    Bug(
+        "a frozen message expires",
+        file="includes/stop_expiry",
+        right="      if found.main[i] then",
+        wrong="      if false then",
+        of="moves",
     ),
-    "a source does not tell its destinations": ("freeze", "  told = told .. id .. ' '\n", ""),
-}
-"""Mistakes that the machine must find, each as a file, a text in it, and what takes its place."""
-
-
-def changed(bug: str) -> Read:
-    """Return a function that reads the scripts with a planted bug."""
-    file, right, wrong = BUGS[bug]
-    return with_texts_replaced({file: [(right, wrong)]}, read_source)
-
-
-def found(bug: str, server: LocalServer, *, examples: int) -> str | None:
-    """Return how the machine finds a planted bug; None if it does not."""
-    with host("server", changed(bug), server=server) as on:
-        try:
-            prove(on, examples=examples, derandomize=True)
-        except (AssertionError, AttributeError, Refused, TypeError, ValueError, FlakyFailure) as error:
-            return str(error) or type(error).__name__
-        return None
+    Bug(
+        "an expired message is withdrawn",
+        file="includes/check_withdraw",
+        right="    if late[i] or",
+        wrong="    if",
+        of="moves",
+    ),
+    Bug(
+        "a returned message never expires",
+        file="settle_batch",
+        right="make_ready(p, name, side, own, e, expires < NEVER)",
+        wrong="make_ready(p, name, side, own, e, false)",
+        of="moves",
+    ),
+    Bug(
+        "the bytes of moved messages still count",
+        file="includes/delete_moved",
+        right="  drop_record(p, record, size, changes)\n",
+        wrong="",
+        of="moves",
+    ),
+    Bug(
+        "settled messages keep their entries",
+        file="includes/delete_moved",
+        right="    p.forgotten[#p.forgotten + 1] = name\n",
+        wrong="",
+        of="moves",
+    ),
+    Bug(
+        "a call for a mover is not withdrawn",
+        file="outgoing",
+        right="waits and '1' or '', waits",
+        wrong="'1', true",
+        of="moves",
+    ),
+    Bug(
+        "a settled batch stays",
+        file="settle_batch",
+        right="redis.call('HDEL', p.lasting, 'b:' .. destination)\n",
+        wrong="",
+        of="moves",
+    ),
+    Bug(
+        "a forgotten source keeps its verdict",
+        file="forget_source",
+        right="redis.call('HDEL', p.lasting, unpack(fields))",
+        wrong="1",
+        of="moves",
+    ),
+    Bug(
+        "forgetting does not change the door",
+        file="forget_source",
+        right="if known > 0 then",
+        wrong="if false then",
+        of="moves",
+    ),
+    Bug(
+        "a batch forgets its purpose",
+        file="freeze",
+        right="{ number, ARGV[8], runs, ARGV[10] }, ' ')",
+        wrong="{ number, ARGV[8], runs, '' }, ' ')",
+        of="moves",
+    ),
+    Bug(
+        "a freeze gives the outstanding batch its own purpose",
+        file="freeze",
+        right="return { 0, number, incarnation, runs, purpose }",
+        wrong="return { 0, number, incarnation, runs, ARGV[10] }",
+        of="moves",
+    ),
+    Bug(
+        "a repeated freeze forgets the purpose",
+        file="freeze",
+        right="table.concat({ number, incarnation, runs, purpose }, ' ')",
+        wrong="table.concat({ number, incarnation, runs, '' }, ' ')",
+        of="moves",
+    ),
+    Bug(
+        "the batch of a redrive calls for no mover",
+        file="freeze",
+        right="p.awaits_mover = ARGV[10] ~= ''",
+        wrong="p.awaits_mover = false",
+        of="moves",
+        aims=("redrive_elsewhere",),
+    ),
+    Bug(
+        "a source does not tell its destinations",
+        file="freeze",
+        right="  told = told .. id .. ' '\n",
+        wrong="",
+        of="moves",
+    ),
+)

@@ -57,10 +57,10 @@ OF_SESSIONS = (
         of="sessions",
     ),
     Bug(
-        "an expiry does not change the turn of a session",
-        file="includes/index_expire",
-        right="p.touched[session] = true",
-        wrong="p.touched[session] = p.touched[session] or true",
+        "a purge does not change the turn of a session",
+        file="purge",
+        right="p.touched[of] = true",
+        wrong="local _ = of",
         of="sessions",
     ),
     Bug(
@@ -90,6 +90,14 @@ OF_SESSIONS = (
         right=" and count_held(p, session) < MOST_HELD",
         wrong="",
         of="sessions",
+    ),
+    Bug(
+        "newer settings end the wait of a holder in its session",
+        file="includes/dismiss_waiters",
+        right="if side ~= 'h' then",
+        wrong="if true then",
+        of="sessions",
+        aims=("take_all_that_may_be_out", "configure"),
     ),
     Bug(
         "a former holder still waits in its session",
@@ -136,8 +144,8 @@ OF_SESSIONS = (
     Bug(
         "a session purge leaves the deferred messages",
         file="purge",
-        right="BAND - 1, '', 'p' },",
-        wrong="BAND - 1, '' },",
+        right="BAND - 1, '', 'p' }",
+        wrong="BAND - 1, '' }",
         of="sessions",
     ),
     Bug(

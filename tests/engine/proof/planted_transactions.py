@@ -85,6 +85,35 @@ IN_TRANSACTIONS = (
         of="transactions",
     ),
     Bug(
+        "a watermark advances from any value",
+        file="includes/check_advance",
+        right="(stored or '') ~= expected",
+        wrong="false",
+        of="transactions",
+    ),
+    Bug(
+        "a watermark forgets the message that was sent with it",
+        file="includes/apply_advance",
+        right="p.last_sent or plan.number",
+        wrong="p.last_sent or 0",
+        of="transactions",
+    ),
+    Bug(
+        "a watermark takes the message of a transaction before",
+        file="includes/check_transaction",
+        right="p.watermarks, p.last_sent = nil, nil, nil, nil, nil, nil",
+        wrong="p.watermarks = nil, nil, nil, nil, nil",
+        of="transactions",
+        aims=("fill_up_in_one_call",),
+    ),
+    Bug(
+        "a removed watermark still counts",
+        file="includes/check_advance",
+        right="value == '' and -1 or",
+        wrong="",
+        of="transactions",
+    ),
+    Bug(
         "a subscription that takes part is opened twice",
         file="includes/open_targets",
         right="open and open[keys[at]] or {",
@@ -153,6 +182,7 @@ IN_TRANSACTIONS = (
         right="local from, pending = transaction.from, {}",
         wrong="participants.q = participants.q or {}\n  local from, pending = transaction.from, participants.q",
         of="transactions",
+        aims=("fill_up_in_one_call",),
     ),
     Bug(
         "a message is settled by two transactions of a call",
@@ -174,6 +204,7 @@ IN_TRANSACTIONS = (
         right="p.unwritten = (p.unwritten or 0) + other.bytes",
         wrong="p.unwritten = nil",
         of="transactions",
+        aims=("fill_up_in_one_call",),
     ),
     Bug(
         "the quota knows only of its own partition",
@@ -181,6 +212,7 @@ IN_TRANSACTIONS = (
         right="other.store == p.store and other.bytes ~= 0",
         wrong="other == p and other.bytes ~= 0",
         of="transactions",
+        aims=("fill_up_in_one_call",),
     ),
     Bug(
         "a scheduled message is published before it is written",
@@ -188,6 +220,7 @@ IN_TRANSACTIONS = (
         right="      flush(p) -- these",
         wrong="      -- these",
         of="transactions",
+        aims=("publish_what_the_call_schedules",),
     ),
     Bug(
         "the fence of a transaction before is not seen",
@@ -195,6 +228,7 @@ IN_TRANSACTIONS = (
         right="p.changed.route_fence or ",
         wrong="",
         of="transactions",
+        aims=("lose_the_role_in_a_call",),
     ),
     Bug(
         "messages of a transaction before are not due yet",
@@ -202,6 +236,7 @@ IN_TRANSACTIONS = (
         right="flush(p.beside[i])",
         wrong="",
         of="transactions",
+        aims=("need_room_in_one_call",),
     ),
     Bug(
         "a call that puts one transaction off ends as a whole",
@@ -209,6 +244,7 @@ IN_TRANSACTIONS = (
         right="if p.advanced then",
         wrong="if false then",
         of="transactions",
+        aims=("need_room_in_one_call",),
     ),
     Bug(
         "a call forgets its lane with a refused transaction",
@@ -216,6 +252,7 @@ IN_TRANSACTIONS = (
         right="p.lane, p.sooner = lane, math.huge",
         wrong="p.sooner = math.huge",
         of="transactions",
+        aims=("need_room_in_one_call",),
     ),
     Bug(
         "a refusal ends the call",

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sbredis.engine import Content, Lock, Outgoing, PartitionSettings, Redrive, SessionLock, encode
-from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State, band, score
+from sbredis.engine._bands import band, score
+from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.both import EVENTS, PLAIN, Settlement
 from tests.engine.proof.comparison import How, Transition
@@ -36,10 +37,10 @@ class Seeker:
         self.settle = settle
         self.how = how
 
-    def can(self, way: Transition) -> bool:
-        """Return whether messages of the partition can make this transition, after their first one."""
+    @staticmethod
+    def fits(ours: PartitionSettings, way: Transition) -> bool:
+        """Return whether messages of such a partition can make this transition, after their first one."""
         side, state, event, condition = way
-        ours = self.town.settings
         if ours.topic or state is State.NEW or event is Event.PUBLISH:
             return False
         if side is Side.DEAD:

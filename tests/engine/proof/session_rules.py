@@ -14,9 +14,8 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally, moment
+from tests.engine.proof.comparison import How, moment
 from tests.engine.proof.draws import hows, rarely, some
-from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
 
@@ -47,6 +46,8 @@ WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
 
 class SessionMachine(Machine):
     """A partition with sessions, from its creation on."""
+
+    what = "sessions"
 
     @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.in_sessions, max_size=6))
     def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
@@ -420,8 +421,3 @@ class SessionMachine(Machine):
         holders = {lock.name: lock for lock in self.holders()}
         there = self.those(State.DEFERRED, Side.MAIN)
         return [(one, holders[one.session]) for one in there if one.session in holders]
-
-
-def session_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[SessionMachine]:
-    """Return the machine of sessions for a host whose scripts have these bounds."""
-    return type("SessionMachine", (SessionMachine,), {"host": host, "tally": tally, "bounds": bounds})

@@ -34,7 +34,7 @@ def reached(*, sessions: bool) -> set[object]:
             town.do(town.settling(what, locks, counted=counted), PLAIN)
 
         seeker = Seeker(town, lambda messages: town.send(PLAIN, messages), settle, PLAIN)
-        ways = [way for way in ALL_TRANSITIONS if seeker.can(way)]
+        ways = [way for way in ALL_TRANSITIONS if Seeker.fits(settings, way)]
         for way in ways:
             before = town.model.taken[way]
             seeker.bring_about(way)

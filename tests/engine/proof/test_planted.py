@@ -6,11 +6,10 @@ from functools import cache
 
 import pytest
 
-from sbredis.engine._scripts import expand, read_source
+from sbredis.engine._expansion import expand
+from sbredis.engine._scripts import operations, read_source
 from sbredis.servers import LocalServer
-from tests.engine.proof.breakages import script_of
 from tests.engine.proof.bugs import Bug
-from tests.engine.proof.cases import OPERATIONS
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.engine.proof.planted import BUGS, find
 from tests.offenders import for_each
@@ -31,6 +30,21 @@ QUICK = (
     "a scheduled message is published twice",
     "two operations settle one message",
     "a subscription that takes part is opened twice",
+    "a call for a mover is not withdrawn",
+    "a forgotten source keeps its verdict",
+    "a freeze replaces the outstanding batch",
+    "a frozen message expires",
+    "a refusal leaves no record",
+    "a settled batch stays",
+    "a source does not tell its destinations",
+    "a take leaves no record",
+    "an older batch is taken",
+    "a pinned message expires",
+    "a plan takes one message too many",
+    "a plan that is not committed is lost",
+    "a receiver gets messages of a reserved partition",
+    "a rollback is not noticed",
+    "an unpinned message never expires",
 )
 
 
@@ -41,8 +55,8 @@ def test_a_planted_bug_is_found(bug: Bug, shared_server: LocalServer) -> None:
 
 @cache
 def sent() -> dict[str, str]:
-    """Return the scripts of the operations, as they are sent."""
-    return {name: expand(name, read_source) for name in map(script_of, OPERATIONS)}
+    """Return all scripts, as they are sent."""
+    return {name: expand(name, read_source) for name in operations()}
 
 
 @pytest.mark.slow

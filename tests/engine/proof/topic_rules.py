@@ -14,9 +14,8 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally, moment
+from tests.engine.proof.comparison import How, moment
 from tests.engine.proof.draws import hows, rarely, some
-from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import every
 from tests.engine.proof.session_rules import DEFECTS, SessionMachine
 from tests.engine.proof.town import Town
@@ -25,16 +24,17 @@ TOPIC, PLAIN_ONE, SESSIONS = 0, 1, 3
 """Indexes in the family of partitions; the second to the fourth partition belong to subscriptions."""
 
 
-_ANY: dict[str, Callable[[Town, How], Any]] = {
+ANY: dict[str, Callable[[Town, How], Any]] = {
     "publish": lambda both, how: both.publish(how, [Outgoing(b"m")], [[]], []),
     "ripe": lambda both, how: both.ripe(how, 5),
 }
-_WRONG = tuple((operation, defect) for operation in _ANY for defect in DEFECTS)
+WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)
 
 
 class TopicMachine(SessionMachine):
     """A topic and three subscriptions, from their creation on."""
 
+    what = "topic"
     family: list[Town]
     at: int
 
@@ -169,7 +169,7 @@ class TopicMachine(SessionMachine):
     @rule(data=st.data())
     def call_the_topic_wrongly(self, data: st.DataObject) -> None:
         at, self.at = self.at, TOPIC
-        self.make_wrong_calls(data, _WRONG, _ANY)
+        self.make_wrong_calls(data, WRONG, ANY)
         self.at = at
 
     @precondition(lambda self: self.at == PLAIN_ONE or self.at == PLAIN_ONE + 1)
@@ -208,8 +208,3 @@ class TopicMachine(SessionMachine):
     def scheduled(self) -> list[m.Message]:
         there = self.topic.model.messages[Side.MAIN].values()
         return [one for one in there if one.state is State.SCHEDULED and (one.due or 0) < NEVER - 2]
-
-
-def topic_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[TopicMachine]:
-    """Return the machine of topics for a host whose scripts have these bounds."""
-    return type("TopicMachine", (TopicMachine,), {"host": host, "tally": tally, "bounds": bounds})

@@ -17,14 +17,17 @@ from sbredis.engine import (
     Sent,
     SessionLock,
     accept_session,
+    advance,
     bury_session,
     get_state,
     list_sessions,
     list_sessions_since,
     look_for_session,
     once,
+    publish,
     release_session,
     renew_session,
+    ripe,
     set_state,
     transact,
     transact_together,
@@ -161,7 +164,7 @@ class Town(Both):
             named = [target._partition() for target in targets]
             if missing is not None:
                 named[missing].incarnation += "-other"
-            return partition.publish(call_id, messages, routes, named, fence=fence)
+            return publish(partition, call_id, messages, routes, named, fence=fence)
 
         models = [target.model for target in targets]
         given: dict[str, Any] = {"fence": fence, "missing": missing, "columns": columns}
@@ -240,10 +243,23 @@ class Town(Both):
             lambda call, together: self.model.plan_once(call, together, keys),
         )
 
+    def advancing(self, name: bytes, expected: str | None, value: str | None) -> Step:
+        """Return an operation that only a transaction has: to give a watermark a new value."""
+
+        def alone(_: m.Call) -> Any:
+            raise AssertionError("this operation has no script of its own")
+
+        return Step(
+            "advance",
+            lambda p, _: advance(p, name, expected, value),
+            alone,
+            lambda call, together: self.model.plan_advance(call, together, name, expected, value),
+        )
+
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
         step = Step(
             "ripe",
-            lambda p, call_id: p.ripe(wanted, room=room, call_id=call_id),
+            lambda p, call_id: ripe(p, wanted, room=room, call_id=call_id),
             lambda call: self.model.ripe(call, wanted, room=room),
         )
         return self.do(step, without_lane(how))
@@ -262,10 +278,15 @@ def _outcomes(reply: list[Any]) -> m.TransactedTogether:
             code, _, detail = text[1:].decode().partition(" ")
             outcomes.append(m.Refused(code, detail))
         else:
-            sent = [None if b";" not in each else each.split(b";") for each in text.split(b"|")[:-1]]
-            results = [
-                None if one is None else m.Stored(int(one[0]), tuple(map(int, one[1].split())), spelled_out(one[2]))
-                for one in sent
-            ]
-            outcomes.append(m.Transacted(tuple(results), more))
+            outcomes.append(m.Transacted(tuple(map(_result, text.split(b"|")[:-1])), more))
     return m.TransactedTogether(tuple(outcomes), more)
+
+
+def _result(text: bytes) -> m.Stored | int | None:
+    """Return the result of one operation in the form of the model."""
+    if text.startswith(b"="):
+        return int(text[1:])
+    if b";" not in text:
+        return None
+    first, dropped, scheduled = text.split(b";")
+    return m.Stored(int(first), tuple(map(int, dropped.split())), spelled_out(scheduled))

@@ -15,9 +15,9 @@ from sbredis.engine._lifecycle import Side
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import EVENTS, PLAIN, Settlement
-from tests.engine.proof.comparison import How, Step, Tally, moment
+from tests.engine.proof.comparison import How, Step, moment
 from tests.engine.proof.draws import hows, rarely, some
-from tests.engine.proof.hosts import Host
+from tests.engine.proof.scenes import STRANGER
 from tests.engine.proof.seeking import Settle
 from tests.engine.proof.session_rules import DEFECTS
 from tests.engine.proof.topic_rules import SESSIONS, TOPIC, TopicMachine
@@ -26,33 +26,16 @@ from tests.engine.proof.town import Town
 QUEUE = 4
 """The index of the queue in the family of partitions."""
 SETTLEMENTS = tuple(EVENTS)
-STRANGER = "x" * 12
 Parts = list[tuple[Town, Step]]
 STATES: tuple[bytes | None, ...] = (None, b"1", b"four", b"1234567890")
 
-ELSEWHERE = (
-    *(
-        "abandon",
-        "abandon_for_later",
-        "ask_for_sessions_where_there_are_none",
-        "bury_session",
-        "call_the_topic_wrongly",
-    ),
-    *("call_wrongly", "cancel", "change_what_is_fixed", "come_and_go", "complete", "configure", "count", "dead_letter"),
-    *("defer", "disable_for_a_while", "end_what_is_held", "give_back_the_first", "give_back_what_lives_shorter_here"),
-    *("keep_the_state_of_one_without_messages", "list_sessions", "look", "look_for_session", "peek"),
-    *("publish_to_one_that_is_gone", "purge", "purge_session", "receive_and_complete", "receive_own_deferred", "renew"),
-    *("renew_session", "set_state", "take_all_that_may_be_out", "unblock"),
-)
-"""Rules of other machines that tell nothing about transactions."""
-
-
-_WRONG = tuple(("transact", defect) for defect in DEFECTS if defect)
+WRONG = tuple(("transact", defect) for defect in DEFECTS if defect)
 
 
 class TransactionMachine(TopicMachine):
     """A topic with subscriptions, and a queue, from their creation on."""
 
+    what = "transactions"
     seeks = "transacted"
     each = 0
     """If not 0: all rules split their transactions into transactions of this many operations, which share a call."""
@@ -133,41 +116,6 @@ class TransactionMachine(TopicMachine):
         """Carry out any operations on any of the partitions."""
         self._stock(3)
         self._transact(how, self._parts(data, places), again=again)
-
-    @rule(each=some([0, 0, 1, 1, 2, 3]))
-    def share_calls(self, each: int) -> None:
-        self.each = each
-
-    @rule(
-        data=st.data(),
-        how=hows,
-        drawn=st.lists(
-            st.tuples(
-                st.lists(some([TOPIC, TOPIC, 1, 2, SESSIONS, SESSIONS, QUEUE, QUEUE]), min_size=1, max_size=3),
-                some([*"      ", *SETTLEMENTS, *"dsltf"]),
-            ),
-            min_size=2,
-            max_size=4,
-        ),
-        times=some([1, 1, 2]),
-        again=rarely[4],
-    )
-    def share_a_call(
-        self, data: st.DataObject, how: How, drawn: list[tuple[list[int], str]], times: int, again: bool
-    ) -> None:
-        """Carry out several transactions in one call. Some are refused, and some need what others have taken."""
-        self._stock(3)
-        transactions: list[Parts] = []
-        for places, kind in drawn:
-            parts = self._parts(data, places)
-            wrong = self._wrong(data, kind, data.draw(some(self.family[1:])))
-            transactions += [parts] * (times - 1) + [[*parts, *wrong]] + [parts] * (times - 1)
-        transactions = [parts for parts in transactions if parts]
-        if transactions:
-            town = transactions[0][0][0]
-            town.transact_together(how, transactions)
-            if again and how.lane in town.frozen:
-                town.again(how.lane)
 
     @rule(data=st.data(), how=hows, messages=st.lists(draws.payloads, min_size=1, max_size=2), later=rarely[4])
     def complete_and_publish(self, data: st.DataObject, how: How, messages: list[bytes], later: bool) -> None:
@@ -266,6 +214,28 @@ class TransactionMachine(TopicMachine):
             self._transact(how, [*parts, *self._wrong(data, kind, town)])
             self._transact(how, parts)  # the refusal has left all locks as they were
 
+    @rule(
+        data=st.data(),
+        how=hows,
+        names=some([*[[b"a"]] * 6, *[[b"a", b"b"]] * 2, [b"a", b"a"]]),
+        at=some([TOPIC, 1, SESSIONS, QUEUE, QUEUE, QUEUE]),
+        beside=st.lists(some([[], [QUEUE], [1, QUEUE, QUEUE]]), min_size=2, max_size=6),
+    )
+    def advance_watermarks(
+        self, data: st.DataObject, how: How, names: list[bytes], at: int, beside: list[list[int]]
+    ) -> None:
+        """Advance watermarks, alone or beside other operations. Some of them do not have the expected value."""
+        town = self.family[at]
+        for places in beside:
+            parts = self._parts(data, places)
+            for name in names:
+                stored = town.model.watermarks.get(name)
+                now = stored[1] if stored else None
+                expected = data.draw(some([now] * 5 + ["1", None]))
+                value = data.draw(some(["1", "2", "3", *([None] * (expected is not None))]))
+                parts.append((town, town.advancing(name, expected, value)))
+            self._transact(how, data.draw(st.permutations(parts)), again=data.draw(rarely[4]))
+
     def _wrong(self, data: st.DataObject, kind: str, town: Town) -> Parts:
         """Return an operation that is refused."""
         plain, with_sessions = self.family[1], self.family[SESSIONS]
@@ -291,7 +261,7 @@ class TransactionMachine(TopicMachine):
         self.at = at
         own = self.both.settling("complete", [Lock(STRANGER, "1")])
         parts = self._sends() if self.both is self.topic else [(self.both, own), *self._sends()]
-        self.make_wrong_calls(data, _WRONG, {"transact": lambda both, how: both.transact(how, parts)})
+        self.make_wrong_calls(data, WRONG, {"transact": lambda both, how: both.transact(how, parts)})
 
     @rule(data=st.data(), unfit=some(["incarnation", "stale", "newer"]), lane=some(["", *draws.LANES]))
     def know_another_participant_wrongly(self, data: st.DataObject, unfit: str, lane: str) -> None:
@@ -333,21 +303,26 @@ class TransactionMachine(TopicMachine):
     ) -> None:
         """Send to a full entity whose messages have expired, so that the call can be made again."""
         store = self.topic if of_topic else self.queue
-        town = self.family[SESSIONS] if of_topic else self.queue
-        before, after = store.settings, town.settings
-        self._give(town, replace(town.settings, dead_letter_expired=kept))
-        brief = [Outgoing(self._payload(town), time_to_live=5)] * (2 if few else 30)
-        if of_topic:
-            self.topic.publish(PLAIN, brief, [[Copy(2)]] * len(brief), self.subscriptions)
-        else:
-            self.queue.send(PLAIN, brief)
-        with self._stating(of_topic, what) as step:
+        with self._full_of_what_expires(store, few=few, kept=kept), self._stating(of_topic, what) as step:
             self._give(store, replace(store.settings, quota=store.model.bytes))
             self.topic.now += 10
             for _ in range(1 + twice):
                 sends = self._sends()
                 self._transact(PLAIN, [*sends[of_topic:][:1], step] if step else sends if last else sends[::-1])
-            self._give(store, replace(store.settings, quota=before.quota))
+
+    @contextmanager
+    def _full_of_what_expires(self, store: Town, *, few: bool, kept: bool) -> Iterator[None]:
+        """Store messages that will expire soon. The block may change the quota, and let them expire."""
+        town = self.family[SESSIONS] if store is self.topic else self.queue
+        before, after = store.settings, town.settings
+        self._give(town, replace(town.settings, dead_letter_expired=kept))
+        brief = [Outgoing(self._payload(town), time_to_live=5)] * (2 if few else 30)
+        if store is self.topic:
+            self.topic.publish(PLAIN, brief, [[Copy(2)]] * len(brief), self.subscriptions)
+        else:
+            self.queue.send(PLAIN, brief)
+        yield
+        self._give(store, replace(store.settings, quota=before.quota))
         self._give(town, replace(town.settings, dead_letter_expired=after.dead_letter_expired))
 
     @contextmanager
@@ -484,9 +459,3 @@ class TransactionMachine(TopicMachine):
             made = [Outgoing(b"", origin=data.draw(some(scheduled))), *made]
             routes = [*self.in_order([data.draw(draws.copies)]), *routes]
         return town.publishing(made, routes, self.subscriptions, fence=data.draw(some([None, None, None, None, 1, 3])))
-
-
-def transaction_machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[TransactionMachine]:
-    """Return the machine of transactions for a host whose scripts have these bounds."""
-    members: dict[str, Any] = {"host": host, "tally": tally, "bounds": bounds}
-    return type("TransactionMachine", (TransactionMachine,), members | dict.fromkeys(ELSEWHERE))

@@ -1,0 +1,109 @@
+"""A partition that is called through redis-py, and rounds of such calls that are measured in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sbredis.engine import (
+    CallId,
+    Delivery,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    load,
+    new_token,
+    operations,
+)
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["LARGE", "Competitor", "Engine", "alternate", "engine_round", "server_cpu", "server_time"]
+
+T = TypeVar("T")
+LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
+"""The settings of a partition that takes everything."""
+
+
+class Engine:
+    """One partition, called through redis-py one call at a time."""
+
+    def __init__(self, client: Redis, entity: str, settings: PartitionSettings | None = None) -> None:
+        self._client = client
+        self._hashes = {name: client.script_load(load(name).source) for name in operations()}
+        self._number = 0
+        self.partition = Partition(
+            "bench", "abc", entity, "incarnation", 1, settings or PartitionSettings(quota=10**14)
+        )
+        self.ask(self.partition.configure(create=True))
+
+    def ask(self, request: Request[T]) -> T:
+        return request.read(self.put(self._client, request))
+
+    def put(self, client: Any, request: Request[Any]) -> Any:
+        """Make a call, or add it to a pipeline. The caller reads the reply."""
+        keys = request.keys
+        script = request.script
+        first: tuple[Any, ...] = (b"run",) if script.takes_run_id else ()
+        return client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
+
+    def call_id(self) -> CallId:
+        self._number += 1
+        return CallId("lane", self._number)
+
+    def send(self, payloads: Iterable[bytes]) -> None:
+        self.ask(self.partition.send(self.call_id(), [Outgoing(payload) for payload in payloads]))
+
+    def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
+        return self.ask(self.partition.receive(self.call_id(), token, wanted)).messages
+
+    def receive_and_delete(self, wanted: int) -> tuple[Delivery, ...]:
+        return self.ask(self.partition.receive(self.call_id(), new_token(), wanted, mode="delete")).messages
+
+    def settle_all(self, wanted: int) -> None:
+        token = new_token()
+        locks = [Lock(token, message.name) for message in self.receive(wanted, token)]
+        assert len(locks) == wanted
+        assert not self.ask(self.partition.complete(self.call_id(), locks)).lost
+
+
+def server_cpu(client: Redis) -> float:
+    """Return the seconds of processor time that the server has used."""
+    used: dict[str, float] = client.info("cpu")
+    return used["used_cpu_user"] + used["used_cpu_sys"]
+
+
+def server_time(client: Redis) -> float:
+    """Return the ms that scripts have held the server since its statistics were reset."""
+    told: Any = client.info("commandstats")
+    return float(told["cmdstat_evalsha"]["usec"]) / 1000
+
+
+def engine_round(engine: Engine, batch: int, body: bytes, calls: int) -> None:
+    payloads = [body] * batch
+    for _ in range(calls):
+        engine.send(payloads)
+        engine.settle_all(batch)
+
+
+Competitor = tuple[str, Callable[[int], None]]
+
+
+def alternate(
+    client: Redis, competitors: list[Competitor], calls: int, batch: int, rounds: int
+) -> list[tuple[float, float]]:
+    """Return each competitor's medians of server CPU and wall time for a message, in µs. The first round is dropped."""
+    measured: list[list[tuple[float, float]]] = [[] for _ in competitors]
+    for number in range(rounds + 1):
+        for place, (_, run) in enumerate(competitors):
+            cpu, wall = server_cpu(client), time.perf_counter()
+            run(calls)
+            wall, cpu = time.perf_counter() - wall, server_cpu(client) - cpu
+            if number:
+                measured[place].append((cpu / calls / batch * 1e6, wall / calls / batch * 1e6))
+    return [(statistics.median(c for c, _ in one), statistics.median(w for _, w in one)) for one in measured]

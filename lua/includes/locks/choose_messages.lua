@@ -1,0 +1,101 @@
+-- Chooses the messages that can be received first, oldest first within a level, and reads them: at most `most` messages
+-- and `room` bytes, changed properties included, but no fewer than `least` messages if there are any. Messages that
+-- have expired are passed over. The messages get the token of their lock; the caller writes their entries and their new
+-- states, or deletes them. `members_of` returns a part of the members, beginning after `seen` of them; without it, the
+-- members of the side are chosen.
+--
+-- Result, a table:
+--   n          the number of messages
+--   names, numbers, records   their names, numbers and records
+--   extras     what delivery_extras adds for some of them
+--   entries    their entries, with the token
+--   emptied    whether there are no further messages
+-- @use changes_size count_records_that_fit delivery_extras due_name never_text read_entries read_records record_of
+local function choose_messages(p, side, token, most, room, least, members_of)
+  local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
+  local n, seen, full, late, spent, emptied = 0, 0, false, 0, 0, false
+  local header, length, tail = nil, nil, nil
+  local main, from = side.prefix == '', #side.prefix + 1
+  while n < most and not full do
+    local members
+    if members_of then
+      members = members_of(seen, most - n)
+    else
+      members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
+    end
+    local asked = #members
+    if asked == 0 then
+      emptied = late == 0
+      break
+    end
+    local entries, counted, stored = read_entries(p, members, room), {}, members
+    if #entries < asked then
+      asked, members = #entries, { unpack(members, 1, #entries) }
+      stored = members
+    end
+    for i = 1, asked do
+      counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
+    end
+    if not main or p.shared then
+      stored = {}
+      for i = 1, asked do
+        stored[i] = record_of(members[i], entries[i])
+      end
+    end
+    local fit = count_records_that_fit(p, stored, room, entries, least)
+    if fit < asked then
+      asked, stored = fit, { unpack(stored, 1, fit) }
+      counted[fit + 1] = nil
+    end
+    if asked == 0 then
+      break
+    end
+    seen = seen + asked
+    local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
+    for i = 1, asked do
+      local member, text, record = members[i], entries[i], bodies[i]
+      local size, head, expires = #record, string.sub(record, 1, 2), NEVER_TEXT
+      if main and text then
+        expires = string.sub(text, 21, 33)
+      elseif main and string.byte(head) == 120 then
+        expires = string.sub(record, 16, 28)
+      end
+      if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
+        -- This message has expired and is not given out. This call has not done all due work; a later `advance` expires
+        -- the message.
+        late, spent = late + 1, spent + size
+        if late == 100 or spent > 2097152 then
+          full = true
+          break
+        end
+      else
+        if n >= least and size + (text and #text or 0) > room and size + changes_size(text) > room then
+          full = true
+          break
+        end
+        room = room - size
+        n = n + 1
+        names[n], numbers[n], found[n] = member, counted[i], record
+        if text then
+          room = room - delivery_extras(extras, n, text)
+          entered[n] = token .. string.sub(text, 13)
+        elseif expires ~= NEVER_TEXT then
+          entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })
+        else
+          if size ~= length or head ~= header then
+            header, length = head, size
+            tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;'
+          end
+          entered[n] = tail
+        end
+        if expires ~= NEVER_TEXT then
+          p.unawaited[#p.unawaited + 1] = due_name('e', member)
+        end
+        if n == most then
+          break
+        end
+      end
+    end
+  end
+  return { n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied }
+end

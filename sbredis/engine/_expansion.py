@@ -1,0 +1,208 @@
+"""Builds the text of an operation from its Lua file and the fragments that it uses. Pure.
+
+An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so only the
+loader needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is generated when the
+script is loaded. Operations and fragments name the fragments that they use in lines ``-- @use NAME NAME`` above their
+code. A fragment defines one local with the name of its file, and nothing else. So all fragments can be in one chunk,
+and none changes the meaning of another. The local of a constant may be in upper case.
+
+``-- @use NAME NAME inside`` puts fragments inside the function of the fragment. A call takes time for each function
+that it creates. It creates the inside fragments only if it calls the function around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+__all__ = ["COMMENT", "DIRECTIVE", "NAME", "SHEBANG", "ScriptFormatError", "expand"]
+
+Read = Callable[[str], str | None]
+
+
+class ScriptFormatError(Exception):
+    """A Lua file does not have the required form: a mistake in sbredis, never in the code that uses it."""
+
+
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+SHEBANG = re.compile(r"#!lua(?: flags=(?P<flags>[a-z-]+(?:,[a-z-]+)*))?")
+COMMENT = re.compile(r"\s*--(?!\[=*\[)")
+DIRECTIVE = re.compile(r"\s*--+\s*@")
+_USE = re.compile(rf"-- @use (?P<names>{NAME}(?: {NAME})*?)(?P<inside> inside)?")
+_CLOSING = re.compile(r"end\b|[)}\]]")
+
+# Matches long comments and long strings, which may contain line breaks. Also matches line comments and other strings,
+# which may contain text that looks like the beginning of a long comment or a long string.
+_TOKEN = re.compile(
+    r"--\[(?P<c>=*)\[.*?\](?P=c)\]|--[^\n]*|\[(?P<s>=*)\[.*?\](?P=s)\]"
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One parsed file: the fragments that it names, and its code without comments and blank lines."""
+
+    shebang: str | None
+    uses: tuple[str, ...]
+    inside: tuple[str, ...]
+    """The fragments inside its function, which cost nothing until the function is called."""
+    code: tuple[str, ...]
+    top_level: tuple[tuple[int, str], ...]
+    """The lines of code that are not indented, with their numbers; lines inside long strings are left out."""
+
+
+def expand(name: str, read: Read) -> str:
+    """Return the source of an operation as it is sent: its shebang, every fragment that it needs, its body.
+
+    Each fragment occurs once, after the fragments that it uses itself. Blank lines and whole-line comments are dropped.
+    ``read`` returns the text of a file such as ``"send"`` or ``"includes/begin"``, or None if there is no such file.
+    For a fragment, ``read`` searches all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the
+    chain of ``@use`` lines that leads to the faulty file.
+    """
+    operation = _taken_apart(_text_of(name, read, (name,)), (name,))
+    if operation.shebang is None:
+        _refuse((name,), "an operation begins with a line '#!lua' or '#!lua flags=…'")
+    if operation.inside:
+        _refuse((name,), "'@use … inside' is for fragments only, because an operation is not a function")
+    fragments = _Fragments(name, read)
+    lines = [operation.shebang, *fragments.outside(operation.uses), f"-- {name}.lua", *operation.code]
+    return "\n".join(lines) + "\n"
+
+
+class _Fragments:
+    """The fragments that an operation needs. Each file is read once."""
+
+    def __init__(self, operation: str, read: Read) -> None:
+        self._operation = operation
+        self._read = read
+        self._known: dict[str, _File] = {}
+
+    def outside(self, uses: tuple[str, ...]) -> list[str]:
+        """Return the lines of all fragments that an operation needs; each follows the fragments that it uses."""
+        outside = self._needed(uses, (self._operation,), lambda _: ())
+        # A fragment at the top level of the script is not repeated inside functions. It comes before the fragments that
+        # use it inside their functions.
+        ordered = self._needed(
+            uses, (self._operation,), lambda host: tuple(used for used in self._within(host) if used in outside)
+        )
+        return self._emitted(ordered, frozenset())
+
+    def _fragment(self, name: str, way: tuple[str, ...]) -> _File:
+        if name not in self._known:
+            self._known[name] = _taken_apart(_text_of(f"includes/{name}", self._read, way), way)
+            _check_fragment(name, self._known[name], way)
+        return self._known[name]
+
+    def _needed(
+        self, uses: tuple[str, ...], stack: tuple[str, ...], also: Callable[[str], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return all fragments used, directly or not, in order; ``also`` returns more that must precede a fragment."""
+        found: dict[str, None] = {}
+
+        def gather(uses: tuple[str, ...], stack: tuple[str, ...]) -> None:
+            for used in uses:
+                way = (*stack, used)
+                if used in stack[1:]:  # the operation is not a fragment, even if a fragment has its name
+                    _refuse(way, "a cycle")
+                if used not in found:
+                    gather((*self._fragment(used, way).uses, *also(used)), way)
+                    found[used] = None
+
+        gather(uses, stack)
+        return tuple(found)
+
+    def _within(self, host: str) -> tuple[str, ...]:
+        """Return all fragments that the function of a fragment needs inside."""
+        return self._needed(self._known[host].inside, (self._operation, host), lambda used: self._known[used].inside)
+
+    def _emitted(self, names: tuple[str, ...], there: frozenset[str]) -> list[str]:
+        """Return the lines of fragments that are not ``there`` yet; inner fragments follow their host's first line."""
+        lines: list[str] = []
+        for name in names:
+            if name not in there:
+                fragment = self._known[name]
+                needed = self._needed(fragment.inside, (self._operation, name), lambda _: ())
+                first, *others = fragment.code
+                lines += (f"-- includes/{name}", first, *self._emitted(needed, there), *others)
+                there |= {name}
+        return lines
+
+
+def _refuse(stack: tuple[str, ...], what: str, line: int | None = None) -> NoReturn:
+    place = " -> ".join(stack) + (f", line {line}" if line else "")
+    raise ScriptFormatError(f"{place}: {what}")
+
+
+def _text_of(file: str, read: Read, stack: tuple[str, ...]) -> str:
+    text = read(file)
+    if text is None:
+        _refuse(stack, f"there is no {file}.lua")
+    return text
+
+
+def _inside(text: str) -> set[int]:
+    """Return the numbers of lines that begin inside a string or a long comment, so they are not code of their own."""
+    numbers: set[int] = set()
+    for token in _TOKEN.finditer(text):
+        breaks = token[0].count("\n")
+        if breaks:
+            first = text.count("\n", 0, token.start()) + 1
+            numbers.update(range(first + 1, first + breaks + 1))
+    return numbers
+
+
+def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
+    lines = text.split("\n")
+    shebang = lines[0] if lines[0].startswith("#!") else None
+    if shebang is not None:
+        if not SHEBANG.fullmatch(shebang):
+            _refuse(stack, f"expected '#!lua' or '#!lua flags=…', found {shebang!r}", 1)
+        lines[0] = ""
+    inside = _inside(text)
+    uses: dict[str, bool] = {}
+    code: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        if number not in inside and (not line.strip() or COMMENT.match(line)):
+            if DIRECTIVE.match(line):
+                _note_used(line, uses, stack, number, after_code=bool(code))
+        else:
+            code.append((number, line))
+    top_level = tuple((number, line) for number, line in code if number not in inside and not line[0].isspace())
+    plain = tuple(use for use, inside_it in uses.items() if not inside_it)
+    nested = tuple(use for use, inside_it in uses.items() if inside_it)
+    return _File(shebang, plain, nested, tuple(line for _, line in code), top_level)
+
+
+def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool) -> None:
+    """Add the names in a directive to ``uses``, a mapping from a fragment's name to whether it belongs inside."""
+    use = _USE.fullmatch(line)
+    if not use:
+        _refuse(stack, f"expected '-- @use NAME …', which is the only directive, found {line!r}", number)
+    for name in use["names"].split():
+        if after_code:
+            _refuse(stack, f"'@use {name}' comes after the first line of code", number)
+        if name in uses:
+            _refuse(stack, f"'@use {name}' occurs twice", number)
+        uses[name] = use["inside"] is not None
+
+
+def _check_fragment(name: str, fragment: _File, stack: tuple[str, ...]) -> None:
+    if fragment.shebang is not None:
+        _refuse(stack, "a fragment has no shebang", 1)
+    expected = f"'local function {name}(', 'local {name} =' or 'local {name.upper()} ='"
+    if not fragment.top_level:
+        _refuse(stack, f"expected {expected}, found no code")
+    (first, line), *others = fragment.top_level
+    if fragment.inside and not (line.startswith("local function ") and line.endswith(")")):
+        _refuse(stack, "fragments can be included only inside a function, after its first line", first)
+    if not re.match(rf"local (?:function {name}\(|(?:{name}|{name.upper()}) =)", line) or line != fragment.code[0]:
+        _refuse(stack, f"expected {expected} as the first line of code, found {line!r}", first)
+    for number, other in others:
+        if not _CLOSING.match(other):
+            _refuse(
+                stack, f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
+            )

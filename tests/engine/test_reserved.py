@@ -1,0 +1,456 @@
+"""Reserved ranges: a reader plans, reads and commits the messages of a partition, and nobody else touches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    NEVER,
+    CallId,
+    Committed,
+    MalformedCallError,
+    Partition,
+    Planned,
+    close,
+    plan,
+    read_settlements,
+)
+from sbredis.engine._lifecycle import State
+from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
+from tests.engine.bench import SETTINGS, Bench, set_to
+from tests.engine.receivers import Receivers
+from tests.engine.reserving import Reader
+from tests.engine.topics import Topic
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def reader(bench: Bench) -> Reader:
+    """A reader of the partition on the bench, which is reserved for it."""
+    await bench.change(reserved=True)
+    return Reader(bench)
+
+
+async def events(bench: Bench) -> int:
+    """Return the number of events in ``due``."""
+    key = bench.partition.keys[5]
+    return int(await bench.transport.command("ZCARD", key, key=key))
+
+
+def of(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+# -- planning, reading, committing -------------------------------------------------------------------------------------
+
+
+async def test_a_reader_takes_all_messages_in_ranges_and_each_once(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(7))
+    await reader.begin()
+    assert await reader.take(3) == of(3)
+    assert await reader.take(3) == of(3, 3)
+    assert await reader.take(3) == of(1, 6)
+    assert await reader.take(3) == []
+    assert (await bench.count()).active == 0
+    assert (await bench.count()).bytes == 0
+
+
+async def test_a_plan_tells_its_size_and_what_is_left(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(3))
+    bench.later(5)
+    await bench.send(b"later")
+    at = bench.now
+    bench.later(5)
+    begun = await reader.begin()
+    assert begun == Planned(False, begun.birth, 0, 0, 0, 0, 0, 4, at - 5)
+    first = await reader.plan(3)
+    sizes = sum(len(message.record) for message in await reader.read(first))
+    assert first == Planned(False, begun.birth, 1, 0, 3, 3, sizes, 1, at)
+    assert first.committed == Committed(begun.birth, 1, 3)
+    assert await reader.plan(100) == first, "a repeated call answers the same plan"
+    reader.committed = first.committed
+    assert (await reader.plan()).left == 0
+    assert (await reader.pin()).plan == 2
+
+
+async def test_a_call_without_a_position_changes_nothing_but_the_fence(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(3))
+    await reader.begin()
+    await reader.plan(2)
+    before = await reader.pin()
+    begun = await Reader(bench, 7).begin()
+    assert (begun.plan, begun.floor, begun.end, begun.rows) == (0, 0, 0, 0), "the outstanding plan comes again"
+    assert await reader.pin() == before._replace(fence=7)
+    other = Reader(bench, 7)
+    other.committed = begun.committed
+    assert (await other.plan(100)).committed == Committed(begun.birth, 1, 2)
+
+
+async def test_a_range_is_read_as_often_as_wanted_and_in_parts(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(5))
+    await reader.begin()
+    planned = await reader.plan()
+    await bench.send(b"later")
+    whole = await reader.read(planned)
+    assert [int(message.name) for message in whole] == [1, 2, 3, 4, 5]
+    assert {message.state for message in whole} == {"a"}
+    assert await reader.read(planned, wanted=2) == whole
+    before = await bench.whole()
+    part = await reader.part(planned.birth, 1, 3, room=1)
+    assert (part.messages, part.more) == (tuple(whole[1:2]), True)
+    assert await bench.whole() == before
+
+
+async def test_the_order_is_by_number_whatever_the_levels(bench: Bench, reader: Reader) -> None:
+    for level in (5, 0, 7, 0, 1):
+        await bench.send(b"%d" % level, level=level)
+    await reader.begin()
+    assert await reader.take(2) == [b"5", b"0"]
+    assert await reader.take(2) == [b"7", b"0"]
+    assert await reader.take(2) == [b"1"]
+
+
+async def test_the_bytes_of_a_range_are_limited_but_it_has_at_least_one_message(bench: Bench, reader: Reader) -> None:
+    await bench.send(*(bytes(100) for _ in range(5)))
+    await reader.begin()
+    assert (await reader.plan(room=1)).end == 1
+    reader.committed = (await reader.plan()).committed
+    assert (await reader.plan(room=250)).end == 3
+    reader.committed = (await reader.plan()).committed
+    assert (await reader.plan(room=10_000)).rows == 2
+
+
+@pytest.mark.slow
+async def test_committing_removes_messages_in_shares_before_a_plan_is_made(bench: Bench, reader: Reader) -> None:
+    for _ in range(3):
+        await bench.send(*of(1000))
+    await reader.begin()
+    reader.committed = (await reader.plan(2500)).committed
+    shares = []
+    while (planned := await reader.ask(reader.committed)).more:
+        shares.append((await bench.count()).active)
+    assert shares == [2000, 1000, 500]
+    assert (planned.plan, planned.floor, planned.end) == (2, 2500, 3000)
+
+
+async def test_large_messages_are_removed_in_smaller_shares(bench: Bench, reader: Reader) -> None:
+    for _ in range(3):
+        await bench.send(bytes(900_000))
+    await reader.begin()
+    reader.committed = (await reader.plan()).committed
+    assert (await reader.ask(reader.committed)).more
+    assert (await bench.count()).active == 1
+
+
+async def test_nothing_ready_makes_no_plan(bench: Bench, reader: Reader) -> None:
+    begun = await reader.begin()
+    assert await reader.plan() == begun
+    await bench.send(b"scheduled", due=bench.now + 1000)
+    assert (await reader.plan()).rows == 0
+    bench.later(1000)
+    assert (await reader.plan()).rows == 1
+
+
+async def test_a_range_ends_before_a_message_that_may_come_back(bench: Bench) -> None:
+    await bench.send(*of(4))
+    first, second = await bench.receive(2)
+    await bench.abandon(second, delay=1000)
+    await bench.change(reserved=True)
+    reader = Reader(bench)
+    await reader.begin()
+    assert (await reader.plan()).rows == 0
+    await bench.complete(first)
+    assert (await reader.plan()).rows == 0
+    bench.later(1000)
+    assert [message.name for message in await reader.read(await reader.plan())] == ["2", "3", "4"]
+
+
+# -- everything else leaves a reserved partition alone -----------------------------------------------------------------
+
+
+async def test_no_receiver_gets_messages_of_the_main_side(bench: Bench) -> None:
+    await bench.send(*of(4))
+    held = await bench.receive(2)
+    await bench.dead_letter(held[0])
+    await bench.defer(held[1])
+    await bench.change(reserved=True)
+    before = await bench.whole()
+    for refused in (
+        bench.receive(),
+        bench.receive(mode="delete"),
+        bench.look(),
+        bench.receive_deferred(held[1].name),
+        bench.tell(bench.partition.receive_deferred(bench.call_id("x"), "token-token-", ["d1", held[1].name])),
+    ):
+        with pytest.raises(EntityReservedError):
+            await refused
+    assert await bench.whole() == before
+    assert len(await bench.receive(side="d")) == 1
+    assert (await bench.look(side="d")).found is False
+
+
+async def test_receivers_that_wait_are_woken_so_that_they_learn_it(bench: Bench, listening: Receivers) -> None:
+    main = await listening("main")
+    await bench.receive_more(waiter=main.channel)
+    await bench.change(reserved=True)
+    await main.woken(1)
+    await bench.send(b"message")
+    await main.woken(0)
+
+
+@set_to(time_to_live=1000, dead_letter_expired=True)
+async def test_a_pinned_message_does_not_expire_and_those_after_it_do(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(2))
+    await bench.send(b"2", time_to_live=10)
+    await bench.send(b"3", level=3)
+    await reader.begin()
+    planned = await reader.plan(4)
+    await bench.send(b"4", time_to_live=10)
+    await bench.send(b"5", time_to_live=5, level=2)
+    bench.later(2000)
+    await bench.due()
+    counts = await bench.count()
+    assert (counts.active, counts.dead_active, counts.due) == (4, 2, 0)
+    assert [message.name for message in await reader.read(planned)] == ["1", "2", "3", "4"]
+    reader.committed = planned.committed
+    await reader.settle()
+    assert (await bench.count()).active == 0
+
+
+@set_to(time_to_live=1000, dead_letter_expired=True)
+async def test_unpinned_messages_expire_as_before(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(3))
+    await bench.send(b"3", time_to_live=10)
+    await bench.send(b"4", time_to_live=10)
+    await reader.begin()
+    reader.committed = (await reader.plan(2)).committed
+    await reader.plan()
+    bench.later(500)
+    released = await reader.release()
+    assert (released.floor, released.end, released.plan) == (2, 2, 3)
+    await bench.due()
+    assert (await bench.count()).dead_active == 2
+    await bench.change(reserved=False)
+    assert await bench.payloads() == [b"2"]
+    bench.later(31_000)
+    await bench.due()
+    assert (await bench.count()).dead_active == 3
+
+
+async def test_a_purge_deletes_what_is_above_the_pin(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(2))
+    await bench.send(b"2", level=3)
+    await reader.begin()
+    planned = await reader.plan()
+    await bench.send(*of(2), level=1)
+    await bench.send(*of(2))
+    assert (await bench.purge()).count == 4
+    assert len(await reader.read(planned)) == 3
+
+
+async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) -> None:
+    bench.later(1_000_000)
+    version = bench.partition.version
+    assert not (await bench.tell(close(bench.partition, 1000, version + 1, now=bench.now))).closed
+    await reader.release()
+    await bench.change(reserved=False)
+    bench.later(1_000_000)
+    version = bench.partition.version
+    assert (await bench.tell(close(bench.partition, 1000, version + 1, now=bench.now))).closed
+
+
+@pytest.mark.slow
+async def test_a_partition_stays_reserved_while_messages_are_pinned_or_committed(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(1000))
+    await bench.send(*of(3, 1000))
+    await reader.begin()
+    planned = await reader.plan(1002)
+    for position, more in ((reader.committed, False), (planned.committed, True)):
+        assert (await reader.ask(position, 0)).more is more
+        reserved, before = bench.partition, await bench.whole()
+        with pytest.raises(MalformedCallError, match="pinned"):
+            await bench.change(reserved=False)
+        assert await bench.whole() == before
+        bench.partition = reserved
+    await reader.release()
+    await bench.change(reserved=False)
+    assert await bench.payloads() == [b"1002"]
+
+
+@pytest.mark.parametrize("other", [{"sessions": True}, {"topic": True}, {"forwards": True}])
+def test_an_entity_that_does_not_give_its_messages_to_receivers_cannot_be_reserved(other: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="reserved"):
+        replace(SETTINGS, reserved=True, **other)
+
+
+# -- fences, losses ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_lower_fence_is_refused_and_changes_nothing(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(2))
+    begun = await Reader(bench, 5).begin()
+    before = await bench.whole()
+    for refused in (reader.ask(None), reader.ask(begun.committed), reader.unpin()):
+        with pytest.raises(ReservationLostError, match="fence 5"):
+            await refused
+    assert await bench.whole() == before
+
+
+async def test_a_partition_that_is_not_reserved_refuses_a_reader(bench: Bench) -> None:
+    reader = Reader(bench)
+    for refused in (reader.ask(None), reader.unpin()):
+        with pytest.raises(MalformedCallError, match="not reserved"):
+            await refused
+
+
+Position = Callable[[Committed], Committed]
+LOSSES: dict[str, tuple[Position, str]] = {
+    "another birth": (lambda at: at._replace(birth="other"), "made anew"),
+    "a later plan": (lambda at: at._replace(plan=at.plan + 1, number=at.number + 1), "failover"),
+    "a later plan at the same number": (lambda at: at._replace(plan=at.plan + 1), "failover"),
+    "a later number": (lambda at: at._replace(number=at.number + 1), "failover"),
+    "a number within the range": (lambda at: at._replace(number=at.number - 1), "failover"),
+    "an older number": (lambda at: at._replace(plan=at.plan - 2, number=at.number - 3), "older checkpoint"),
+    "the plan without its range": (lambda at: at._replace(number=at.number - 2), "older checkpoint"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_position_that_does_not_fit_is_refused(bench: Bench, reader: Reader, loss: str) -> None:
+    await bench.send(*of(6))
+    await reader.begin()
+    await reader.take(2)
+    at = (await reader.plan(2)).committed
+    position, why = LOSSES[loss]
+    before = await bench.whole()
+    with pytest.raises(MessagesLostError, match=why):
+        await reader.ask(position(at))
+    assert await bench.whole() == before
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_loss_can_be_accepted(bench: Bench, reader: Reader, loss: str) -> None:
+    """The reader goes on from its position, or from the last committed message if that is later."""
+    await bench.send(*of(6))
+    await reader.begin()
+    await reader.take(2)
+    at = (await reader.plan(2)).committed
+    position = reader.committed = LOSSES[loss][0](at)
+    begin = 2 if loss == "another birth" else max(2, position.number)
+    planned = await reader.plan(accept=True)
+    assert planned == await reader.plan(accept=True)
+    assert planned.floor == begin
+    assert planned.plan > 2 or loss in {"another birth", "an older number"}
+    assert next(int(message.name) for message in await reader.read(planned)) == begin + 1
+    reader.committed = planned.committed
+    rest = []
+    while some := await reader.take():
+        rest += some
+    assert (await bench.count()).active == 0
+    assert planned.rows + len(rest) == 6 - begin
+
+
+async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(6))
+    await reader.begin()
+    await reader.take(2)
+    planned = await reader.plan(2)
+    for birth, after, upto in (("x", 2, 4), (planned.birth, 1, 4), (planned.birth, 2, 5)):
+        with pytest.raises(MessagesLostError):
+            await reader.part(birth, after, upto)
+    assert len((await reader.part(planned.birth, 4, 6, pinned=False)).messages) == 2
+    await reader.release()
+    with pytest.raises(MessagesLostError):
+        await reader.read(planned)
+
+
+async def test_a_failover_is_no_loss_by_itself(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(3))
+    await reader.begin()
+    bench.run_id = "one"
+    planned = await reader.plan(2)
+    bench.run_id = "another"
+    assert await reader.plan(2) == planned
+    names = await bench.send(b"3")
+    assert int(names[0]) > 1 << 24
+    reader.committed = planned.committed
+    assert (await reader.plan()).rows == 2
+
+
+@set_to(audited=True)
+async def test_committed_messages_are_noted_as_completed(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(3))
+    await reader.begin()
+    await reader.take(2)
+    await reader.settle()
+    found = await bench.tell(read_settlements(bench.partition, call_id=CallId("", 0, bench.now)))
+    assert [(one.event.value, one.name) for one in found.settlements] == [("c", "1"), ("c", "2")]
+
+
+async def test_plan_numbers_never_go_back(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(4))
+    await reader.begin()
+    old = await reader.plan(2)
+    await reader.release()
+    with pytest.raises(MessagesLostError):
+        await reader.ask(old.committed)
+    again = await reader.plan(3)
+    assert (again.plan, again.end) == (3, 3)
+
+
+# -- many messages -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_events_of_expiry_are_removed_in_shares_before_messages_are_pinned(bench: Bench, reader: Reader) -> None:
+    await bench.send(b"last to expire", time_to_live=NEVER - 1)
+    for _ in range(2):
+        await bench.send(*of(1000), time_to_live=10_000)
+    await bench.send(b"scheduled", due=bench.now + 5000)
+    await reader.begin()
+    assert await events(bench) == 2001
+    calls = 1
+    while (planned := await reader.ask(reader.committed, 1500)).more:
+        calls += 1
+    assert (planned.plan, planned.end, planned.rows, calls) == (1, 1500, 1500, 2)
+    assert await events(bench) == 502
+    while (await reader.unpin()).more:
+        calls += 1
+    assert await events(bench) == 2001
+    assert calls == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)
+async def test_many_pinned_messages_that_have_expired_delay_no_scheduled_message(bench: Bench, reader: Reader) -> None:
+    """Due work begins after the pinned messages, so the first call activates the scheduled one."""
+    for _ in range(100):
+        await bench.send(*of(1000), time_to_live=1000)
+    await bench.send(b"scheduled", due=bench.now + 5000)
+    await reader.begin()
+    planned = await reader.plan(100_000)
+    assert planned.rows == 100_000
+    bench.later(10_000)
+    assert not (await bench.due()).more
+    assert await bench.stored(State.SCHEDULED) == 0
+    assert (await reader.pin()).left == 1
+    assert (await bench.count()).active == 100_001
+
+
+async def test_committed_copies_of_a_subscription_leave_the_records_of_others(topic: Topic) -> None:
+    await topic.publish((b"for both", (0, 1)), (b"for one", (0,)))
+    settings = replace(topic.one.settings, reserved=True)
+    one = Partition("ns", "abc", "s1", topic.one.incarnation, 2, settings, store="t")
+    await topic.tell(one.configure(now=topic.now))
+    begun = await topic.tell(plan(one, 1, None, 0, call_id=topic.at()))
+    planned = await topic.tell(plan(one, 1, begun.committed, 10, call_id=topic.at()))
+    assert (planned.rows, planned.left, await topic.stored()) == (2, 0, 2)
+    while (await topic.tell(plan(one, 1, planned.committed, 0, call_id=topic.at()))).more:
+        pass
+    assert await topic.stored() == 1
+    assert await topic.payloads(topic.two) == [b"for both"]

@@ -20,17 +20,26 @@
     ├── MessageBodyError                    (also a ValueError) a body does not fit the type it was decoded to
     ├── MessageLockLostError                the lock on a message has ended, or belongs to another receiver
     ├── KeyAlreadyUsedError                 an earlier transaction has used a key of this transaction
+    ├── WatermarkChangedError               a watermark has another value than this transaction expects
     ├── MessageNotFoundError                there is no such message in the required state
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
     ├── SessionCannotBeLockedError          another receiver has the lock on the session
     ├── SessionLockLostError                the lock on a session has ended, or belongs to another receiver
     ├── RedriveInProgressError              another redrive of the same dead-letter queue is running
+    ├── EntityReservedError                 the entity is reserved for a consumer
+    ├── ReservationTimeoutError             messages were still locked or delayed when an entity was to be reserved
+    ├── ReservationLostError                another run of the consumer, or a release, has ended the reservation
+    ├── MessagesLostError                   messages of a reserved entity are lost, or the position is not its own
+    ├── BatchConflictError                  a bulk writer has other rows than an earlier run of its batch
+    ├── BatchInterruptedError               a failover has lost rows of a batch while a bulk writer stored them
+    ├── RowRefusedError                     (also a ValueError) a row of a bulk writer is not a valid message
     ├── RuleSyntaxError                     (also a ValueError) the text of a filter or an action is not valid
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
     ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
     ├── DataLayoutError                     another release wrote the data, and this release cannot read them
     ├── WorkerSetupError                    (also a ValueError) the handlers or options of a worker do not fit together
+    ├── SparkSetupError                     (also a ValueError) a wrong option of the Spark format, or a missing part
     └── InvalidConnectionStringError        (also a ValueError) the connection string is malformed
 
 Every error says what happened and whether a retry can help (:attr:`ServiceBusError.is_transient`). It says what is
@@ -41,14 +50,20 @@ releases. If Azure's libraries have a name for the reason (``ServiceBusFailureRe
 
 from __future__ import annotations
 
-import enum
-import secrets
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING
+
+from sbredis._root_error import Outcome, ServiceBusError
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "AutoLockRenewFailed",
     "AutoLockRenewTimeout",
+    "BatchConflictError",
+    "BatchInterruptedError",
     "DataLayoutError",
+    "EntityReservedError",
     "InvalidConnectionStringError",
     "KeyAlreadyUsedError",
     "MessageAlreadySettled",
@@ -56,6 +71,7 @@ __all__ = [
     "MessageLockLostError",
     "MessageNotFoundError",
     "MessageSizeExceededError",
+    "MessagesLostError",
     "MessagingEntityAlreadyExistsError",
     "MessagingEntityDisabledError",
     "MessagingEntityNotFoundError",
@@ -64,8 +80,11 @@ __all__ = [
     "OperationTimeoutError",
     "Outcome",
     "RedriveInProgressError",
+    "ReservationLostError",
+    "ReservationTimeoutError",
     "ResourceExistsError",
     "ResourceNotFoundError",
+    "RowRefusedError",
     "RuleSyntaxError",
     "ScriptRefusedError",
     "ServerUnsuitableError",
@@ -78,85 +97,14 @@ __all__ = [
     "ServiceBusServerBusyError",
     "SessionCannotBeLockedError",
     "SessionLockLostError",
+    "SparkSetupError",
+    "WatermarkChangedError",
     "WorkerSetupError",
 ]
 
 
-_E = TypeVar("_E", bound="ServiceBusError")
-
-
-class Outcome(enum.Enum):
-    """What is known about the effect of an operation that failed."""
-
-    NEVER_SENT = "never sent"
-    """The operation did not run. If you repeat it, here or elsewhere, it cannot run twice."""
-
-    REFUSED = "refused"
-    """The server answered with an error and changed nothing."""
-
-    UNKNOWN = "unknown"
-    """The operation was sent, but no answer came. It may or may not have run."""
-
-
-class ServiceBusError(Exception):
-    """The root of the tree: every error that sbredis reports about an operation or a server."""
-
-    code: ClassVar[str] = "GeneralError"
-    """The kind of error. It stays the same across releases, and each class of the tree has its own."""
-    is_transient: bool = False
-    """Whether the same operation may succeed later if you change nothing."""
-
-    outcome: Outcome | None
-    """What is known about the operation's effect; ``None`` if no operation was under way."""
-
-    tracking_id: str
-    """An identifier of this one failure, in the error's text and in the log."""
-
-    entity: str | None = None
-    """The queue, topic or subscription of the operation, if there was one."""
-
-    unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that a creation, update or deletion of an entity could not reach. The next call that reaches them
-    continues the work.
-    """
-
-    def __init__(
-        self,
-        message: str = "Service Bus has encountered an error.",
-        *,
-        outcome: Outcome | None = None,
-        is_transient: bool | None = None,
-        tracking_id: str | None = None,
-    ) -> None:
-        self.message = message
-        self.outcome = outcome
-        self.tracking_id = tracking_id or secrets.token_hex(8)
-        if is_transient is not None:
-            self.is_transient = is_transient
-        super().__init__(message)
-
-    def twin(self) -> Self:
-        """Return a copy of this error for another caller: one exception must not be raised in two tasks."""
-        return _made_again(type(self), self.args, self.__dict__)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support copying and pickling, whatever arguments the constructor of the class takes."""
-        return _made_again, (type(self), self.args, self.__dict__)
-
-    def __str__(self) -> str:
-        notes = [self.code]
-        notes += [f"entity '{self.entity}'"] if self.entity and f"'{self.entity}'" not in self.message else []
-        notes += [f"outcome: {self.outcome.value}"] if self.outcome else []
-        notes.append("a retry may help" if self.is_transient else "a retry will not help")
-        notes.append(f"tracking id {self.tracking_id}")
-        return f"{self.message} ({'; '.join(notes)})"
-
-
-def _made_again(kind: type[_E], arguments: tuple[Any, ...], facts: dict[str, Any]) -> _E:
-    made = kind.__new__(kind)
-    made.args = arguments
-    made.__dict__.update(facts)
-    return made
+for _kind in (Outcome, ServiceBusError):
+    _kind.__module__ = __name__  # tracebacks, pickles and spans name the public module
 
 
 class ServiceBusConnectionError(ServiceBusError):
@@ -209,12 +157,15 @@ class OperationTimeoutError(ServiceBusError):
 class ScriptRefusedError(ServiceBusError):
     """The server answered a script or a command with an error that is not about the connection.
 
-    :attr:`reply_code` is the first word of the reply, and :attr:`detail` is the rest. The engine turns the codes of its
-    own scripts into the named errors of Service Bus.
+    The engine turns the codes of its own scripts into the named errors of Service Bus.
     """
 
     code = "ScriptRefused"
 
+    reply_code: str
+    """The first word of the reply."""
+    detail: str
+    """The rest of the reply."""
     after_unknown: bool
     """Whether the same call was sent before, with an unknown outcome."""
 
@@ -304,6 +255,22 @@ class KeyAlreadyUsedError(ServiceBusError):
     """The key, as the transaction gave it."""
 
 
+class WatermarkChangedError(ServiceBusError):
+    """A watermark does not have the value that a transaction expects. The transaction has changed nothing.
+
+    So another transaction has advanced the watermark before.
+    """
+
+    code = "WatermarkChanged"
+
+    name: str | None = None
+    """The name of the watermark."""
+    value: str | None = None
+    """The value that the watermark has; ``None`` if the watermark is not there."""
+    sequence_number: int | None = None
+    """The sequence number of the last message that was sent with this watermark; ``None`` if there was none."""
+
+
 class MessageNotFoundError(ServiceBusError):
     """There is no message of that number in a state that the operation accepts."""
 
@@ -364,6 +331,79 @@ class RedriveInProgressError(ServiceBusError):
     is_transient = True
 
 
+class EntityReservedError(ServiceBusError):
+    """The entity is reserved for a consumer that reads it in bulk. The text says for which one, and how to release it.
+
+    Other receivers are refused until the reservation is released. So are a deletion and ``forward_to``.
+    """
+
+    code = "EntityReserved"
+
+    consumer: str | None = None
+    """The consumer that has reserved the entity; ``None`` if it is not known."""
+    owner: str | None = None
+    """The run of the consumer, as it has described itself, for instance with its host and its application."""
+    since: datetime | None = None
+    """The time of the reservation, in UTC."""
+    last_seen: datetime | None = None
+    """The time of the consumer's last call, in UTC; ``None`` if there was no call yet, or if the time is not known."""
+
+
+class ReservationTimeoutError(ServiceBusError):
+    """Messages of an entity were still locked or delayed when the time to reserve it was over.
+
+    The entity is open again. The text says which messages the reservation waited for.
+    """
+
+    code = "ReservationTimeout"
+    is_transient = True
+
+
+class ReservationLostError(ServiceBusError):
+    """The reservation of an entity has ended: another run of the consumer has taken it over, or it was released."""
+
+    code = "ReservationLost"
+
+
+class MessagesLostError(ServiceBusError):
+    """The consumer's position does not fit the messages of a reserved entity, so messages may be lost.
+
+    A failover may have lost messages, the entity may have been deleted and created again, or the position may be from
+    an older checkpoint. The text says which, and how to go on.
+    """
+
+    code = "MessagesLost"
+
+
+class BatchConflictError(ServiceBusError):
+    """A bulk writer has other rows than an earlier run of the same task and batch, or a later batch was written.
+
+    The text names the writer, the batch, the task and the chunk of rows. The rows of a task must be the same in every
+    run, and so must be the number of tasks of a batch.
+    """
+
+    code = "BatchConflict"
+
+
+class BatchInterruptedError(ServiceBusError):
+    """A failover has lost rows of a batch while a bulk writer was storing them.
+
+    Run the task again from its beginning. The rows that are stored are not stored again.
+    """
+
+    code = "BatchInterrupted"
+    is_transient = True
+
+
+class RowRefusedError(ServiceBusError, ValueError):
+    """Rows of a bulk writer are not valid messages. No row of the same call was stored."""
+
+    code = "RowRefused"
+
+    rows: tuple[int, ...] = ()
+    """The indices of the refused rows among all rows of the task, counted from 0."""
+
+
 class RuleSyntaxError(ServiceBusError, ValueError):
     """The text of a filter or an action does not follow the syntax of the rule language."""
 
@@ -376,8 +416,11 @@ class RuleSyntaxError(ServiceBusError, ValueError):
         line: int = 1,
         column: int = 1,
         expected: tuple[str, ...] = (),
+        text: str = "",
         tracking_id: str | None = None,
     ) -> None:
+        self.text = text
+        """The text with the mistake."""
         self.line = line
         """The line of the mistake, counted from 1."""
         self.column = column
@@ -404,6 +447,12 @@ ResourceNotFoundError = MessagingEntityNotFoundError
 
 ResourceExistsError = MessagingEntityAlreadyExistsError
 """The name that Azure's administration client has for this error."""
+
+
+class SparkSetupError(ServiceBusError, ValueError):
+    """An option or a column of the Spark format ``sbredis`` does not fit, or a part that it needs is not installed."""
+
+    code = "SparkSetup"
 
 
 class WorkerSetupError(ServiceBusError, ValueError):

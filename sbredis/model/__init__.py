@@ -10,6 +10,7 @@ from sbredis.model._amqp import (
 )
 from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
 from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment
+from sbredis.model._durations import parse_duration
 from sbredis.model._entity_enums import (
     AccessRights,
     ApiVersion,
@@ -26,7 +27,7 @@ from sbredis.model._enums import (
     ServiceBusSubQueue,
     TransportType,
 )
-from sbredis.model._fields import Described
+from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole
 from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._id_kinds import comparable_id
 from sbredis.model._keywords import names_keywords
@@ -52,9 +53,11 @@ from sbredis.model._moved import (
 )
 from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
 from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
-from sbredis.model._received import ServiceBusReceivedMessage, delivered, hold_of
+from sbredis.model._property_docs import property_docs
+from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, delivered, hold_of
 from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
-from sbredis.model._rights import AuthorizationRule
+from sbredis.model._reservation import ReservationPosition, ReservationStatus
+from sbredis.model._rights import AuthorizationRule, rule_as_kept
 from sbredis.model._rule_properties import (
     DEFAULT_RULE,
     CorrelationRuleFilter,
@@ -72,6 +75,7 @@ from sbredis.model._rule_properties import (
 )
 from sbredis.model._runtime_properties import (
     MessageCountDetails,
+    PartitionRuntimeProperties,
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
@@ -87,6 +91,7 @@ from sbredis.model._topic_properties import TopicOptions, TopicProperties
 from sbredis.model._warnings import NoOptions, warn_of_unknown
 
 __all__ = [
+    "BROKERS_REASONS",
     "DEFAULT_RULE",
     "MAXIMUM_PROPERTY_BYTES",
     "NEXT_AVAILABLE_SESSION",
@@ -98,12 +103,17 @@ __all__ = [
     "ApiVersion",
     "AuthorizationRule",
     "BatchContents",
+    "Choice",
     "CorrelationRuleFilter",
     "Described",
+    "Duration",
     "EntityAvailabilityStatus",
     "EntityStatus",
     "FalseRuleFilter",
+    "Field",
+    "Flag",
     "Hold",
+    "ListOf",
     "MessageCountDetails",
     "MessageLease",
     "MessageType",
@@ -114,6 +124,7 @@ __all__ = [
     "NamespaceType",
     "NewSubscriptionOptions",
     "NoOptions",
+    "PartitionRuntimeProperties",
     "PrimitiveTypes",
     "PropertyMapping",
     "Purpose",
@@ -123,6 +134,8 @@ __all__ = [
     "QueueRuntimeProperties",
     "RedriveBudget",
     "RedriveResult",
+    "ReservationPosition",
+    "ReservationStatus",
     "RuleFilter",
     "RuleOptions",
     "RuleProperties",
@@ -147,6 +160,7 @@ __all__ = [
     "TopicRuntimeProperties",
     "TransportType",
     "TrueRuleFilter",
+    "Whole",
     "as_message",
     "as_messages",
     "comparable_id",
@@ -168,10 +182,13 @@ __all__ = [
     "moved",
     "names_keywords",
     "outgoing",
+    "parse_duration",
+    "property_docs",
     "read_purpose",
     "readable_content",
     "redrive_of",
     "routing_key",
+    "rule_as_kept",
     "rule_created",
     "rule_revised",
     "rule_shown",

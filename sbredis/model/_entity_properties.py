@@ -80,6 +80,11 @@ class AnyEntity(Described):
     least. An entity with ``forward_to`` counts as used. A client with ``maintenance=True`` deletes unused entities.
     """
 
+    protected = Flag(False)
+    """Whether the command ``sbredis`` refuses to delete the entity: ``False`` by default. Programs can delete it. An
+    addition of sbredis.
+    """
+
 
 class AnyEntityOptions(TypedDict, total=False):
     """The properties with which any entity may be created; :class:`AnyEntity` explains each."""
@@ -89,6 +94,7 @@ class AnyEntityOptions(TypedDict, total=False):
     user_metadata: str | None
     enable_batched_operations: bool | None
     auto_delete_on_idle: timedelta | str | None
+    protected: bool | None
 
 
 # -- queues and subscriptions ------------------------------------------------------------------------------------------
@@ -133,6 +139,11 @@ class ReceivedFrom(Described):
     ``forward_to``, but the entity may have sessions.
     """
 
+    audit = Flag(False, setting="audited")
+    """Whether each partition keeps a stream of its last settlements, about a million: ``False`` by default. It is for
+    reports about latency and redeliveries, and makes receiving and settling slower. An addition of sbredis.
+    """
+
 
 class ReceivedFromOptions(TypedDict, total=False):
     """The properties with which queues and subscriptions may be created; :class:`ReceivedFrom` explains each."""
@@ -143,6 +154,7 @@ class ReceivedFromOptions(TypedDict, total=False):
     requires_session: bool | None
     forward_to: str | None
     forward_dead_lettered_messages_to: str | None
+    audit: bool | None
 
 
 # -- queues and topics -------------------------------------------------------------------------------------------------

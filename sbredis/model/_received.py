@@ -27,7 +27,7 @@ from sbredis.model._enums import ServiceBusMessageState
 from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._message import ServiceBusMessage, copied, from_content
 
-__all__ = ["ServiceBusReceivedMessage", "delivered", "hold_of"]
+__all__ = ["BROKERS_REASONS", "ServiceBusReceivedMessage", "delivered", "hold_of"]
 
 _new: Any = object.__new__
 _STATES = {
@@ -36,7 +36,7 @@ _STATES = {
     "s": ServiceBusMessageState.SCHEDULED,
 }
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
-_BROKERS_REASONS: dict[str, tuple[str, str]] = {
+BROKERS_REASONS: dict[str, tuple[str, str]] = {
     "H": ("HeaderSizeExceeded", "The properties of the message are larger than its entity takes."),
     "M": ("MaxDeliveryCountExceeded", "The message was delivered as often as its entity allows and never completed."),
     "S": ("Session ID is null.", "The message has no session, and its entity requires sessions."),
@@ -189,7 +189,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def interrupted(self) -> bool:
         """Whether the receiver that had the message before was interrupted in its work and released the message.
 
-        See :meth:`ServiceBusReceiver.release_message`. An addition of sbredis.
+        If another receiver then released it unread, the next delivery still reports the interruption. See
+        :meth:`ServiceBusReceiver.release_message`. An addition of sbredis.
         """
         return self._hold.delivery.interrupted
 
@@ -250,8 +251,8 @@ def _dead_letter_reasons(delivery: Delivery) -> tuple[str | None, str | None]:
     """Return why a message is a dead letter, as a word and as a sentence."""
     if delivery.reason == "-":
         return None, None
-    if delivery.reason in _BROKERS_REASONS:
-        return _BROKERS_REASONS[delivery.reason]
+    if delivery.reason in BROKERS_REASONS:
+        return BROKERS_REASONS[delivery.reason]
     changes = decode_changes(delivery.changes)
     return changes.reason, changes.description
 

@@ -7,7 +7,13 @@ from datetime import datetime
 
 from sbredis.model._entity_enums import EntityAvailabilityStatus
 
-__all__ = ["MessageCountDetails", "QueueRuntimeProperties", "SubscriptionRuntimeProperties", "TopicRuntimeProperties"]
+__all__ = [
+    "MessageCountDetails",
+    "PartitionRuntimeProperties",
+    "QueueRuntimeProperties",
+    "SubscriptionRuntimeProperties",
+    "TopicRuntimeProperties",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +152,48 @@ class MessageCountDetails:
     scheduled_message_count: int | None = None
     transfer_dead_letter_message_count: int | None = None
     transfer_message_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRuntimeProperties:
+    """The content of one partition of an entity, and its server. An addition of sbredis.
+
+    All counts are 0 if the partition is not available.
+    """
+
+    number: int
+    """The number of the partition in the namespace."""
+    server: str | None
+    """The address of the server that has the partition, in a cluster its master; ``None`` if no server has it now."""
+    available: bool = True
+    """Whether the partition answered."""
+    active_message_count: int = 0
+    """The number of messages that can be received now."""
+    locked_message_count: int = 0
+    """The number of messages that receivers have locked, and of messages with the holder of a session."""
+    delayed_message_count: int = 0
+    """The number of messages that can be received again after a delay."""
+    deferred_message_count: int = 0
+    """The number of messages that were deferred."""
+    scheduled_message_count: int = 0
+    """The number of messages that will be enqueued later."""
+    transfer_message_count: int = 0
+    """The number of messages that a transaction has sent to another entity, and that wait to be moved."""
+    dead_letter_message_count: int = 0
+    """The number of messages on the dead-letter queue, in any state."""
+    transfer_dead_letter_message_count: int = 0
+    """The number of messages on the transfer dead-letter queue."""
+    size_in_bytes: int = 0
+    """The size of all messages. A topic's size includes the messages of its subscriptions."""
+    oldest_enqueued_at_utc: datetime | None = None
+    """The time when the oldest message that can be received was enqueued; ``None`` if there is none."""
+    waiting_receiver_count: int = 0
+    """The number of receivers that wait for messages or for a session."""
+    waiting_session_count: int = 0
+    """The number of sessions that have messages and no receiver."""
+    locked_session_count: int = 0
+    """The number of sessions that a receiver has locked."""
+    numbers_given_out: int = 0
+    """The number of sequence numbers that the partition has given to messages: one when a message is sent, and another
+    one when it is enqueued from a schedule. A subscription has the numbers of its topic.
+    """

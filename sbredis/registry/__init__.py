@@ -5,6 +5,7 @@ from __future__ import annotations
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
     JUDGING_PROPERTY,
+    LAYOUT,
     EntityRecord,
     Json,
     Kind,
@@ -12,8 +13,17 @@ from sbredis.registry._entity import (
     require_properties,
     split_path,
 )
+from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._namespace import Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
+from sbredis.registry._reservation import (
+    KeptReservation,
+    require_unreserved,
+    reservation_of,
+    reserved_error,
+    say_reserved,
+    with_reservation,
+)
 from sbredis.registry._routes import Routed, Routes
 from sbredis.registry._rules import KeptRule
 from sbredis.registry._steps import DESTINATIONS
@@ -22,9 +32,12 @@ __all__ = [
     "DESTINATIONS",
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
+    "LAYOUT",
     "EntityChangedError",
     "EntityRecord",
+    "Hop",
     "Json",
+    "KeptReservation",
     "KeptRule",
     "Kind",
     "Namespace",
@@ -32,7 +45,13 @@ __all__ = [
     "Routed",
     "Routes",
     "TopicFacts",
+    "judge_destination",
     "path_of",
     "require_properties",
+    "require_unreserved",
+    "reservation_of",
+    "reserved_error",
+    "say_reserved",
     "split_path",
+    "with_reservation",
 ]

@@ -22,6 +22,7 @@ from sbredis.exceptions import DataLayoutError
 __all__ = [
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
+    "LAYOUT",
     "MAXIMUM_PROPERTIES_BYTES",
     "EntityDescription",
     "EntityRecord",
@@ -41,6 +42,9 @@ T = TypeVar("T")
 Kind = Literal["queue", "topic", "subscription"]
 State = Literal["creating", "active", "removing", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+LAYOUT = "1"
+"""The layout of all data that this release reads and writes. The records and the partitions of an entity name it."""
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
 """The largest size of an entity's properties, as JSON. Every request that reads the entity reads all its properties."""
@@ -228,7 +232,7 @@ _SHOWN = 60
 def decode(record: bytes) -> EntityRecord:
     """Read a record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     layout = record.split(b" ", 1)[0]
-    if layout != b"1":
+    if layout != LAYOUT.encode():
         _unreadable(record, f"it has data layout {layout[:_SHOWN].decode(errors='replace')!r}")
     found = _RECORD.fullmatch(record)
     if not found:

@@ -11,7 +11,7 @@ So the check reads only a limited number of entities, and permits the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -19,10 +19,10 @@ from sbredis._quoting import quoted
 from sbredis.engine import MOST_HOPS, entity_name, name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord, Json, split_path
-from sbredis.registry._registry import LONGEST_PAGE
+from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._steps import DESTINATIONS, Steps
 
-__all__ = ["require_destinations"]
+__all__ = ["Hop", "judge_destination", "require_destinations"]
 
 _, FORWARD_DEAD = DESTINATIONS
 
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
     """Whether the hops before this place count for the limit."""
 
 
-class _Hop(NamedTuple):
+class Hop(NamedTuple):
     """A hop that an entity makes with its messages or its dead letters."""
 
     source: str
@@ -75,47 +75,61 @@ class _Hop(NamedTuple):
         return f"{chain} {'=dead letters=' if self.dead else ''}> {self.destination}"
 
 
+def judge_destination(path: str, name: str, destination: str) -> Generator[str, Sequence[Hop], None]:
+    """Judge a destination of the entity with this path in the property ``name``.
+
+    The generator yields the key of a queue or topic, first that of the destination, and wants the hops from there:
+    those of the queue, or of the topic's subscriptions. Raises :class:`ValueError` if there is a circle, or too long a
+    chain.
+    """
+    home, subscription = split_path(path)
+    if subscription is None and name_key(home) == name_key(destination):
+        raise ValueError(
+            f"The entity '{path}' has an auto-forwarding policy to itself: {name}={quoted(destination)}. "
+            f"Choose another destination, or leave out {name}."
+        )
+    first = Hop(path, name == FORWARD_DEAD, destination)
+    level = {_Place(name_key(destination), first.dead, counted=True): first.drawn()}
+    for hops in range(1, MOST_HOPS + 2):
+        following: dict[_Place, str] = {}
+        for place, chain in level.items():
+            if place.key == name_key(home):
+                raise ValueError(
+                    f"{name}={quoted(destination)} of '{path}' would make a circle: {chain}. Choose another "
+                    "destination, or first remove the destination of another entity of this circle."
+                )
+            if place.counted and hops > MOST_HOPS:
+                raise ValueError(
+                    f"{name}={quoted(destination)} of '{path}' would make a chain of more than {MOST_HOPS} hops, "
+                    f"and a message makes at most {MOST_HOPS}: {chain}. Name a destination that is nearer to the "
+                    "end of this chain."
+                )
+            for hop in (yield place.key):
+                key = name_key(hop.destination)
+                if not hop.dead:
+                    following.setdefault(place._replace(key=key), hop.drawn(chain))
+                elif not place.dead:
+                    following.setdefault(_Place(key, dead=True, counted=False), hop.drawn(chain))
+        level = following
+
+
 class _Chains:
     """The chains of forwarding in a namespace, as far as they were read."""
 
     def __init__(self, steps: Steps, until: float) -> None:
         self._steps = steps
         self._until = until
-        self._known: dict[str, list[_Hop]] = {}
+        self._known: dict[str, list[Hop]] = {}
         self._reads = 0
 
     async def require(self, path: str, name: str, destination: str) -> None:
         """Raise if the entity with this path must not have this destination in the property ``name``."""
-        home, subscription = split_path(path)
-        if subscription is None and name_key(home) == name_key(destination):
-            raise ValueError(
-                f"The entity '{path}' has an auto-forwarding policy to itself: {name}={quoted(destination)}. "
-                f"Choose another destination, or leave out {name}."
-            )
-        await self._require_existing(path, name, destination)
-        first = _Hop(path, name == FORWARD_DEAD, destination)
-        level = {_Place(name_key(destination), first.dead, counted=True): first.drawn()}
-        for hops in range(1, MOST_HOPS + 2):
-            following: dict[_Place, str] = {}
-            for place, chain in level.items():
-                if place.key == name_key(home):
-                    raise ValueError(
-                        f"{name}={quoted(destination)} of '{path}' would make a circle: {chain}. Choose another "
-                        "destination, or first remove the destination of another entity of this circle."
-                    )
-                if place.counted and hops > MOST_HOPS:
-                    raise ValueError(
-                        f"{name}={quoted(destination)} of '{path}' would make a chain of more than {MOST_HOPS} hops, "
-                        f"and a message makes at most {MOST_HOPS}: {chain}. Name a destination that is nearer to the "
-                        "end of this chain."
-                    )
-                for hop in await self._onward(place.key):
-                    key = name_key(hop.destination)
-                    if not hop.dead:
-                        following.setdefault(place._replace(key=key), hop.drawn(chain))
-                    elif not place.dead:
-                        following.setdefault(_Place(key, dead=True, counted=False), hop.drawn(chain))
-            level = following
+        judging = judge_destination(path, name, destination)
+        with suppress(StopIteration):
+            key = next(judging)
+            await self._require_existing(path, name, destination)
+            while True:
+                key = judging.send(await self._onward(key))
 
     async def _require_existing(self, path: str, name: str, destination: str) -> None:
         try:
@@ -124,29 +138,26 @@ class _Chains:
             error.message = f"'{path}' was to forward messages to '{destination}' ({name}). {error.message}"
             raise
 
-    async def _onward(self, name: str) -> list[_Hop]:
+    async def _onward(self, name: str) -> list[Hop]:
         """Return the hops from a queue, or from a topic's subscriptions."""
         if name not in self._known:
             self._known[name] = await self._read(name)
         return self._known[name]
 
-    async def _read(self, name: str) -> list[_Hop]:
+    async def _read(self, name: str) -> list[Hop]:
         if not self._may_read():
             return []
-        steps, found, after = self._steps, list[_Hop](), ""
+        steps, found = self._steps, list[Hop]()
         record = await steps.ask(steps.registry.read(name), self._until, name)
         if record is None:
             return found
         if record.kind != "topic":
             return _hops(record)
         with suppress(MessagingEntityNotFoundError):  # the topic is gone by now
-            while self._may_read():
-                page = await steps.ask(steps.registry.subscriptions(name, after, LONGEST_PAGE), self._until, name)
-                for each in page.subscriptions:
+            pages = SubscriptionPages(steps, name, self._until)
+            while pages.more and self._may_read():
+                for each in (await pages.next()).subscriptions:
                     found += _hops(each.record)
-                    after = each.record.name
-                if not page.more:
-                    break
         return found
 
     def _may_read(self) -> bool:
@@ -154,6 +165,6 @@ class _Chains:
         return self._reads <= _MOST_READS
 
 
-def _hops(record: EntityRecord) -> list[_Hop]:
+def _hops(record: EntityRecord) -> list[Hop]:
     named = ((name == FORWARD_DEAD, record.properties.get(name)) for name in DESTINATIONS)
-    return [_Hop(record.path, dead, value) for dead, value in named if isinstance(value, str)]
+    return [Hop(record.path, dead, value) for dead, value in named if isinstance(value, str)]

@@ -437,7 +437,7 @@ class Namespace:
 
     def partition(self, record: EntityRecord, number: int) -> Partition:
         """Return one of the partitions of an entity; raise :class:`ValueError` if the entity has no such partition."""
-        return self._steps.partition(record, number)
+        return self._steps.partitions.one(record, number)
 
     async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:
         """Return the entity that ``colocate_with`` names."""

@@ -52,8 +52,11 @@ import anyio
 from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind
+from sbredis.registry._pages import SubscriptionPages
+from sbredis.registry._partitions import UNREACHABLE, all_of
 from sbredis.registry._refusals import EntityChangedError
-from sbredis.registry._steps import PATIENCE, TOGETHER, UNREACHABLE, Steps, all_of
+from sbredis.registry._reservation import require_unreserved
+from sbredis.registry._steps import PATIENCE, TOGETHER, Steps
 
 __all__ = ["Before", "Removal", "delete", "note_use", "remove_if_idle"]
 
@@ -81,6 +84,7 @@ async def delete(steps: Steps, path: str, among: Collection[Kind], before: Befor
         steps.require_kind(record, among)
         if record.state != "deleting":
             try:
+                await _require_unreserved(steps, record, until)
                 if before is not None:
                     await before(record)
                 record = await steps.deleting(record, until)
@@ -88,6 +92,20 @@ async def delete(steps: Steps, path: str, among: Collection[Kind], before: Befor
                 continue  # another client has changed the entity: read the new record
         await steps.settled(record, until)
         return
+
+
+async def _require_unreserved(steps: Steps, record: EntityRecord, until: float) -> None:
+    """Raise if an entity is reserved, or if a subscription is reserved that would be deleted with its topic.
+
+    A subscription may be reserved between this check and the deletion of its topic. Its consumer then finds that the
+    subscription does not exist any more.
+    """
+    require_unreserved(record, "it cannot be deleted")
+    if record.kind == "topic":
+        pages = SubscriptionPages(steps, record.path, until)
+        while pages.more:
+            for each in (await pages.next()).subscriptions:
+                require_unreserved(each.record, "its topic cannot be deleted")
 
 
 async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: float) -> Removal:
@@ -110,7 +128,7 @@ async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: f
         quiet = await _ask(steps, record, idle, record.version, until)
         if quiet is not None:
             return Removal(removed=False, quiet=quiet)
-        if record.kind == "topic" and await _forwards(steps, record, until):
+        if record.settings.reserved or (record.kind == "topic" and await _feeds(steps, record, until)):
             return Removal(removed=False, quiet=0)
         record = await steps.removing(record, until)
     if record.state != "removing":
@@ -158,11 +176,10 @@ async def _close_subscriptions(
             if quiet is not None:
                 found.append(quiet)
 
-    after, more = "", True
-    while more and not found:
-        page = await steps.ask(steps.registry.subscriptions(topic.path, after, TOGETHER), until, topic.path)
+    pages = SubscriptionPages(steps, topic.path, until, limit=TOGETHER)
+    while pages.more and not found:
+        page = await pages.next()
         await all_of(partial(close_one, each.record) for each in page.subscriptions)
-        after, more = (page.subscriptions[-1].record.name, page.more) if page.subscriptions else ("", False)
     return min(found, default=None)
 
 
@@ -181,54 +198,57 @@ async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until
 
     Return the ms since the last use if a partition is in use. With the present version as ``closed``, nothing changes.
     """
-    found: list[Closing] = []
+    partitions, found = steps.partitions, list[Closing]()
 
     async def ask(partition: Partition, until: float) -> None:
         try:
             try:
-                found.append(await steps.ask_partition(close(partition, idle, closed, now=steps.now()), until))
+                found.append(await partitions.ask(close(partition, idle, closed, now=partitions.now()), until))
             except SettingsStaleError:
                 if closed == partition.version:
                     raise
                 # it is closed already, by a client that has stopped
-                again = close(partition, idle, closed, again=True, now=steps.now())
-                found.append(await steps.ask_partition(again, until))
+                again = close(partition, idle, closed, again=True, now=partitions.now())
+                found.append(await partitions.ask(again, until))
         except SettingsBehindError:  # a user has changed the entity, and this partition does not know it yet
-            await steps.ask_partition(partition.configure(use=True, now=steps.now()), until)
+            await partitions.ask(partition.configure(use=True, now=partitions.now()), until)
             found.append(_IN_USE)
 
     try:
-        await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
+        await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
     except MessagingEntityNotFoundError:  # a failover has lost a partition, which begins anew; or the entity is gone
         await steps.restored(record, until)
         return 0
     return None if all(each.closed for each in found) else min(each.quiet for each in found)
 
 
-async def _forwards(steps: Steps, topic: EntityRecord, until: float) -> bool:
-    """Return whether a subscription of a topic forwards its messages. It is always in use then, and so is its topic."""
-    after, more = "", True
-    while more:
-        page = await steps.ask(steps.registry.subscriptions(topic.path, after), until, topic.path)
-        if any(each.record.settings.forwards for each in page.subscriptions):
+async def _feeds(steps: Steps, topic: EntityRecord, until: float) -> bool:
+    """Return whether a subscription of a topic forwards its messages, or is reserved.
+
+    The subscription is always in use then, and so is its topic.
+    """
+    pages = SubscriptionPages(steps, topic.path, until)
+    while pages.more:
+        page = await pages.next()
+        if any(each.record.settings.forwards or each.record.settings.reserved for each in page.subscriptions):
             return True
-        after, more = (page.subscriptions[-1].record.name, page.more) if page.subscriptions else ("", False)
     return False
 
 
 async def note_use(steps: Steps, record: EntityRecord, until: float) -> None:
     """Note that an entity is used, in the first of its partitions that answers."""
-    path, failed = record.path, None
+    path, partitions, failed = record.path, steps.partitions, None
     for number in record.partitions:
         try:
             for _ in range(_TRIES):
-                partition = steps.partition(record, number if number in record.partitions else record.partitions[0])
+                partition = partitions.one(record, number if number in record.partitions else record.partitions[0])
                 try:
-                    await steps.ask_partition(
-                        touch(partition, CallId("", 0, steps.now())), min(until, anyio.current_time() + PATIENCE)
+                    await partitions.ask(
+                        touch(partition, CallId("", 0, partitions.now())),
+                        min(until, anyio.current_time() + PATIENCE),
                     )
                 except SettingsBehindError:
-                    await steps.tell(partition, until)
+                    await partitions.tell(partition, until)
                 except SettingsStaleError:
                     record = await steps.existing(path, until)
                 except MessagingEntityNotFoundError:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from sbredis.engine import name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord
+from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._registry import JudgedRecord
 from sbredis.registry._rulebook import Rulebook
 from sbredis.registry._steps import TOPIC, Steps
@@ -80,12 +81,11 @@ class _Reading:
 
     async def _active(self) -> list[JudgedRecord]:
         found: list[JudgedRecord] = []
-        name, after, more = self._topic.path, "", True
-        while more:
-            page = await self._steps.ask(self._steps.registry.subscriptions(name, after), self._until, name)
+        pages = SubscriptionPages(self._steps, self._topic.path, self._until)
+        while pages.more:
+            page = await pages.next()
             self._require_untorn(page.topic)
             found += page.subscriptions
-            after, more = (found[-1].record.name, page.more) if found else ("", False)
         return [each for each in found if each.record.state in ("active", "removing")]
 
     async def _read(self, stretch: Sequence[JudgedRecord]) -> None:

@@ -54,7 +54,7 @@ subscriptions continues the deletion of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -68,7 +68,6 @@ from sbredis.engine import (
     Request,
     ScriptCaller,
     SettingsStaleError,
-    destroy_source,
     forget_source,
     new_token,
     perform,
@@ -76,15 +75,11 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
-    OperationTimeoutError,
     Outcome,
-    ServerUnsuitableError,
-    ServiceBusCommunicationError,
-    ServiceBusConnectionError,
     ServiceBusError,
-    ServiceBusServerBusyError,
 )
 from sbredis.registry._entity import EntityRecord, Kind, split_path
+from sbredis.registry._partitions import Partitions, all_of
 from sbredis.registry._refusals import (
     EntityChangedError,
     Refusals,
@@ -96,10 +91,9 @@ from sbredis.registry._refusals import (
 )
 from sbredis.registry._registry import Registry, SeenEntity
 
-__all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "UNREACHABLE", "Steps", "all_of"]
+__all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "Steps"]
 
 T = TypeVar("T")
-_Step = Callable[[Partition, float], Awaitable[object]]
 
 TOPIC: tuple[Kind, ...] = ("topic",)
 
@@ -118,18 +112,11 @@ _SHORTLY = 1.0
 PATIENCE = 5.0
 """A partition that does not answer within this number of seconds counts as unreachable. A failover takes less time."""
 
-UNREACHABLE = (
-    OperationTimeoutError,
-    ServiceBusCommunicationError,
-    ServiceBusConnectionError,
-    ServiceBusServerBusyError,
-)
-
 
 class Steps:
     """The steps of one namespace. ``until`` is the time to give up, by the clock of the event loop."""
 
-    __slots__ = ("_namespace", "_salts", "_told", "_transport", "registry")
+    __slots__ = ("_namespace", "_transport", "partitions", "registry")
 
     def __init__(
         self,
@@ -138,10 +125,9 @@ class Steps:
         partitions: int,
         told: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._told = told
         self._transport = transport
         self._namespace = namespace
-        self._salts = salts(partitions)
+        self.partitions = Partitions(transport, namespace, salts(partitions), told)
         self.registry = Registry(namespace, partitions)
 
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
@@ -206,7 +192,7 @@ class Steps:
                     if record.state == "removing":
                         record = await self.kept(record, until)
                         continue
-                    await self.everywhere(record, self._make, until)
+                    await self.partitions.everywhere(record, self.partitions.make, until)
                     record = await self._active(record, until)
                 except (EntityChangedError, MessagingEntityNotFoundError, SettingsStaleError):
                     found = await self.ask(self.registry.read(record.path), until, record.path)
@@ -262,7 +248,7 @@ class Steps:
             kept = await self.ask(self.registry.revise(kept, stamp, kept=True), until, record.path)
         if kept.state == "active":
             with anyio.move_on_after(min(_SHORTLY, until - anyio.current_time())), suppress(ServiceBusError):
-                await self.everywhere(kept, self.tell, until)
+                await self.partitions.everywhere(kept, self.partitions.tell, until)
         return kept
 
     async def _topic_kept(self, record: EntityRecord, topic: str, until: float) -> None:
@@ -282,7 +268,7 @@ class Steps:
             with suppress(MessagingEntityNotFoundError):  # if the topic is being deleted too, it accepts no messages
                 await self._catch_up(record.parent, until)
         if len(record.partitions) > 1:
-            await self.everywhere(record, self._shut, until)
+            await self.partitions.everywhere(record, self.partitions.shut, until)
         await self._destroyed(record, until)
         if record.kind == "topic":
             with suppress(MessagingEntityNotFoundError):  # another client has finished the deletion
@@ -333,7 +319,7 @@ class Steps:
         )
         try:
             with _saying(says):
-                await self.everywhere(record, partial(self.tell, use=use), until)
+                await self.partitions.everywhere(record, partial(self.partitions.tell, use=use), until)
         except MessagingEntityNotFoundError:
             await self.restored(record, until)
         if record.kind == "topic":
@@ -357,7 +343,7 @@ class Steps:
             with _saying(
                 f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."
             ):
-                await self.everywhere(found, self._make_again, until)
+                await self.partitions.everywhere(found, self.partitions.make_again, until)
             now = await self.ask(self.registry.read(found.path), until, found.path)
             if now is not None and now.incarnation == found.incarnation:
                 settled = await self.settled(now, until)
@@ -367,81 +353,11 @@ class Steps:
                 await self._destroyed(found, until)
         raise missing(self._namespace, record.path)
 
-    # -- partitions -----------------------------------------------------------------------------------------------
-
-    def partition(self, record: EntityRecord, number: int) -> Partition:
-        """Return one of the partitions of an entity."""
-        if number not in record.partitions:
-            raise ValueError(f"'{record.path}' is not in partition {number}, but in {record.partitions}")
-        return Partition(
-            self._namespace,
-            self._salts[number],
-            record.id,
-            record.incarnation,
-            record.version,
-            record.settings,
-            record.store,
-        )
-
-    async def everywhere(self, record: EntityRecord, step: _Step, until: float) -> None:
-        """Take a step in all partitions concurrently.
-
-        The step is tried in every partition; then the first error is raised. It names the partitions that could not be
-        reached.
-        """
-        unreachable: list[int] = []
-
-        async def one(number: int) -> None:
-            try:
-                await step(self.partition(record, number), until)
-            except UNREACHABLE as error:
-                if not isinstance(error, ServerUnsuitableError):
-                    unreachable.append(number)
-                raise
-
-        try:
-            await all_of(partial(one, number) for number in record.partitions)
-        except ServiceBusError as error:
-            if unreachable:
-                error.unreachable_partitions = tuple(sorted(unreachable))
-                numbers = ", ".join(map(str, error.unreachable_partitions))
-                add_sentence(error, f"Partitions of '{record.path}' that could not be reached: {numbers}.")
-            raise
-
-    async def _make(self, partition: Partition, until: float) -> None:
-        await self.ask_partition(partition.configure(create=True, now=self.now()), until)
-
-    async def _make_again(self, partition: Partition, until: float) -> None:
-        with suppress(SettingsStaleError):  # the partition exists, and has newer settings
-            await self._make(partition, until)
-
-    async def tell(self, partition: Partition, until: float, *, use: bool = False) -> None:
-        """Give a partition the settings of its record."""
-        with suppress(SettingsStaleError):  # another client has given the partition newer settings
-            await self.ask_partition(partition.configure(use=use, now=self.now()), until)
-
-    async def _shut(self, partition: Partition, until: float) -> None:
-        with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
-            await self.ask_partition(partition.destroy(share=0), until)
-
     async def _destroyed(self, record: EntityRecord, until: float) -> None:
         """Delete all partitions of an entity. The entities to which it has moved messages then forget it."""
-        origins: list[Origin] = []
-        destinations: set[str] = set()
-
-        async def destroy(partition: Partition, until: float) -> None:
-            with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
-                more = True
-                while more:
-                    destroyed = await self.ask_partition(destroy_source(partition), until)
-                    more, birth, told = destroyed
-                    destinations.update(told)
-                    if birth:
-                        origins.append(Origin(record.id, birth))
-
-        await self.everywhere(record, destroy, until)
+        origins, destinations = await self.partitions.destroy(record, until)
         if destinations:
-            await self._forgotten(record, list(dict.fromkeys(origins)), destinations, until)
+            await self._forgotten(record, origins, destinations, until)
 
     async def _forgotten(
         self, record: EntityRecord, origins: Sequence[Origin], destinations: Collection[str], until: float
@@ -454,38 +370,13 @@ class Steps:
         paths = {path for name in DESTINATIONS if isinstance(path := record.properties.get(name), str)}
 
         async def forget(partition: Partition, until: float) -> None:
-            await self.ask_partition(forget_source(partition, origins, now=self.now()), until)
+            await self.partitions.ask(forget_source(partition, origins, now=self.partitions.now()), until)
 
         for path in paths:
             with suppress(ServiceBusError):
                 found = await self.ask(self.registry.read(path), until, path)
                 if found is not None and found.id in destinations:
-                    await self.everywhere(found, forget, until)
-
-    def now(self) -> int | None:
-        """Return the time for partitions with a test clock."""
-        return self._told()
-
-    async def ask_partition(self, request: Request[T], until: float) -> T:
-        """Send a request to a partition."""
-        return await perform(self._transport, request, timeout=until - anyio.current_time())
-
-
-async def all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Take steps concurrently. All steps are tried; then the first error is raised."""
-    errors: list[ServiceBusError] = []
-
-    async def one(step: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await step()
-        except ServiceBusError as error:
-            errors.append(error)
-
-    async with anyio.create_task_group() as group:
-        for step in steps:
-            group.start_soon(one, step)
-    if errors:
-        raise errors[0]
+                    await self.partitions.everywhere(found, forget, until)
 
 
 @contextmanager

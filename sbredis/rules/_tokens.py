@@ -74,7 +74,8 @@ def wrong(text: str, at: int, what: str, expected: tuple[str, ...] = ()) -> Rule
     """Return the error for a mistake at a position in a text."""
     line, column = place(text, at)
     hoped = f", expected {either(expected)}" if expected else ""
-    return RuleSyntaxError(f"line {line}, column {column}: {what}{hoped}", line=line, column=column, expected=expected)
+    message = f"line {line}, column {column}: {what}{hoped}"
+    return RuleSyntaxError(message, line=line, column=column, expected=expected, text=text)
 
 
 def tokenize(text: str) -> list[Token]:

@@ -13,8 +13,9 @@ from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
+from sbredis.transport._resp import as_mapping
 from sbredis.transport._script import Argument, Keys, Script
-from sbredis.transport._server_facts import ServerFacts
+from sbredis.transport._server_facts import ServerFacts, parse_info
 from sbredis.transport._slots import SLOTS, key_slot
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ __all__ = [
     "TlsOptions",
     "Transport",
     "WireLimits",
+    "as_mapping",
     "forget_memory",
     "key_slot",
     "open_transport",
+    "parse_info",
     "parse_target",
     "redacted",
     "require_asyncio",

@@ -12,18 +12,20 @@ from sbredis._quoting import quoted
 from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
+from sbredis.transport._at_once import AtOnce
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
 from sbredis.transport._journey import Journey
 from sbredis.transport._judgement import judge
 from sbredis.transport._listening import Listener, Listening, Subscription
 from sbredis.transport._node import Node
+from sbredis.transport._nodes import Nodes
 from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
-from sbredis.transport._script import Argument, Call, Command, Script
-from sbredis.transport._server_facts import ReplicaCount, ServerFacts, can_lose_acknowledged, not_writable, problems
-from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
+from sbredis.transport._script import Argument, Call, Command, Keys, Script
+from sbredis.transport._server_facts import ServerFacts, can_lose_acknowledged, not_writable, problems
+from sbredis.transport._slots import key_slot
 from sbredis.transport._topology import Layout, topology_of
 from sbredis.transport._wire import Wire, WireLimits
 
@@ -72,15 +74,7 @@ class Transport:
         self._backoff = Backoff()
         self._retry = retry or self._backoff
         self._pacing = RefreshPacing()
-        self._nodes: dict[Endpoint, Node] = {}
-        self._routes: list[Node | None] = [None] * SLOTS
-        self._mended = False
-        """Whether MOVED has changed the routes since the last layout. If so, the other parts of the transport must
-        still be told of the change.
-        """
-        self._replicas: dict[Endpoint, int] = {}
-        self._steady = True
-        """Whether all nodes were up in the last layout."""
+        self._nodes = Nodes(target, self._node)
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
@@ -106,12 +100,7 @@ class Transport:
         by an operation id among its arguments. Then a call whose outcome is unknown is sent again, byte for byte, until
         ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
         """
-        call = Call(
-            self._as_sent(script) if self._dialer.strips_shebang else script,
-            keys,
-            arguments,
-            repeatable=repeatable,
-        )
+        call = self._made(script, keys, arguments, repeatable=repeatable)
         started = self._loop.time()
         if durability is None:
             replicated = self._replicated
@@ -119,17 +108,27 @@ class Transport:
             replicated = durability == "replicated"
         else:
             raise ValueError(f"durability of a call must be 'master' or 'replicated', not {quoted(durability)}")
-        # The common case: the connection is open and takes the call. For speed, the call is submitted here and not in a
-        # further coroutine.
+        # The common case: the open connection takes the call. For speed, it is not submitted in a further coroutine.
         if not replicated and call.slot is not None:
-            node = self._routes[call.slot]
+            node = self._nodes.by_slot[call.slot]
             wire = node.calls.wire if node is not None else None
             if wire is not None and (wire.has_room or await wire.room(started + timeout)):
                 reply = await wire.submit(call, started + timeout)
                 if type(reply) is not Failure:
                     return reply
-                return await self._go_on(call, started, timeout, reply, replicated=False)
+                return await self._go_on(call, started, timeout, reply)
         return await self._go_on(call, started, timeout, None, replicated=replicated)
+
+    def at_once(self, keys: Keys) -> AtOnce | None:
+        """Return the way to send a call at once, if the connection is open, and nothing is or was just under way."""
+        node = None if self._replicated else self._nodes.by_slot[keys.slot]
+        wire = node.calls.wire if node is not None else None
+        return AtOnce(wire, self._made, self._go_on) if wire is not None and wire.quiet else None
+
+    def _made(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument], *, repeatable: bool) -> Call:
+        if self._dialer.strips_shebang:
+            script = self._as_sent(script)
+        return Call(script, keys, arguments, repeatable=repeatable)
 
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
         """Run a plain command on the server of ``key``, or on any server without a key.
@@ -141,7 +140,7 @@ class Transport:
         if name in _CHANGE_THE_CONNECTION:
             raise ValueError(f"{name or 'nothing'} would change a connection that all callers share")
         slot = key_slot(key) if key is not None else None
-        return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None, replicated=False)
+        return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None)
 
     async def subscribe(self, channel: bytes, listener: Listener, *, timeout: float = 60.0) -> Subscription:
         """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
@@ -155,23 +154,22 @@ class Transport:
     @property
     def servers(self) -> tuple[ServerFacts, ...]:
         """The facts of each server with an open connection."""
-        return tuple(node.calls.wire.facts for node in self._nodes.values() if node.calls.wire and node.calls.open)
+        return tuple(node.calls.wire.facts for node in self._nodes if node.calls.wire and node.calls.open)
 
     @property
     def masters(self) -> tuple[Endpoint, ...]:
         """The servers that serve slots according to the last slot map, with or without an open connection."""
-        return tuple(node.endpoint for node in self._masters())
+        return tuple(node.endpoint for node in self._nodes.masters)
 
     def endpoint_of(self, key: bytes) -> Endpoint | None:
         """Return the server of a key's slot according to the last slot map; ``None`` if the slot has no server."""
-        node = self._routes[key_slot(key)]
-        return node.endpoint if node else None
+        return self._nodes.owner_of(key_slot(key))
 
     def server_of(self, key: bytes) -> ServerFacts | None:
         """Return the facts of the server of a key's slot, as they were when the connection was opened. The run id
         identifies the server process.
         """
-        node = self._routes[key_slot(key)]
+        node = self._nodes.by_slot[key_slot(key)]
         return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
 
     async def aclose(self) -> None:
@@ -201,7 +199,7 @@ class Transport:
     # -- calls whose first attempt failed ------------------------------------------------------------------------------
 
     async def _go_on(
-        self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool
+        self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool = False
     ) -> Any:
         """Finish a call whose first attempt failed or could not be made."""
         if failure is None:
@@ -211,21 +209,12 @@ class Transport:
 
     def route(self, slot: int | None) -> Node | None:
         """Return the server of a slot; without a slot, any server, if possible one that is not suspected."""
-        if slot is not None:
-            return self._routes[slot]
-        masters = self._masters()
-        return next(
-            (node for node in masters if node.calls.open and not node.suspected), masters[0] if masters else None
-        )
+        return self._nodes.any if slot is None else self._nodes.by_slot[slot]
 
     def redirected(self, failure: Failure) -> Node:
         """Return the server that MOVED or ASK names. Raises ValueError if the reply names no server."""
-        assert failure.endpoint is not None  # a redirection always comes from a server
-        slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
-        node = self._node(endpoint)
+        node = self._nodes.redirected(failure)
         if failure.kind is FailureKind.MOVED:
-            self._routes[slot] = node
-            self._mended = True
             self._refresh_wanted.set()
         return node
 
@@ -265,7 +254,7 @@ class Transport:
             layout = await self._insisting(lambda _: self._discover(), patience)
             assert isinstance(layout, Layout)  # None is possible only if `node` is given
             self._apply(layout)
-            judge(self.target, await self._reach_masters(patience), self._replica_count_of)
+            judge(self.target, await self._reach_masters(patience), self._nodes.replica_count_of)
         except BaseException:
             await to_the_end(self.aclose())
             raise
@@ -285,7 +274,7 @@ class Transport:
                     self._scripts,
                 )
                 self._listening = Listening(
-                    self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial
+                    self._dialer, tasks, self._nodes.owner_of, self._trouble_at, self._before_dial
                 )
                 tasks.start(self._keep_layout())
                 if not started.done():
@@ -316,7 +305,7 @@ class Transport:
         failures = 0
         told: Failure | None = None
         while True:
-            masters = None if node is None else self._masters()
+            masters = None if node is None else self._nodes.masters
             found = await attempt(self._loop.time() + self._connect_timeout)
             if not isinstance(found, Failure):
                 return found
@@ -339,7 +328,7 @@ class Transport:
             if failures == 1:
                 _log.info("%s is not ready; trying again for %.1f s: %s", self.target, limit - now, found.detail)
             await self.pause(delay)
-            if node is not None and node not in self._masters():
+            if node is not None and node not in self._nodes.masters:
                 return None
 
     async def _reach_masters(self, patience: Patience) -> list[ServerFacts]:
@@ -350,7 +339,7 @@ class Transport:
         reached: list[ServerFacts] = []
         while True:
             reached.clear()
-            masters = self._masters()
+            masters = self._nodes.masters
             wires = await asyncio.gather(
                 *(self._insisting(node.calls.get, patience, node) for node in masters), return_exceptions=True
             )
@@ -390,21 +379,9 @@ class Transport:
         return await self._topology.discover(self)
 
     def _apply(self, layout: Layout) -> None:
-        masters = {endpoint: self._node(endpoint) for endpoint in layout.slots.masters}
-        routes = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
-        self._replicas.update(layout.replicas)
-        self._steady = layout.steady
-        for endpoint, node in list(self._nodes.items()):
-            if endpoint in masters:
-                node.reinstate()
-            elif not node.retire():
-                del self._nodes[endpoint]
-        if routes == self._routes and not self._mended:
-            return
-        self._routes = routes
-        self._mended = False
-        self._good_news()
-        self._listening.moved()
+        if self._nodes.apply(layout):
+            self._good_news()
+            self._listening.moved()
 
     # -- for the parts of the transport --------------------------------------------------------------------------------
 
@@ -413,7 +390,7 @@ class Transport:
     ) -> list[Any] | Failure:
         """Send commands to a data server over the connection that calls use, and return the replies."""
         now = self._loop.time()
-        node = self._node(endpoint)
+        node = self._nodes.at(endpoint)
         wire = await node.calls.get(now + seconds)
         if isinstance(wire, Failure):
             return wire
@@ -426,38 +403,14 @@ class Transport:
 
     def known(self) -> list[Endpoint]:
         """Return the servers to ask about the cluster: connected servers first, suspected servers last."""
-        nodes = sorted(self._nodes.values(), key=lambda node: (node.suspected, not node.calls.open))
-        return [node.endpoint for node in nodes]
-
-    def _masters(self) -> list[Node]:
-        return [node for node in dict.fromkeys(self._routes) if node is not None]
+        return self._nodes.in_order
 
     def _node(self, endpoint: Endpoint) -> Node:
-        node = self._nodes.get(endpoint)
-        if node is None:
-            node = self._nodes[endpoint] = Node(endpoint, self._opener, self._replicas_of)
-        return node
+        return Node(endpoint, self._opener, self._nodes.replicas_of)
 
     def loses_acknowledged(self, facts: ServerFacts) -> bool:
         """Whether a crash of this one server process loses messages that were acknowledged."""
-        return can_lose_acknowledged(facts, replicated=bool(self._replicas_of(facts)))
-
-    def _replica_count_of(self, facts: ServerFacts) -> ReplicaCount:
-        return ReplicaCount(self._replicas_of(facts), facts.connected_replicas, self._steady)
-
-    def _replicas_of(self, facts: ServerFacts) -> int | None:
-        """Return the number of replicas of a master.
-
-        It is the number in the connection string. If the string has no such number, it is the number that the cluster
-        or Sentinel reports, or else the number of connected replicas.
-        """
-        if self.target.replicas is not None:
-            return self.target.replicas
-        return self._replicas.get(facts.endpoint, facts.connected_replicas)
-
-    def _owner_endpoint(self, slot: int) -> Endpoint | None:
-        node = self._routes[slot]
-        return node.endpoint if node else None
+        return can_lose_acknowledged(facts, replicated=bool(self._nodes.replicas_of(facts)))
 
     def _good_news(self) -> None:
         """Wake all calls that pause, at the same time, so that their bytes are written together."""

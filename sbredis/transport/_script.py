@@ -109,7 +109,7 @@ class Call:
 
     # The state of the call on its wire. A call is on one wire at a time. It goes to another wire only when the first
     # wire has answered the call or was lost.
-    future: Any  # an asyncio.Future, which this module never awaits
+    future: Any  # an asyncio.Future, or an object with its methods `done` and `set_result`
     deadline: float
     asking: bool
     heals: int

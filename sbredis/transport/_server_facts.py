@@ -215,7 +215,10 @@ def durability_note(facts: ServerFacts, durability: Durability, *, replicated: b
     elif facts.append_fsync == "no":
         crash = "a crash of the machine loses what its operating system had not written yet (appendfsync no)"
     else:
-        crash = "a crash of the machine loses about the last second (appendfsync everysec)"
+        crash = (
+            "a crash of the machine, or of the server while its disk is slow, loses about the last two seconds "
+            "(appendfsync everysec)"
+        )
     if durability == "replicated":
         failover = "a failover to any replica of the shard loses nothing acknowledged"
     elif replicated:

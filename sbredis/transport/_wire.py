@@ -64,6 +64,23 @@ class _Place:
             self.woken.set_result(None)
 
 
+class _Direct:
+    """Takes the place of a call's future, and passes the reply on at once, not in the next turn of the event loop."""
+
+    __slots__ = ("_answered", "_done")
+
+    def __init__(self, answered: Callable[[Any], None]) -> None:
+        self._answered = answered
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, reply: Any) -> None:
+        self._done = True
+        self._answered(reply)
+
+
 class Wire:
     """An open connection to one server process. A node makes it; after :meth:`fail` it cannot be used."""
 
@@ -109,6 +126,13 @@ class Wire:
         """Whether calls are under way."""
         return bool(self._in_flight or self._waiting)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether a call that is submitted now is written at once: no other call is under way, nor was one just now."""
+        if self._in_flight or self._waiting or self.failure is not None or not self.has_room or self._stream.paused:
+            return False
+        return self._loop.time() - self._heard_at >= self._limits.quiet_after
+
     def submit(self, call: Call, deadline: float, *, asking: bool = False) -> asyncio.Future[Any]:
         """Put a call on the wire. The future gets the reply or a :class:`Failure`, and raises only a cancellation."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -116,6 +140,18 @@ class Wire:
             future.set_result(self._lost(self.failure.detail, sent=False))
             return future
         call.future = future
+        self._put(call, deadline, asking=asking)
+        return future
+
+    def begin(self, call: Call, deadline: float, answered: Callable[[Any], None]) -> None:
+        """Put a call on the wire, which is :attr:`quiet`.
+
+        ``answered`` gets the reply when it is read, or a :class:`Failure`. It must not raise.
+        """
+        call.future = _Direct(answered)
+        self._put(call, deadline, asking=False)
+
+    def _put(self, call: Call, deadline: float, *, asking: bool) -> None:
         call.deadline = deadline
         call.asking = asking
         call.heals = 0
@@ -123,7 +159,6 @@ class Wire:
         self._enqueue(call)
         if self._timer is None or deadline < self._timer_at:
             self._watch(min(deadline, self._loop.time() + _TICK))
-        return future
 
     async def room(self, deadline: float) -> bool:
         """Wait in line until one more call may be submitted; ``False`` if the deadline or the end of the wire comes

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from sbredis.aio.entities import _counting as counting
+from sbredis.aio.entities import _asking as asking
+from sbredis.aio.entities._counting import Counter
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import (
     CallId,
@@ -22,11 +23,13 @@ from sbredis.engine import (
     Request,
     new_token,
     perform,
+    publish,
     registry_keys,
     registry_salt,
     salts,
 )
-from sbredis.engine._lifecycle import Side, State, band, member, score
+from sbredis.engine._bands import band, member, score
+from sbredis.engine._lifecycle import Side, State
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -195,7 +198,7 @@ async def published(admin: Admin, topic: str, subscriptions: Sequence[str], coun
         messages = [Outgoing(b"0123456789")] * count + [Outgoing(b"0123456789", due=due)]
         routes: list[list[Copy]] = [copies] * count + [[]]
         for_here = [target.partitions[place] for target in targets]
-        await queue.ask(partition.publish(queue.call_id(), messages, routes, for_here))
+        await queue.ask(publish(partition, queue.call_id(), messages, routes, for_here))
 
 
 @pytest.mark.both_shapes
@@ -402,7 +405,7 @@ async def test_a_partition_lost_in_a_failover_is_recreated_and_counted(admin: Ad
 async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
     """During the count another client changes the queue, or deletes it and perhaps creates it again."""
     connection = admin._connection
-    counter = counting.Counter(connection.transport, connection.namespace, connection.clock)
+    counter = Counter(connection.transport, connection.namespace, connection.clock)
     await admin.create_queue("q")
     old = await connection.namespace.get_entity("q")
     until = anyio.current_time() + 60
@@ -418,7 +421,7 @@ async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
 async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(
     binary: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "PATIENCE", 1.0)
+    monkeypatch.setattr(asking, "PATIENCE", 1.0)
     with LocalCluster(3, 0, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
         async with Admin.from_connection_string(in_namespace(cluster.url), partition_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)

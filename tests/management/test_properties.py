@@ -46,6 +46,7 @@ KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "max_delivery_count": (3, {"max_delivery_count": 3}, {}),
     "default_message_time_to_live": (timedelta(days=1), {"time_to_live": 86_400_000}, {}),
     "dead_lettering_on_message_expiration": (True, {"dead_letter_expired": True}, {}),
+    "audit": (True, {"audited": True}, {}),
     "requires_duplicate_detection": (True, {"duplicate_window": 600_000}, {}),
     "duplicate_detection_history_time_window": (
         timedelta(seconds=20),
@@ -55,6 +56,7 @@ KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "max_size_in_megabytes": (2048, {"quota": 2 * 1024 * 1024 * 1024}, {}),
     "max_message_size_in_kilobytes": (102_400, {"largest_message": 100 * 1024 * 1024}, {}),
     "status": (EntityStatus.SEND_DISABLED, {"status": "SendDisabled"}, {}),
+    "protected": (True, {}, {"protected": True}),
     "user_metadata": ("é" * 1024, {}, {"user_metadata": "é" * 1024}),
     "enable_batched_operations": (False, {}, {"enable_batched_operations": False}),
     "enable_express": (True, {}, {"enable_express": True}),
@@ -122,6 +124,7 @@ def test_properties_that_were_not_given_have_their_defaults() -> None:
         "max_delivery_count": 10,
         "default_message_time_to_live": timedelta.max,
         "dead_lettering_on_message_expiration": False,
+        "audit": False,
         "requires_duplicate_detection": False,
         "duplicate_detection_history_time_window": timedelta(minutes=10),
         "max_size_in_megabytes": 1024,
@@ -136,6 +139,7 @@ def test_properties_that_were_not_given_have_their_defaults() -> None:
         "authorization_rules": [],
         "requires_session": False,
         "auto_delete_on_idle": timedelta.max,
+        "protected": False,
         "forward_to": None,
         "forward_dead_lettered_messages_to": None,
     }

@@ -55,6 +55,7 @@ TOPIC_DEFAULTS = {
     "size_in_bytes": 0,
     "authorization_rules": [],
     "auto_delete_on_idle": FOREVER,
+    "protected": False,
 }
 SUBSCRIPTION_DEFAULTS = {
     "lock_duration": timedelta(minutes=1),
@@ -68,8 +69,10 @@ SUBSCRIPTION_DEFAULTS = {
     "availability_status": "Available",
     "user_metadata": None,
     "auto_delete_on_idle": FOREVER,
+    "protected": False,
     "forward_to": None,
     "forward_dead_lettered_messages_to": None,
+    "audit": False,
 }
 TOPIC_KEPT = {
     "default_message_time_to_live": Kept(timedelta(days=1), {"time_to_live": 86_400_000}),
@@ -88,12 +91,14 @@ TOPIC_KEPT = {
     "size_in_bytes": Kept(5, {}, {"size_in_bytes": 5}),
     "authorization_rules": Kept([AuthorizationRule(key_name="k")], {}, {"authorization_rules": [{"key_name": "k"}]}),
     "auto_delete_on_idle": Kept(timedelta(hours=1), {}, {"auto_delete_on_idle": 3_600_000}),
+    "protected": Kept(True, {}, {"protected": True}),
 }
 SUBSCRIPTION_KEPT = {
     "lock_duration": Kept(timedelta(seconds=5), {"lock_duration": 5_000}),
     "requires_session": Kept(True, {"sessions": True}),
     "default_message_time_to_live": Kept(timedelta(days=1), {"time_to_live": 86_400_000}),
     "dead_lettering_on_message_expiration": Kept(True, {"dead_letter_expired": True}),
+    "audit": Kept(True, {"audited": True}),
     "dead_lettering_on_filter_evaluation_exceptions": Kept(
         False, {}, {"dead_lettering_on_filter_evaluation_exceptions": False}
     ),
@@ -102,6 +107,7 @@ SUBSCRIPTION_KEPT = {
     "status": Kept(EntityStatus.RECEIVE_DISABLED, {"status": "ReceiveDisabled"}),
     "user_metadata": Kept("ours", {}, {"user_metadata": "ours"}),
     "auto_delete_on_idle": Kept(timedelta(hours=1), {}, {"auto_delete_on_idle": 3_600_000}),
+    "protected": Kept(True, {}, {"protected": True}),
     "forward_to": Kept("Other", {"forwards": True}, {"forward_to": "Other"}),
     "forward_dead_lettered_messages_to": Kept(
         "Other", {"forwards_dead": True}, {"forward_dead_lettered_messages_to": "Other"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.engine import MalformedCallError, Request, load, name_key, new_token, perform, registry_keys, registry_salt
-from sbredis.engine._scripts import contract
+from sbredis.engine._contracts import contract
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,

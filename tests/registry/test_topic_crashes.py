@@ -23,6 +23,7 @@ from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, Namespace, Ro
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport, open_transport
+from tests.plugins.targets import SHAPES
 from tests.registry.cuts import Cuts, Operation
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import (
@@ -52,12 +53,13 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
 def ways(*names: str) -> pytest.MarkDecorator:
-    """Parametrize a test with several ways: all of them in memory, and the first one on real servers."""
-    pairs = [*(("memory", name) for name in names), ("server", names[0]), ("cluster", names[0])]
-    return pytest.mark.parametrize(("target", "way"), pairs, indirect=["target"])
-
-
-shapes = pytest.mark.both_shapes
+    """Parametrize a test with several ways and both shapes: all of them in memory, and the first way on a real server
+    and on a cluster, where the topic is partitioned.
+    """
+    everything = [("memory", name, shape) for name in names for shape in (False, True)]
+    cases = [*everything, ("server", names[0], True), ("cluster", names[0], True)]
+    ids = [f"{target}-{name}-{SHAPES[shape]}" for target, name, shape in cases]
+    return pytest.mark.parametrize(("target", "way", "partitioned"), cases, ids=ids, indirect=["target"])
 
 
 @pytest.fixture
@@ -104,7 +106,6 @@ RULE_OPERATIONS: dict[str, Operation] = {
 # -- interrupted clients -----------------------------------------------------------------------------------------------
 
 
-@shapes
 @ways("looked for", "created again", "topic looked for", "listed by routes")
 async def test_an_interrupted_creation_of_a_subscription_is_finished_by_the_next_caller(
     transport: Transport, way: str, *, partitioned: bool
@@ -131,7 +132,7 @@ async def test_an_interrupted_creation_of_a_subscription_is_finished_by_the_next
         await cuts.as_if_nothing_had_happened(namespace)
 
 
-@shapes
+@pytest.mark.both_shapes
 async def test_a_half_created_subscription_is_deleted_with_its_topic(
     transport: Transport, *, partitioned: bool
 ) -> None:
@@ -140,7 +141,6 @@ async def test_a_half_created_subscription_is_deleted_with_its_topic(
         assert list(keys_of(await snapshot(transport, namespace.name), namespace.name)) == ["{fjl}:namespace"]
 
 
-@shapes
 @ways("delete", "get", "create")
 async def test_an_interrupted_deletion_of_a_subscription_is_finished(
     transport: Transport, way: str, *, partitioned: bool
@@ -163,7 +163,6 @@ async def test_an_interrupted_deletion_of_a_subscription_is_finished(
         await cuts.as_if_nothing_had_happened(namespace)
 
 
-@shapes
 @ways("subscription", "delete", "get", "create")
 async def test_an_interrupted_deletion_of_a_topic_is_finished(
     transport: Transport, way: str, *, partitioned: bool
@@ -173,7 +172,8 @@ async def test_an_interrupted_deletion_of_a_topic_is_finished(
         await kept_of(transport, namespace.name)
         there = await namespace.list_entities()
         subscriptions = any("subscriptions" in path for path in (await kept_of(transport, namespace.name)).entities)
-        if steps < 2 or (way == "delete" and there):
+        # The first two calls read the topic, and whether a subscription is reserved.
+        if steps < 3 or (way == "delete" and there):
             await namespace.delete_entity("Topic")
         elif way == "create":
             await make_topic(namespace, partitioned=partitioned)
@@ -188,7 +188,6 @@ async def test_an_interrupted_deletion_of_a_topic_is_finished(
         await cuts.as_if_nothing_had_happened(namespace)
 
 
-@shapes
 @ways("judging", "create", "update", "delete")
 async def test_an_interrupted_change_is_finished_by_the_next_caller_or_has_left_nothing(
     transport: Transport, way: str, *, partitioned: bool

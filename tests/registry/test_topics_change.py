@@ -241,7 +241,7 @@ async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_its
     recorder = RecordingTransport(transport)
     await Namespace(recorder, "ns", 1, 0).delete_entity("Topic")
     assert [name for name, _ in recorder.calls] == [
-        *("read_entity", "revise_entity", "destroy", "list_subscriptions"),
+        *("read_entity", "list_subscriptions", "revise_entity", "destroy", "list_subscriptions"),
         *("revise_subscription", "destroy", "unregister_entity", "list_subscriptions", "unregister_entity"),
     ]
     assert (topic.id, record.id) == ("1", "2")

@@ -1,12 +1,12 @@
-"""Faults in a cluster under 200 callers: every call ends, none is executed twice, none raises a foreign exception.
+"""Faults in a cluster under 400 callers: every call ends, none is executed twice, none raises a foreign exception.
 
-Each fault happens twice. The first time, the calls must not be repeated, and an error says whether the call ran. The
-second time, their script recognises repeated calls, and callers see only a pause.
+There are 200 callers of each of two kinds. The calls of the first kind must not be repeated, and an error says whether
+the call ran. The script of the second kind recognises repeated calls, and its callers see only a pause.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Choose asyncio without its debug mode, because 200 callers would be too slow with it."""
+    """Choose asyncio without its debug mode, because the callers would be too slow with it."""
     return "asyncio"
 
 
@@ -39,9 +39,13 @@ SILENT_FAULTS = (fail_over_by_hand, migrate_key_by_key, migrate_atomically)
 """During these faults the servers answer every call, at least with a redirection. So no outcome may be unknown."""
 
 
+ONCE = [key + b":once" for key in KEYS]
+"""The keys of the calls whose script recognises repetitions; they are in the same slots as the others."""
+
+
 @asynccontextmanager
 async def under(
-    cluster: LocalCluster, *, repeatable: bool, query: str = ""
+    cluster: LocalCluster, keys: Sequence[bytes], *, repeatable: bool, query: str = ""
 ) -> AsyncIterator[tuple[Pressure, Transport]]:
     """Run 200 callers until they are warmed up; yield the callers and their transport."""
     script = COUNT_ONCE if repeatable else COUNT
@@ -50,26 +54,17 @@ async def under(
         async def call(key: bytes, operation: str) -> None:
             await transport.call(script, (key, beside(key)), (operation,), timeout=20, repeatable=repeatable)
 
-        async with Pressure(call, KEYS) as pressure:
+        async with Pressure(call, keys, successes=100) as pressure:
             await pressure.flows()
             yield pressure, transport
 
 
-async def report_of(cluster: LocalCluster, fault: Fault, *, repeatable: bool) -> tuple[Report, dict[str, int]]:
-    """Return the report of the callers about a fault, and the final counts on the servers."""
-    if fault is migrate_atomically and not cluster.supports_atomic_migration:
-        pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
-    async with under(cluster, repeatable=repeatable) as (pressure, transport):
-        await fault(cluster, pressure)
-        return await finished(pressure, transport)
-
-
-async def finished(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
+async def finished(pressure: Pressure, transport: Transport, keys: Sequence[bytes]) -> tuple[Report, dict[str, int]]:
     """Let the callers make more calls, wait until every call has ended, and count."""
     await pressure.flows()
     report = pressure.report
     await pressure.__aexit__()
-    counts = await counts_on(transport)
+    counts = await counts_on(transport, keys)
     lost, errors = len(report.lost(counts)), dict(report.errors)
     said = f"{report.started} calls; errors {errors}; lost {lost}; gap {report.longest_gap:.2f} s"
     print(said)  # noqa: T201  # pytest shows it with a failure
@@ -77,13 +72,21 @@ async def finished(pressure: Pressure, transport: Transport) -> tuple[Report, di
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
+async def test_a_fault_lets_no_call_run_twice_and_each_call_know_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
-    """A call that succeeded ran once, a call that was refused or never sent did not run, and an unknown call ran at
-    most once.
+    """Of the calls that must not be repeated, a call that succeeded ran once, a call that was refused or never sent did
+    not run, and an unknown call ran at most once. The callers whose script recognises repetitions see no error.
     """
-    report, counts = await report_of(replicated_cluster, fault, repeatable=False)
+    if fault is migrate_atomically and not replicated_cluster.supports_atomic_migration:
+        pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
+    async with (
+        under(replicated_cluster, KEYS, repeatable=False) as (pressure, transport),
+        under(replicated_cluster, ONCE, repeatable=True) as (pressure_once, transport_once),
+    ):
+        await fault(replicated_cluster, pressure)
+        report, counts = await finished(pressure, transport, KEYS)
+        report_once, counts_once = await finished(pressure_once, transport_once, ONCE)
     assert len(report.succeeded) + len(report.failed) == report.started
     assert report.foreign == []
     assert report.executed_twice(counts) == []
@@ -94,18 +97,11 @@ async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
     else:
         assert all("unknown" in described for described in report.errors), report.errors
 
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-async def test_a_fault_only_delays_a_call_whose_script_recognises_repetitions(
-    replicated_cluster: LocalCluster, fault: Fault
-) -> None:
-    """No caller sees an error, and no operation is executed twice."""
-    report, counts = await report_of(replicated_cluster, fault, repeatable=True)
-    assert dict(report.errors) == {}
-    assert len(report.succeeded) == report.started
-    assert report.executed_twice(counts) == []
+    assert dict(report_once.errors) == {}
+    assert len(report_once.succeeded) == report_once.started
+    assert report_once.executed_twice(counts_once) == []
     if fault in SILENT_FAULTS:
-        assert report.lost(counts) == []
+        assert report_once.lost(counts_once) == []
 
 
 async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_cluster: LocalCluster) -> None:
@@ -113,12 +109,12 @@ async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_
     write.
     """
     cluster = replicated_cluster
-    async with under(cluster, repeatable=True, query="?durability=replicated") as (pressure, transport):
+    async with under(cluster, KEYS, repeatable=True, query="?durability=replicated") as (pressure, transport):
         master = cluster.master_of(SLOT)
         await in_thread(master.kill)
         await in_thread(cluster.wait_until_ok)
         await in_thread(master.restart)
-        report, counts = await finished(pressure, transport)
+        report, counts = await finished(pressure, transport, KEYS)
     assert dict(report.errors) == {}
     assert report.lost(counts) == []
     assert report.executed_twice(counts) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sbredis.exceptions import ServiceBusError
 from sbredis.transport import Script, forget_memory, open_transport
 from sbredis.transport._memory import memory_server
 
@@ -32,3 +33,24 @@ async def test_an_in_memory_server_lives_until_it_is_forgotten() -> None:
     forget_memory("kept")
     async with await open_transport("memory://kept") as transport:
         assert await transport.call(COUNT, (b"a",)) == 1
+
+
+async def test_an_in_memory_server_finds_scripts_compiled() -> None:
+    async with await open_transport("memory://one", scripts=[COUNT]) as transport:
+        await transport.call(COUNT, (b"a",))
+        ((sha, source),) = memory_server("one").script_cache.items()
+        assert source.endswith(b"return redis.call('INCR', KEYS[1])")
+        assert memory_server("one").script_cache[sha].startswith(b"\x1bLua")
+        assert list(memory_server("one").script_cache) == [sha]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("local x = 1\nreturn x.y.z", 'python>"]:3: attempt to index'), ("return (", "unexpected symbol near '<eof>'")],
+)
+async def test_the_error_of_a_faulty_script_names_its_line(text: str, error: str) -> None:
+    faulty = Script("faulty", f"#!lua\n{text}")
+    async with await open_transport("memory://one") as transport:
+        with pytest.raises(ServiceBusError) as raised:
+            await transport.call(faulty, (b"a",))
+        assert error in str(raised.value)

@@ -231,7 +231,7 @@ def test_there_is_no_warning_if_all_facts_could_be_read() -> None:
     ("changes", "durability", "replicated", "words"),
     [
         ({}, "fsync", False, ["a crash of the server loses nothing acknowledged", "no replica"]),
-        ({"append_fsync": "everysec"}, "master", True, ["about the last second", "had not reached the new master"]),
+        ({"append_fsync": "everysec"}, "master", True, ["the last two seconds", "had not reached the new master"]),
         ({"append_fsync": "no"}, "master", True, ["what its operating system had not written"]),
         ({"append_only": False}, "master", True, ["loses everything since its last snapshot"]),
         ({"append_only": None}, "master", True, ["could not be read"]),

@@ -56,15 +56,15 @@ BUGS = (
     Bug(
         "unreachable partitions are idle",
         _REMOVAL,
-        "        await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
+        "        await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
         "        with suppress(*UNREACHABLE):\n"
-        "            await steps.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
+        "            await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
     ),
     Bug(
         "a remover makes the partitions of a deleted entity again",
         _REMOVAL,
         "        await steps.restored(record, until)\n",
-        "        await steps.everywhere(record, steps._make, until)\n",
+        "        await partitions.everywhere(record, partitions.make, until)\n",
     ),
     Bug(
         "partitions are only asked",

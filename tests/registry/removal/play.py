@@ -22,6 +22,7 @@ from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
     new_token,
+    publish,
     quiet,
     salts,
     touch,
@@ -140,7 +141,7 @@ class Play(Calls):
             topic = client.namespace.partition(routes.topic, number)
             copies = [[Copy(place) for place in range(len(targets))]]
             try:
-                await self.ask(client, topic.publish(self.call_id(), [Outgoing(b"m")], copies, targets))
+                await self.ask(client, publish(topic, self.call_id(), [Outgoing(b"m")], copies, targets))
             except SettingsStaleError:
                 self.witness.tally["a user reads topic again"] += 1
             except SettingsBehindError:

@@ -1,8 +1,9 @@
 """The proof of the removal of unused entities: users, removers that die, failures, deletions and creations.
 
-python -m tests.registry.removal.run [--steps N] [--times N] [--seconds N] [--seed N] [--bugs]
+python -m tests.registry.removal.run [--steps N] [--times N] [--seconds N] [--seed N] [--workers N] [--bugs]
 
 A step is a call of a script. The run ends after enough steps, when each event in ``WANTED`` has happened often enough.
+It learns which scenes make an event happen, and plays those scenes most often that make the rarest events happen.
 """
 
 from __future__ import annotations
@@ -12,60 +13,123 @@ import asyncio
 import gc
 import importlib
 import inspect
+import logging
 import random
 import sys
 import time
+import traceback
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from sbredis.engine._scripts import read_source
 from sbredis.registry._steps import Steps
+from sbredis.servers import LocalServer
 from sbredis.transport import Transport, forget_memory, open_transport
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.registry.removal.bugs import BUGS, Bug
-from tests.registry.removal.play import Play
+from tests.registry.removal.scenes import SCENES, Scenes
 from tests.registry.removal.wanted import WANTED
 from tests.registry.removal.witness import Read, Witness
 
 __all__ = ["find", "lacking", "planted", "prove"]
 
 
-async def example(transport: Transport, chance: random.Random, tally: Counter[str], read: Read = read_source) -> int:
+Weights = Mapping[str, float]
+"""How often a run plays each scene, compared with the others."""
+
+
+@dataclass
+class Learned:
+    """The events that the scenes of a run made happen, and their steps."""
+
+    events: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in SCENES})
+    steps: Counter[str] = field(default_factory=Counter[str])
+    times: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, other: Learned) -> None:
+        for name, events in other.events.items():
+            self.events[name] += events
+        self.steps += other.steps
+        self.times += other.times
+
+    def weights(self, tally: Counter[str], times: int) -> Weights:
+        """Return the weights of the scenes: for each event that is too rare, the scenes that make it happen soonest."""
+        rates = {name: {what: count / self.steps[name] for what, count in self.events[name].items()} for name in SCENES}
+        weights = dict.fromkeys(SCENES, 0.0)
+        for what in lacking(tally, times):
+            best = max(rate.get(what, 0) for rate in rates.values())
+            for name, rate in rates.items():
+                if what in rate:  # what is too rare gets steps, which are turned into a number of scenes
+                    share = (times - tally[what]) / times * (rate[what] / best) ** 2
+                    weights[name] += share * self.times[name] / self.steps[name]
+        most = max(weights.values())
+        return {name: weights[name] + 0.02 * most for name in SCENES} if most else SCENES
+
+
+async def example(
+    transport: Transport,
+    chance: random.Random,
+    tally: Counter[str],
+    *,
+    read: Read = read_source,
+    weights: Weights = SCENES,
+    learned: Learned | None = None,
+) -> int:
     """Run one example; return the number of its steps."""
-    play = Play(transport, Witness(transport, tally, read), chance)
+    play = Scenes(transport, Witness(transport, tally, read), chance)
     await play.begin()
-    for _ in range(chance.randrange(5, 20)):
-        await chance.choice([*[play.round] * 6, play.used_twice, play.last_moment, play.left_waiting])()
+    for name in chance.choices([*weights], [*weights.values()], k=chance.randrange(5, 20)):
+        before, steps = tally.copy(), play.steps
+        await getattr(play, name)()
+        if learned is not None:
+            learned.events[name] += tally - before
+            learned.steps[name] += play.steps - steps
+            learned.times[name] += 1
     await play.end()
     await transport.command("FLUSHALL", key=b"any")
     return play.steps
 
 
-def prove(steps: int, tally: Counter[str], *, seed: int, read: Read = read_source) -> int:
-    """Run examples until this number of steps is made; return the number of steps. Events are counted in ``tally``."""
-    server = uuid.uuid4().hex
+def prove(
+    steps: int,
+    tally: Counter[str],
+    *,
+    seed: int,
+    read: Read = read_source,
+    weights: Weights = SCENES,
+    learned: Learned | None = None,
+    url: str = "",
+) -> int:
+    """Run examples until this number of steps is made; return the number of steps. Events are counted in ``tally``.
+
+    By default the server is in memory. A server at ``url`` belongs to the run alone, and takes less time.
+    """
+    memory = uuid.uuid4().hex
 
     async def run() -> int:
         made, number = 0, 0
-        async with await open_transport(f"memory://{server}") as transport:
+        async with await open_transport(url or f"memory://{memory}") as transport:
             while made < steps:
                 number += 1
                 try:
-                    made += await example(transport, random.Random(f"{seed} {number}"), tally, read)
+                    chance = random.Random(f"{seed} {number}")
+                    made += await example(transport, chance, tally, read=read, weights=weights, learned=learned)
                 except BaseException as error:
-                    error.add_note(f"example {number} of seed {seed}, after {made} steps")
+                    error.add_note(f"example {number} of seed {seed}, after {made} steps, with the weights {weights}")
                     raise
         return made
 
     try:
         return asyncio.run(run())
     finally:
-        forget_memory(server)
+        forget_memory(memory)
         gc.collect()  # an in-memory server ends as a reference cycle
 
 
@@ -94,14 +158,20 @@ def planted(bug: Bug) -> Iterator[Read]:
         yield read_source
 
 
-def find(bug: Bug, steps: int, *, seed: int = 1) -> str | None:
+def find(bug: Bug, steps: int, *, seed: int = 1, url: str = "") -> str | None:
     """Return how the proof finds a planted bug; None if it does not."""
     with planted(bug) as read:
         try:
-            prove(steps, Counter(), seed=seed, read=read)
+            prove(steps, Counter(), seed=seed, read=read, url=url)
         except (AssertionError, ExceptionGroup) as error:
             return " ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
     return None
+
+
+def _search(bug: Bug, steps: int, seed: int) -> str | None:
+    """Search for a planted bug in a worker."""
+    with LocalServer() as server:
+        return find(bug, steps, seed=seed, url=server.url)
 
 
 def _say(line: str) -> None:
@@ -109,32 +179,66 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
+def _part(seed: int, weights: Weights) -> tuple[int, Counter[str], Learned]:
+    """Run a part in a worker."""
+    tally, learned = Counter[str](), Learned()
+    try:
+        with LocalServer() as server:
+            made = prove(2_000, tally, seed=seed, weights=weights, learned=learned, url=server.url)
+    except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
+        raise AssertionError("".join(traceback.format_exception(error))) from None
+    return made, tally, learned
+
+
+def _run(tally: Counter[str], given: argparse.Namespace, started: float) -> None:
+    """Run parts side by side until the run is long enough."""
+    made, seed, learned, ends = 0, given.seed, Learned(), False
+    with ProcessPoolExecutor(given.workers) as workers:
+        parts: set[Future[tuple[int, Counter[str], Learned]]] = set()
+        while parts or not ends:
+            while len(parts) < given.workers and not ends:
+                known = made >= 3_000 and seed % 4
+                weights = learned.weights(tally, given.times) if known else SCENES
+                parts.add(workers.submit(_part, seed, weights))
+                seed += 1
+            done, parts = wait(parts, return_when=FIRST_COMPLETED)
+            for part in done:
+                steps, events, of_scenes = part.result()
+                made += steps
+                tally += events
+                learned.add(of_scenes)
+            short, spent = lacking(tally, given.times), time.monotonic() - started
+            rarest = ", ".join(sorted(short, key=tally.__getitem__)[:4])
+            _say(f"{made:>9,} steps in {spent:,.0f} s, {len(short)} events too rare: {rarest}")
+            ends = (made >= given.steps and not short) or spent > given.seconds
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=50_000, help="the least number of steps")
+    parser.add_argument("--steps", type=int, default=100_000, help="the least number of steps")
     parser.add_argument("--times", type=int, default=100, help="the number of times that each event must have happened")
     parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
     parser.add_argument("--bugs", action="store_true", help="look for the planted bugs instead")
     given = parser.parse_args()
+    logging.getLogger("sbredis").setLevel(logging.ERROR)  # the servers keep no files, and the client says so
     if given.bugs:
         missed = 0
-        for bug in BUGS:
-            how = find(bug, given.steps, seed=given.seed)
-            missed += how is None
-            _say(f"{'NOT FOUND' if how is None else 'found'}: {bug.name}: {how or ''}")
+        with ProcessPoolExecutor(given.workers) as workers:
+            searches = {workers.submit(_search, bug, given.steps, given.seed): bug for bug in BUGS}
+            for search in as_completed(searches):
+                how = search.result()
+                missed += how is None
+                _say(f"{'NOT FOUND' if how is None else 'found'}: {searches[search].name}: {(how or '')[:200]}")
         return 1 if missed else 0
-    started, made, tally, seed = time.monotonic(), 0, Counter[str](), given.seed
-    while True:
-        made += prove(5_000, tally, seed=seed)
-        seed += 1
-        short, spent = lacking(tally, given.times), time.monotonic() - started
-        _say(f"{made:>9,} steps in {spent:,.0f} s, {len(short)} events too rare: {', '.join(short[:4])}")
-        if (made >= given.steps and not short) or spent > given.seconds:
-            break
-    for what, count in sorted(tally.items()):
-        _say(f"{'*' if what in WANTED else ' '} {what:<70}{count:>10,}")
-    return 1 if short else 0
+    started, tally = time.monotonic(), Counter[str]()
+    try:
+        _run(tally, given, started)
+    finally:  # the table says what was done before a failure, too
+        for what in sorted({*tally, *WANTED}):
+            _say(f"{'*' if what in WANTED else ' '} {what:<70}{tally[what]:>10,}")
+    return 1 if lacking(tally, given.times) else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Argument, Script
 from tests.registry.removal.witness import NAMESPACE, PARTITIONS, About, Witness
 
-__all__ = ["REGISTRY", "Client", "Turns"]
+__all__ = ["REGISTRY", "Client", "Turns", "Waiting"]
 
 REGISTRY = -1
 """The registry, among the numbers of partitions that cannot be reached."""
@@ -96,8 +96,10 @@ class Turns:
         *,
         held_back: int | None = None,
         steady: float = 1.0,
+        dies: Callable[[Waiting], bool] = lambda _: False,
     ) -> None:
-        """Let clients work at the same time, and let removers die with this chance at each of their calls.
+        """Let clients work at the same time, and let removers die with this chance at each of their calls, and at those
+        for which ``dies`` returns true.
 
         The other clients are held back for this number of calls, so that they meet every step of a removal. Then they
         make several calls in a row, with the chance ``steady``. Without a number, both are drawn.
@@ -117,7 +119,7 @@ class Turns:
             made += 1
             if call.client.role != "remover":
                 last = call.client
-            if call.client.role == "remover" and self.chance.random() < dying:
+            if call.client.role == "remover" and (self.chance.random() < dying or dies(call)):
                 await self._die(call, tasks[call.client])
             elif self._is_sealed(call):
                 self.witness.tally[f"unreachable for {call.client.role}"] += 1

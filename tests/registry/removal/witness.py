@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbredis.engine import Request, salts
+from sbredis.engine._expansion import expand
 from sbredis.engine._keys import KINDS
-from sbredis.engine._scripts import expand, read_source
+from sbredis.engine._scripts import read_source
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.registry import EntityRecord
 from sbredis.registry._entity import decode
@@ -36,7 +37,7 @@ _REVISIONS = ("revise_entity", "revise_subscription")
 
 @dataclass
 class About:
-    """What a client says about its next call."""
+    """The announcement of a client's next call."""
 
     due: int | None = None
     """The time for which the message is scheduled."""

@@ -1,0 +1,32 @@
+"""Reads the subscriptions of a topic page by page."""
+
+from __future__ import annotations
+
+from sbredis.registry._registry import LONGEST_PAGE, Page
+from sbredis.registry._steps import Steps
+
+__all__ = ["SubscriptionPages"]
+
+
+class SubscriptionPages:
+    """The pages of a topic's subscriptions, in the order of the subscriptions' names."""
+
+    __slots__ = ("_after", "_limit", "_steps", "_topic", "_until", "more")
+
+    def __init__(self, steps: Steps, topic: str, until: float, *, limit: int = LONGEST_PAGE) -> None:
+        self._steps = steps
+        self._topic = topic
+        self._until = until
+        self._limit = limit
+        self._after = ""
+        self.more = True
+        """Whether there is another page."""
+
+    async def next(self) -> Page:
+        """Read the next page. Raises an error if the topic does not exist any more."""
+        request = self._steps.registry.subscriptions(self._topic, self._after, self._limit)
+        page = await self._steps.ask(request, self._until, self._topic)
+        self.more = page.more and bool(page.subscriptions)
+        if self.more:
+            self._after = page.subscriptions[-1].record.name
+        return page

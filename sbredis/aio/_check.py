@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-from sbredis.transport import SLOTS, Endpoint, Script, ServerFacts, Target, open_transport, parse_target
+from sbredis.exceptions import ServiceBusError
+from sbredis.transport import (
+    SLOTS,
+    Endpoint,
+    Script,
+    ServerFacts,
+    Target,
+    as_mapping,
+    open_transport,
+    parse_info,
+    parse_target,
+)
+
+if TYPE_CHECKING:
+    from sbredis.transport import Transport
 
 __all__ = ["ConnectionReport", "ServerReport", "check_connection"]
 
 _log = logging.getLogger("sbredis.client")
+_ANSWER = 5.0
+_SETTINGS = ("maxmemory", "min-replicas-to-write", "cluster-node-timeout", "save", "proto-max-bulk-len")
+_DANGEROUS = (("FLUSHALL",), ("EVAL", "return 1", "0"))
+"""Commands that a user for applications should not have."""
 _SKEW = 1.0
 """The largest difference between two clocks, in seconds, that causes no warning."""
 
@@ -31,6 +50,12 @@ class ServerReport:
     """
     can_lose_acknowledged: bool = False
     """Whether a crash of this server loses acknowledged messages, because it has no append-only file and no replica."""
+    info: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The answer to INFO. This and all below are read only with ``details``; what may not be read is missing."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Some settings of the server, from CONFIG GET."""
+    rights: Mapping[str, bool] = field(default_factory=dict[str, bool], repr=False)
+    """A mapping from ``publish`` and from the names of some dangerous commands to whether the user has the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +64,10 @@ class ConnectionReport:
 
     target: Target
     servers: tuple[ServerReport, ...]
+    nodes: str = field(default="", repr=False)
+    """The answer of a cluster to CLUSTER NODES, read only with ``details``."""
+    shards: tuple[frozenset[str], ...] = field(default=(), repr=False)
+    """The ids of the nodes of each shard, as CLUSTER SHARDS groups them, read only with ``details``."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -81,8 +110,11 @@ def _warnings(servers: Sequence[ServerReport]) -> list[str]:
     return found
 
 
-async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionReport:
+async def check_connection(url: str, *, timeout: float = 10.0, details: bool = False) -> ConnectionReport:
     """Connect as a client would, run a script on every master, and return a report.
+
+    With ``details``, the report also has facts for a closer examination: the answers to INFO and CLUSTER NODES, some
+    settings and some rights. What the user may not read is left out.
 
     Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
     :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
@@ -93,7 +125,7 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
         # Find one key for each master: try tags until every master has one.
         keys: dict[Endpoint, bytes] = {}
         for number in range(SLOTS):
-            key = b"sb:{probe%d}:%b:probe" % (number, target.namespace.encode())
+            key = b"sb:%b:{probe%d}:probe" % (target.namespace.encode(), number)  # within a user's rights
             endpoint = transport.endpoint_of(key)
             if endpoint is not None:
                 keys.setdefault(endpoint, key)
@@ -108,8 +140,52 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
             facts = transport.server_of(key)
             assert facts is not None  # the server has just answered
             ahead = server_time / 1e6 - (sent_at + round_trip / 2)
-            reports.append(ServerReport(facts, round_trip, ahead, transport.loses_acknowledged(facts)))
+            report_of_server = ServerReport(facts, round_trip, ahead, transport.loses_acknowledged(facts))
+            reports.append(await _with_details(report_of_server, transport, key) if details else report_of_server)
         report = ConnectionReport(target, tuple(reports))
+        if details and target.kind == "cluster":
+            report = await _with_nodes(report, transport)
         for warning in report.warnings:
             _log.warning("%s: %s", target, warning)
         return report
+
+
+async def _with_details(report: ServerReport, transport: Transport, key: bytes) -> ServerReport:
+    """Return the report with what the server of the key tells about itself."""
+    info = await _asked(transport, "INFO", "everything", key=key)
+    settings: dict[str, str] = {}
+    for name in _SETTINGS:
+        settings |= _texts(await _asked(transport, "CONFIG", "GET", name, key=key))
+    rights = {"publish": await _asked(transport, "SPUBLISH", key, b"", key=key) is not None}
+    user = await _asked(transport, "ACL", "WHOAMI", key=key)
+    if isinstance(user, bytes):
+        for command in _DANGEROUS:
+            allowed = await _asked(transport, "ACL", "DRYRUN", user, *command, key=key)
+            rights |= {} if allowed is None else {command[0]: allowed in (b"OK", "OK")}
+    return replace(report, info=parse_info(_text(info)) if info else {}, settings=settings, rights=rights)
+
+
+async def _with_nodes(report: ConnectionReport, transport: Transport) -> ConnectionReport:
+    """Return the report with what the cluster tells about its nodes."""
+    nodes = await _asked(transport, "CLUSTER", "NODES")
+    shards: list[Any] = await _asked(transport, "CLUSTER", "SHARDS") or []
+    members: list[list[Any]] = [as_mapping(shard).get(b"nodes", []) for shard in shards]
+    ids = tuple(frozenset(_text(as_mapping(node).get(b"id", b"")) for node in each) for each in members)
+    return replace(report, nodes=_text(nodes) if nodes else "", shards=ids)
+
+
+async def _asked(transport: Transport, *command: str | bytes, key: bytes | None = None) -> Any:
+    """Return the answer of a server, or ``None`` if it refuses the question or does not know it."""
+    try:
+        return await transport.command(*command, key=key, timeout=_ANSWER)
+    except ServiceBusError:
+        return None
+
+
+def _texts(answer: Any) -> dict[str, str]:
+    """Return the names and values in an answer to CONFIG GET."""
+    return {_text(name): _text(value) for name, value in as_mapping(answer).items()} if answer else {}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

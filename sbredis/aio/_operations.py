@@ -21,7 +21,9 @@ from sbredis.engine import (
     Partition,
     SettingsStaleError,
     TransactedSend,
+    advance,
     decode,
+    identifier,
     once,
     set_state,
     transfer,
@@ -32,6 +34,7 @@ from sbredis.exceptions import (
     MessageSizeExceededError,
     Outcome,
     ServiceBusError,
+    WatermarkChangedError,
 )
 from sbredis.model import Hold, ServiceBusMessage, from_content
 
@@ -41,7 +44,18 @@ if TYPE_CHECKING:
     from sbredis.aio.sending._outbox import Outbox
     from sbredis.registry import EntityRecord
 
-__all__ = ["Keys", "Part", "SendPart", "SettleKind", "SettlePart", "Settlements", "StatePart", "Work", "works_of"]
+__all__ = [
+    "AdvancePart",
+    "Keys",
+    "Part",
+    "SendPart",
+    "SettleKind",
+    "SettlePart",
+    "Settlements",
+    "StatePart",
+    "Work",
+    "works_of",
+]
 
 SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
 Keys = Mapping[bytes, tuple[str | bytes, int]]
@@ -92,7 +106,19 @@ class StatePart:
     state: bytes | None
 
 
-Part = SendPart | SettlePart | StatePart
+@dataclass(slots=True, eq=False)
+class AdvancePart:
+    """A watermark that the transaction advances."""
+
+    outbox: Outbox
+    name: str
+    expected: str | None
+    value: str | None
+    sequence_number: int | None = None
+    """The sequence number that is stored with the watermark, after the commit."""
+
+
+Part = SendPart | SettlePart | StatePart | AdvancePart
 
 
 class Work(ABC):
@@ -111,9 +137,9 @@ class Work(ABC):
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         """Return the operation for the engine."""
 
-    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
         """Note that the operation has happened. Return the messages that were dropped as duplicates."""
-        del sent
+        del result
         return []
 
     def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
@@ -181,6 +207,44 @@ class _State(Work):
         return Operation(partition, set_state(partition, call_id, self._part.held.lock, self._part.state))
 
 
+class _Advance(Work):
+    """A new value of a watermark."""
+
+    def __init__(self, link: PartitionClient, part: AdvancePart) -> None:
+        super().__init__(link)
+        self._part = part
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        del call_id
+        part = self._part
+        return advance(partition, identifier(part.name, "name"), part.expected, part.value)
+
+    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+        assert isinstance(result, int)
+        self._part.sequence_number = self._global(result)
+        return []
+
+    def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
+        if isinstance(error, WatermarkChangedError):
+            number, _, value = detail.partition(" ")
+            error.name = self._part.name
+            if value:
+                error.value, error.sequence_number = value, self._global(int(number))
+            error.message = (
+                f"The transaction was refused and has changed nothing. It expects the watermark {error.name!r} to be "
+                f"{_named(self._part.expected)}, but it is {_named(error.value)}: another transaction has advanced it."
+            )
+        return super().explain(error, detail)
+
+    def _global(self, number: int) -> int | None:
+        """Return the sequence number that the entity gives to this number of the partition; ``None`` for 0."""
+        return self.entity.base(self.number) + number if number else None
+
+
+def _named(value: str | None) -> str:
+    return "absent" if value is None else repr(value)
+
+
 class _Sends(Work):
     """Messages for a queue or topic in the slot of the transaction."""
 
@@ -203,19 +267,19 @@ class _Sends(Work):
         request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
         return Operation(partition, request)
 
-    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
         """Fill in the sequence numbers. Return the messages that were dropped as duplicates."""
-        assert sent is not None
-        numbers = list(accumulate(self._widths[:-1], initial=self.entity.base(self.number) + sent.first))
+        assert isinstance(result, TransactedSend)
+        numbers = list(accumulate(self._widths[:-1], initial=self.entity.base(self.number) + result.first))
         at = 0
         for part in self._parts:
             part.numbers[:] = numbers[at : at + len(part.made)]
             at += len(part.made)
         _tell_test_bus(self._target, self._parts)
-        if sent.dropped:
-            self.entity.runtime.count_dropped(self.entity.name, len(sent.dropped))
+        if result.dropped:
+            self.entity.runtime.count_dropped(self.entity.name, len(result.dropped))
         originals = [message for part in self._parts for message in part.originals]
-        return [originals[place] for place in sent.dropped]
+        return [originals[place] for place in result.dropped]
 
 
 class _Transfers(Work):
@@ -233,8 +297,8 @@ class _Transfers(Work):
         made, path = _made_for(self._destination, self._parts), self._destination.record.path
         return transfer(partition, made, destination, self._there, path)
 
-    def happened(self, sent: TransactedSend | None) -> list[ServiceBusMessage]:
-        del sent
+    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+        del result
         _tell_test_bus(self._destination, self._parts)
         self.entity.runtime.moves_from(self.entity.record, True)
         return []
@@ -263,12 +327,14 @@ def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
 async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[Work]:
     """Return the operations of a transaction: parts of one kind on one partition become one operation.
 
-    The first entity that the transaction settles in is its home; without a settlement, the first to which it sends.
+    The first entity that the transaction settles in is its home; without a settlement, the first to which it sends;
+    and without both, the entity of its first watermark.
     The home's partition decides the slot of the transaction, and remembers its keys. Messages for another slot wait in
     this partition until they are moved. The same calls always have the same home.
     """
     settling = _settling(parts)
     sends: dict[Entity, list[SendPart]] = {}
+    advancing = await _advancing(parts, deadline)
     for part in parts:
         if isinstance(part, SendPart):
             entity = await part.outbox.ready(deadline)
@@ -292,13 +358,15 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
         else:
             _refuse_numbers(entity, home, own)
             elsewhere.append(_Transfers(home, entity, link.number, own))
+    home = home or (advancing[0].link if advancing else None)
     if home is None:
         raise ValueError(
             "The transaction remembers a key, but neither sends nor settles a message. The key belongs to the entity "
             "of its first settlement, or else of its first send: record one of them."
         )
+    _require_here(home, advancing)
     remembering: list[Work] = [_Remembering(home, keys)] if keys else []
-    works = [*remembering, *settling, *here, *elsewhere]
+    works = [*remembering, *settling, *here, *elsewhere, *advancing]  # watermarks store the numbers of the messages
     participants = len({work.link for work in works})
     if participants > MAXIMUM_PARTICIPANTS:
         raise ValueError(
@@ -343,6 +411,29 @@ def _not_together(first: Work, other: Work) -> ServiceBusError:
     error = ServiceBusError(text, outcome=Outcome.NEVER_SENT)
     error.entity = other.entity.name
     return error
+
+
+async def _advancing(parts: Sequence[Part], deadline: float) -> list[Work]:
+    works: list[Work] = []
+    for part in parts:
+        if isinstance(part, AdvancePart):
+            entity = await part.outbox.ready(deadline)
+            works.append(_Advance(entity.of_session(part.name), part))
+    return works
+
+
+def _require_here(home: PartitionClient, advancing: Iterable[Work]) -> None:
+    """Refuse watermarks in other slots than the home of the transaction."""
+    for work in advancing:
+        if work.number != home.number:
+            error = ServiceBusError(
+                f"The transaction advances a watermark of '{work.entity.name}', which is in another partition of the "
+                f"namespace than its messages of '{home.entity.name}'. The name of a watermark decides its partition: "
+                "send messages with this name as their partition_key or session_id, and settle messages with this key.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = work.entity.name
+            raise error
 
 
 def _require_same_partition(entity: Entity, link: PartitionClient, key: str | bytes, parts: Iterable[Part]) -> None:

@@ -8,34 +8,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sbredis._quoting import quoted
+from sbredis.aio._choosing import Condition, condition_of
 from sbredis.aio._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
 from sbredis.aio._redrive_ways import Way
-from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._redriving import Bound, Census, Pace, Relapses, Shares, cursor_text, read_cursor
 from sbredis.aio.receiving._changes import require_modification
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, MAXIMUM_CHANGES_BYTES, Changes, encode_changes, payload_offset
 from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError, Outcome
 from sbredis.model import (
-    CorrelationRuleFilter,
     PrimitiveTypes,
     RedriveBudget,
     RedriveResult,
     RuleFilter,
-    RuleProperties,
     ServiceBusReceivedMessage,
-    SqlRuleFilter,
     hold_of,
-    readable_content,
-    rule_created,
 )
-from sbredis.rules import MessageView, RuleBook
 
-__all__ = ["Condition", "Request", "Run"]
+__all__ = ["Request", "Run"]
 
 _HIGHEST = (1 << 48) - 1
 _SOONEST, _LATEST = 0.02, 1.0
 """The shortest and the longest pause between two looks at the messages of a share, in seconds."""
-Condition = Callable[[ServiceBusReceivedMessage], bool]
 
 
 class _Claim(Protocol):
@@ -63,6 +56,8 @@ class Request:
     cursor: str | None
     dry_run: bool
     timeout: float | None
+    goes_on: Callable[[int], bool]
+    """Is called again and again with the number of moved messages; if it returns false, the redrive stops."""
 
     def check(self) -> Condition:
         """Raise for arguments that are wrong. Return the function that chooses the messages."""
@@ -84,46 +79,15 @@ class Request:
                 f"properties_to_modify have {size} bytes. At most {MAXIMUM_CHANGES_BYTES} bytes are allowed.",
                 outcome=Outcome.NEVER_SENT,
             )
-        book = self._book()
+        matches = None if self.matching is None else condition_of(self.matching)
         reason = self.reason
 
         def chosen(message: ServiceBusReceivedMessage) -> bool:
             if reason is not None and message.dead_letter_reason != reason:
                 return False
-            if book is None:
-                return True
-            facts = _facts(message)
-            return facts is not None and bool(book.judge(facts))
+            return matches is None or matches(message)
 
         return chosen
-
-    def _book(self) -> RuleBook | None:
-        given = self.matching
-        if given is None:
-            return None
-        if isinstance(given, str):
-            given = SqlRuleFilter(given)
-        if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(
-                f"matching must be the text of a filter, an SqlRuleFilter or a CorrelationRuleFilter, not "
-                f"{type(given).__name__}"
-            )
-        rule = rule_created(RuleProperties("redrive", filter=given))
-        return RuleBook([([rule], False)])
-
-
-def _facts(message: ServiceBusReceivedMessage) -> MessageView | None:
-    """Return a dead letter as filters see it, with its reason and its description; ``None`` if it is unreadable."""
-    content = readable_content(message)
-    if content is None:
-        return None
-    facts = facts_of(content)
-    system = dict(facts.system)
-    if message.dead_letter_reason is not None:
-        system["deadletterreason"] = message.dead_letter_reason
-    if message.dead_letter_error_description is not None:
-        system["deadlettererrordescription"] = message.dead_letter_error_description
-    return MessageView(system, facts.user)
 
 
 class Run:
@@ -276,7 +240,7 @@ class Run:
         """Wait until the next messages may be moved. Return why the redrive must stop, or ``None``."""
         await claim.sleep(self._pace.wait(self._loop.time()))
         await claim.keep()
-        because, shares, budget = await self._spent(), self._shares, self._request.budget
+        because, shares, budget = await self._reason_to_stop(), self._shares, self._request.budget
         if because is not None or shares is None or budget is None or shares.left:
             return because
         ends, pause = self._loop.time() + budget.window, _SOONEST
@@ -285,7 +249,7 @@ class Run:
             await claim.sleep(min(pause, ends - self._loop.time()))
             pause = min(2 * pause, _LATEST)
             waiting = [each for each in waiting if await self._way.watched.unhandled(*each)]
-            because = await self._spent()
+            because = await self._reason_to_stop()
         shares.judged()
         return because
 
@@ -301,6 +265,10 @@ class Run:
         self._pace.moved(len(moved), now)
         if self._shares is not None:
             self._shares.moved(len(moved))
+
+    async def _reason_to_stop(self) -> str | None:
+        """Return why the redrive must stop, or ``None``."""
+        return await self._spent() if self._request.goes_on(self._moved) else "Its caller has stopped it."
 
     async def _spent(self) -> str | None:
         """Look for messages that have died again. Return why the redrive must stop, or ``None``."""

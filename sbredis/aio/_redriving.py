@@ -1,18 +1,22 @@
 """Redrive dead letters: check a request, claim the dead-letter queue, and carry the request out."""
 
+# `watch_redrives` in this module sets a private attribute of the class.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._quoting import quoted
 from sbredis._tasks import to_the_end
+from sbredis.aio._choosing import Condition
 from sbredis.aio._redrive_letters import DeadLetters
-from sbredis.aio._redrive_run import Condition, Request, Run
+from sbredis.aio._redrive_run import Request, Run
 from sbredis.aio._redrive_ways import Back, Elsewhere, Way
 from sbredis.aio.calls._arguments import deadline_of, sequence_numbers_of
 from sbredis.aio.maintenance._role import OWN, Role
@@ -24,7 +28,7 @@ from sbredis.model import PrimitiveTypes, RedriveBudget, RedriveResult, RuleFilt
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["Redriver"]
+__all__ = ["Redriver", "watch_redrives"]
 
 _CLAIM = 10.0
 """The seconds for which a redrive claims the dead-letter queue. The claim of a killed client ends after this time."""
@@ -35,6 +39,7 @@ class Redriver(Settler):
     """A receiver that can move dead letters back."""
 
     _side: SidePrefix
+    _goes_on: Callable[[int], bool] | None = None
 
     @abstractmethod
     async def _found(self, deadline: float) -> Entity:
@@ -91,6 +96,7 @@ class Redriver(Settler):
             cursor=cursor,
             dry_run=dry_run,
             timeout=timeout,
+            goes_on=self._goes_on or (lambda _: True),
         )
         chosen = request.check()
         if self._side == "":
@@ -127,6 +133,14 @@ class Redriver(Settler):
         if self._side == "t":
             raise ValueError(f"{quoted(to)} is the entity through which these messages were sent: name another one.")
         raise ValueError(f"{quoted(to)} is the entity of these dead letters: leave out `to`.")
+
+
+def watch_redrives(receiver: Redriver, goes_on: Callable[[int], bool]) -> None:
+    """Let the redrives of a receiver call a function with the number of messages that were moved so far.
+
+    If the function returns false, the redrive stops and returns its result.
+    """
+    receiver._goes_on = goes_on
 
 
 def _require_watchable(letters: DeadLetters) -> None:

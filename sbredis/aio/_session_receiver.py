@@ -73,6 +73,8 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         """The messages that callers have received and not settled."""
         self._failed = False
         """Whether the ``async with`` block ended with an error that counts as a failed delivery."""
+        self._leaves_locked = False
+        """Whether the end of the receiver leaves the session locked."""
 
     @property
     def session(self) -> ServiceBusSession:
@@ -186,6 +188,15 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
+    async def close(self, *, release_session: bool = True) -> None:
+        """Stop receiving, and release the session with all of its messages, so that other receivers can accept it.
+
+        With ``release_session=False``, the session stays locked until its lock ends. This is for an application whose
+        thread still works on one of its messages and cannot be ended: nobody else gets the message meanwhile.
+        """
+        self._leaves_locked = self._leaves_locked or not release_session
+        await super().close()
+
     async def _wind_up(self) -> None:
         if self._opening is not None:
             self._opening.cancel()
@@ -194,4 +205,4 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         if self._held is not None:
             if self._failed:
                 await self._held.abandon(list(self._handed_out.values()))
-            await self._held.release()
+            await self._held.release(unlock=not self._leaves_locked)

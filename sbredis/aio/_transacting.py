@@ -12,16 +12,12 @@ from sbredis.aio.calls._lane_kinds import MOST_COPIES, TransactionJob
 from sbredis.engine import (
     CallId,
     Operation,
-    OverdueError,
     PartRefusedError,
-    SettingsBehindError,
-    SettingsStaleError,
     Transacted,
 )
 from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageSizeExceededError,
-    MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
 )
@@ -92,7 +88,8 @@ async def commit(
 ) -> list[ServiceBusMessage]:
     """Carry out all parts of a transaction, or none. Return the messages that were dropped as duplicates.
 
-    ``messages`` and ``size`` are the number and the bytes of all messages, session states and keys.
+    ``messages`` and ``size`` are the number and the bytes of all messages, session states,
+    keys and watermarks.
     """
     works = await works_of(parts, keys, deadline)
     for part in parts:
@@ -132,11 +129,5 @@ async def _carry_out(works: Sequence[Work], messages: int, size: int, deadline: 
         except PartRefusedError as refusal:
             work, error = works[refusal.operation], refusal.reason
             error.entity = work.entity.name
-            if isinstance(error, SettingsBehindError):
-                await work.link.tell(deadline)
-            elif isinstance(error, SettingsStaleError):
-                await work.entity.reload(work.record, deadline)
-            elif isinstance(error, MessagingEntityNotFoundError):
-                await work.entity.recover(work.record, deadline)
-            elif not isinstance(error, OverdueError) or asyncio.get_running_loop().time() >= deadline:
+            if not await work.link.overcome(error, work.record, deadline):
                 raise work.explain(error, refusal.detail) from None

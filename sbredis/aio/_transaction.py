@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from sbredis._public import public_name
 from sbredis._quoting import quoted
-from sbredis.aio._operations import Part, SendPart, SettleKind, SettlePart, StatePart
+from sbredis.aio._operations import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.aio._sender import ServiceBusSender, outbox_of
 from sbredis.aio._transacting import commit
 from sbredis.aio.calls._arguments import deadline_of
@@ -58,11 +58,11 @@ class ServiceBusTransaction:
     call. If an exception leaves the block, or after :meth:`rollback`, it does nothing: no message is sent, and every
     received message stays locked.
 
-    A transaction takes up to 100 messages, session states and keys of up to 4 MB together, for up to two minutes. All
-    messages that it settles must be in one partition of the namespace: those of partitioned entities are if they have
-    the same key, and those of other entities are if one was created with ``colocate_with`` the other. Messages that it
-    sends to an entity elsewhere wait in that partition, and a client with ``maintenance=True`` moves them. Tasks and
-    threads may use the transaction at the same time, until its block ends.
+    A transaction takes up to 100 messages, session states, keys and watermarks of up to 4 MB together, for up to two
+    minutes. All messages that it settles must be in one partition of the namespace: those of partitioned entities are
+    if they have the same key, and those of other entities are if one was created with ``colocate_with`` the other.
+    Messages that it sends to an entity elsewhere wait in that partition, and a client with ``maintenance=True`` moves
+    them. Tasks and threads may use the transaction at the same time, until its block ends.
     """
 
     def __init__(self, connection: Connection, telemetry: Telemetry, timeout: float | None) -> None:
@@ -77,6 +77,8 @@ class ServiceBusTransaction:
         self._named: set[int] = set()
         self._states: dict[HeldSession, StatePart] = {}
         self._keys: dict[bytes, tuple[str | bytes, int]] = {}
+        self._advances: dict[tuple[Outbox, str], AdvancePart] = {}
+        self._watermarks: dict[str, int | None] = {}
         self._count = self._size = 0
         self._begun: float | None = None
         self._state: Literal["new", "open", "ended"] = "new"
@@ -87,6 +89,13 @@ class ServiceBusTransaction:
     def duplicates(self) -> tuple[ServiceBusMessage, ...]:
         """After the block: the messages that duplicate detection has dropped. All others were sent."""
         return self._duplicates
+
+    @property
+    def watermarks(self) -> Mapping[str, int | None]:
+        """After the block: the watermarks that it has advanced, each with the sequence number that is stored with it:
+        that of the last message that was sent with the watermark, or ``None`` if there was none.
+        """
+        return self._watermarks
 
     def __repr__(self) -> str:
         return f"<ServiceBusTransaction of {len(self._parts)} calls, {self._state}>"
@@ -107,6 +116,7 @@ class ServiceBusTransaction:
             if kind is None and (self._parts or self._keys) and not self._rolled_back:
                 await self._commit()
                 self._undo.clear()
+                self._watermarks = {part.name: part.sequence_number for part in self._advances.values()}
         finally:
             self._forget()
 
@@ -307,6 +317,38 @@ class ServiceBusTransaction:
             self._keys[stored] = (key, milliseconds)
             self._note(1, len(stored))
 
+    # -- watermarks ----------------------------------------------------------------------------------------------------
+
+    def advance(self, sender: ServiceBusSender, name: str, to: str | None, *, expected: str | None) -> None:
+        """Record a new value of a watermark: a short text that an entity keeps for good under a name.
+
+        The transaction is refused with :class:`~sbredis.exceptions.WatermarkChangedError`, which tells the present
+        value, if the watermark does not have the ``expected`` value; ``None`` means that there is no watermark of this
+        name. So if several clients advance a watermark from the same value, exactly one of them succeeds, together with
+        everything else in its transaction. ``to=None`` removes the watermark.
+
+        The watermark belongs to the entity of ``sender``. On a partitioned entity its name decides its partition, as a
+        message key does: messages of the same transaction need the name as their ``partition_key`` or ``session_id``.
+        The partition keeps the sequence number of the last message that was sent to the entity together with a new
+        value (:attr:`watermarks`).
+
+        ``name`` has 1 to 128 characters, a value 1 to 128 printable ASCII characters. A partition keeps up to 1,000
+        watermarks, until they are removed or the entity is deleted.
+        """
+        outbox = self._outbox(sender)
+        identifier(name, "name")
+        for argument, value in (("to", to), ("expected", expected)):
+            if value is not None:
+                _check_watermark(argument, value)
+        if to is None and expected is None:
+            raise ValueError("to and expected are both None: a watermark that is not there cannot be removed.")
+        with self._lock:
+            if any(known == name and other.destination == outbox.destination for other, known in self._advances):
+                raise ValueError(f"The transaction advances the watermark {quoted(name)} already. Advance it once.")
+            part = AdvancePart(outbox, name, expected, to)
+            self._record(part, 1, len(name) + len(to or ""))
+            self._advances[outbox, name] = part
+
     # -- its end -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -328,8 +370,8 @@ class ServiceBusTransaction:
     def _require_room(self, count: int, size: int) -> None:
         if self._count + count > _MOST_MESSAGES:
             raise MessageSizeExceededError(
-                f"A transaction takes up to {_MOST_MESSAGES} messages, session states and keys, and with this call it "
-                f"would have {self._count + count}.",
+                f"A transaction takes up to {_MOST_MESSAGES} messages, session states, keys and watermarks, and with "
+                f"this call it would have {self._count + count}.",
                 outcome=Outcome.NEVER_SENT,
             )
         if self._size + size > MAXIMUM_CALL_BYTES:
@@ -364,6 +406,7 @@ class ServiceBusTransaction:
         self._named.clear()
         self._states.clear()
         self._keys.clear()
+        self._advances.clear()
 
 
 def _stored_key(key: object) -> bytes:
@@ -375,6 +418,14 @@ def _stored_key(key: object) -> bytes:
     if not 1 <= len(key) <= _LONGEST_KEY:
         raise ValueError(f"key has {len(key)} bytes; it must have 1 to {_LONGEST_KEY} bytes")
     return key
+
+
+def _check_watermark(name: str, value: object) -> None:
+    """Refuse a value that a watermark cannot have."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str or None, not {type(value).__name__}")
+    if not 1 <= len(value) <= _LONGEST_KEY or not value.isascii() or not value.isprintable():
+        raise ValueError(f"{name} must have 1 to {_LONGEST_KEY} printable ASCII characters, unlike {quoted(value)}")
 
 
 def _milliseconds(window: object) -> int:

@@ -241,7 +241,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         )
 
     def process_span(
-        self, message: ServiceBusReceivedMessage, *, continue_trace: bool = True
+        self,
+        message: ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage],
+        *,
+        continue_trace: bool = True,
     ) -> AbstractContextManager[object]:
         return self._aio.process_span(message, continue_trace=continue_trace)
 
@@ -322,6 +325,9 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         if self._session is None:
             self._session = session_for(self._portal, self._of_session.session)
         return self._session
+
+    def close(self, *, release_session: bool = True) -> None:
+        self._portal.finish(partial(self._of_session.close, release_session=release_session))
 
 
 def receiver_for(portal: Portal, receiver: aio.ServiceBusReceiver) -> ServiceBusReceiver:

@@ -41,6 +41,10 @@ class ServiceBusTransaction:
     def duplicates(self) -> tuple[ServiceBusMessage, ...]:
         return self._aio.duplicates
 
+    @property
+    def watermarks(self) -> Mapping[str, int | None]:
+        return self._aio.watermarks
+
     def __repr__(self) -> str:
         return repr(self._aio)
 
@@ -120,6 +124,11 @@ class ServiceBusTransaction:
 
     def once(self, key: str | bytes, window: timedelta | float) -> None:
         self._portal.run(self._aio.once, key, window)
+
+    # -- watermarks ----------------------------------------------------------------------------------------------------
+
+    def advance(self, sender: ServiceBusSender, name: str, to: str | None, *, expected: str | None) -> None:
+        self._portal.run(self._aio.advance, _asynchronous(sender), name, to, expected=expected)
 
 
 def _asynchronous(sender: ServiceBusSender) -> aio.ServiceBusSender:

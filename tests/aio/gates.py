@@ -10,6 +10,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.engine import NO_CALL_ID, Partition, decode, perform, read_record
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusConnectionError
 from sbredis.transport import Script, Transport
+from tests.aio.diverting import divert
 from tests.aio.queues import Queue
 
 __all__ = ["Gate", "bodies_at", "stored_bodies"]
@@ -65,12 +66,12 @@ class Gate:
         self.waiting: deque[HeldCall] = deque()
 
     def __enter__(self) -> Self:
-        self._transport.call = self._call  # type: ignore[method-assign]
+        divert(self._transport, self._call)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.open()
-        self._transport.call = self._through  # type: ignore[method-assign]
+        divert(self._transport, self._through)
 
     def open(self) -> None:
         """Let all waiting and later calls through."""

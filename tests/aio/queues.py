@@ -17,10 +17,22 @@ from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionS
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, outgoing
 from sbredis.transport import Transport
+from tests.aio.diverting import divert
 from tests.engine.bench import Everything, everything
 from tests.waiting import eventually
 
-__all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "exists", "in_memory", "on_servers", "queue_at"]
+__all__ = [
+    "Calls",
+    "HandClock",
+    "Queue",
+    "bodies",
+    "bodies_in",
+    "both",
+    "exists",
+    "in_memory",
+    "on_servers",
+    "queue_at",
+]
 
 PARTITIONS = 3
 both = pytest.mark.both_shapes
@@ -66,11 +78,11 @@ class Calls:
         self._call = transport.call
 
     def __enter__(self) -> Self:
-        self._transport.call = self._counted  # type: ignore[method-assign]
+        divert(self._transport, self._counted)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._transport.call = self._call  # type: ignore[method-assign]
+        divert(self._transport, self._call)
 
     async def _counted(self, script: Any, *arguments: Any, **options: Any) -> Any:
         self.by_script[script.name] += 1
@@ -238,6 +250,32 @@ async def queue_at(
         yield Queue(client, entity, url, clock)
     left = asyncio.all_tasks() - before
     assert not left, f"left behind: {left}"
+
+
+@asynccontextmanager
+async def handling(receiver: ServiceBusReceiver, *, dies: bool = True) -> AsyncIterator[None]:
+    """Dead-letter all messages that arrive while the block runs; complete them instead if none ``dies``."""
+
+    async def handle() -> None:
+        while True:
+            for message in await receiver.receive_messages(10, 60):
+                if dies:
+                    await receiver.dead_letter_message(message, "StillBroken")
+                else:
+                    await receiver.complete_message(message)
+
+    handler = asyncio.ensure_future(handle())
+    try:
+        yield
+    finally:
+        handler.cancel()
+        await asyncio.wait([handler])
+
+
+async def bodies_in(client: ServiceBusClient, name: str, **options: Any) -> list[str]:
+    """Return the bodies of the messages of an entity, in every state."""
+    async with client.get_queue_receiver(name, **options) as receiver:
+        return [str(message) for message in await receiver.peek_messages(1000)]
 
 
 def bodies(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import pytest
 
-from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
+from sbredis.aio.core import _watching as watching
 from sbredis.aio.receiving import _accepting as accepting
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
@@ -26,6 +27,7 @@ from sbredis.exceptions import (
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
+from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
@@ -103,6 +105,19 @@ async def test_a_refused_receiver_can_accept_the_session_later(url: str, partiti
         await holder.close()
         assert await other.receive_messages(1, 0) == []
         assert session_of(other).session_id == "a"
+
+
+@both
+async def test_a_receiver_that_is_closed_may_leave_its_session_locked(url: str, partitioned: bool) -> None:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
+        holder, other = queue.session("a"), queue.session("a")
+        assert bodies(await holder.receive_messages(1, 60)) == ["1"]
+        assert isinstance(holder, ServiceBusSessionReceiver)
+        await holder.close(release_session=False)
+        await holder.close()
+        with pytest.raises(SessionCannotBeLockedError):
+            await other.receive_messages(1, 5)
 
 
 @pytest.mark.slow
@@ -192,6 +207,19 @@ async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str,
         assert loop_time() - begun < 20
         await queue.send_to("a", "1")
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
+
+
+@both
+async def test_a_receiver_that_waits_for_a_session_learns_at_once_that_the_queue_was_deleted(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "REGISTERED", 1000.0)  # the receiver does not look again by itself
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        task = asyncio.create_task(queue.client.accept_next_session("q", max_wait_time=900))
+        await queue.wait_for_waiters()
+        await queue.client._connection.namespace.delete_entity("q")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await task
 
 
 @in_memory
@@ -688,11 +716,11 @@ class UnresponsivePartitions:
         """The number of calls to these partitions."""
 
     def __enter__(self) -> Self:
-        self._transport.call = self._call  # type: ignore[method-assign]
+        divert(self._transport, self._call)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._transport.call = self._through  # type: ignore[method-assign]
+        divert(self._transport, self._through)
         self._let.set_result(None)
 
     async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
@@ -801,7 +829,10 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
         await seats.send_to("a", "1")
         with suppress(ServiceBusError):
             await queue.send_to("a", "2")  # with this call the client learns of the new queue
-        receiver = await task
+        try:
+            receiver = await task
+        except MessagingEntityNotFoundError:  # it may look before there is a new queue
+            receiver = await opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
         assert session_of(receiver).session_id == "a"
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 

@@ -11,6 +11,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessageState, ServiceBusReceiveMode
+from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
@@ -306,7 +307,7 @@ class Late:
                 clock.move(self.seconds.pop(0))
             return reply
 
-        transport.call = slowly  # type: ignore[method-assign]
+        divert(transport, slowly)
 
 
 @pytest.mark.parametrize(("partitioned", "deletes"), [(False, False), (True, False), (True, True)])

@@ -23,6 +23,7 @@ from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.transport import Transport, open_transport
+from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
 from tests.waiting import eventually
 
@@ -55,6 +56,19 @@ class Flow:
         async with self.client.get_queue_sender(name) as sender:
             for message in messages:
                 await sender.send_messages(message if isinstance(message, ServiceBusMessage) else text(message))
+
+    async def send_to_a_deleted_queue(self, *messages: ServiceBusMessage) -> None:
+        """Let a transaction of the queue "home" send messages to the queue "to", which is deleted then."""
+        for name in ("home", "to"):
+            await self.admin.create_queue(name)
+        async with (
+            self.client.get_queue_sender("home") as home,
+            self.client.get_queue_sender("to") as to,
+            self.client.transaction() as tx,
+        ):
+            tx.send_messages(home, text("home"))
+            tx.send_messages(to, [*messages])
+        await self.admin.delete_queue("to")
 
     async def take(self, count: int, name: str, **options: Any) -> list[ServiceBusReceivedMessage]:
         """Receive and complete this number of messages."""
@@ -309,7 +323,7 @@ async def test_settings_that_change_between_a_reading_and_the_move_are_read_agai
         async with flow.mover() as mover:
             transport: Any = mover._connection.transport
             through = transport.call
-            transport.call = call
+            divert(transport, call)
             await flow.send("from", "m")
             assert bodies(await flow.take(1, "to")) == ["m"]
         assert len(changes) == 1
@@ -372,7 +386,7 @@ class Mortal:
         self._runs = fatal % 2 == 1 if runs is None else runs
         transport: Any = client._connection.transport
         self._through = transport.call
-        transport.call = self._call
+        divert(transport, self._call)
 
     async def _call(self, script: Any, *arguments: Any, **options: Any) -> Any:
         if script.name in self._calls and not self.dead:
@@ -578,16 +592,7 @@ async def test_a_transaction_sends_to_another_slot(url: str, kind: str, caplog: 
 @pytest.mark.slow
 async def test_a_transfer_to_a_deleted_queue_goes_to_the_transfer_dead_letter_queue(url: str) -> None:
     async with flow_at(url, partitions=16) as flow:
-        for name in ("home", "to"):
-            await flow.admin.create_queue(name)
-        async with (
-            flow.client.get_queue_sender("home") as home,
-            flow.client.get_queue_sender("to") as to,
-            flow.client.transaction() as tx,
-        ):
-            tx.send_messages(home, text("home"))
-            tx.send_messages(to, text("lost"))
-        await flow.admin.delete_queue("to")
+        await flow.send_to_a_deleted_queue(text("lost"))
         async with flow.mover():
             (dead,) = await flow.take(1, "home", sub_queue="transferdeadletter")
         assert (str(dead), dead.dead_letter_reason) == ("lost", "MessagingEntityNotFound")
@@ -617,7 +622,7 @@ async def test_an_unreachable_partition_delays_only_its_own_messages(url: str) -
                     raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
                 return await through(script, called, *arguments, **options)
 
-            transport.call = call
+            divert(transport, call)
             assert sorted(bodies(await flow.take(len(there), "to"))) == sorted(there)
             let.set()
             assert len(await flow.take(1100 + len(keys) - len(there), "to")) == 1120 - len(there)

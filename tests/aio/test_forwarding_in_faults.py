@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -25,9 +24,9 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.test_forwarding import moving_of
+from tests.children import child
 from tests.transport.between import Between
 from tests.waiting import eventually
-from tools.repository import ROOT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -74,6 +73,7 @@ async def main(url, last):
             os.kill(os.getpid(), signal.SIGKILL)
 
         client._connection.transport.call = call
+        client._connection.transport.at_once = lambda _: None
         async with client.maintain():
             await asyncio.Event().wait()
 
@@ -91,16 +91,9 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def mover(url: str) -> AsyncIterator[None]:
     """Run a process that moves messages, and kill it at the end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", MOVER, url), cwd=ROOT, stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
+    async with child("-W", "error", "-c", MOVER, url, stderr=asyncio.subprocess.DEVNULL) as process:
         yield
         assert process.returncode is None
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 class Chain:
@@ -224,10 +217,8 @@ async def test_each_message_arrives_once_however_often_the_mover_is_killed(serve
         sending = asyncio.create_task(chain.send(MESSAGES))
         for last in islice(cycle([2, 3, 4, 5, 6, 7, 8, 1]), KILLS):
             chain.permit(MESSAGES // KILLS)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-W", "error", "-c", DYING_MOVER, server.url, str(last)), cwd=ROOT
-            )
-            assert await process.wait() == -signal.SIGKILL
+            async with child("-W", "error", "-c", DYING_MOVER, server.url, str(last)) as process:
+                assert await process.wait() == -signal.SIGKILL
         await sending
         async with mover(server.url):
             await chain.check()

@@ -11,6 +11,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
+from sbredis.aio.bulk import reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.testing import Bus
@@ -53,6 +54,30 @@ async def test_an_unused_queue_is_removed_and_others_stay(
     bus.clock.advance(LONG_ENOUGH)
     await eventually(lambda: gone(admin, "short"))
     assert [queue.name async for queue in admin.list_queues()] == ["endless", "long"]
+
+
+@pytest.mark.parametrize("name", ["reserved", "news/subscriptions/all"])
+async def test_a_reserved_entity_stays(bus: Bus, admin: ServiceBusAdministrationClient, name: str) -> None:
+    for queue in ("unused", "reserved"):
+        await admin.create_queue(queue, auto_delete_on_idle=FIVE)
+    await admin.create_topic("news", auto_delete_on_idle=FIVE)
+    await admin.create_subscription("news", "all", auto_delete_on_idle=FIVE)
+    client = await opened(bus)
+    await reserve(client, name, consumer="capture")
+    bus.clock.advance(LONG_ENOUGH)
+    await eventually(lambda: gone(admin, "unused"))
+    bus.clock.advance(LONG_ENOUGH)
+    await admin.create_queue("later", auto_delete_on_idle=FIVE)
+    bus.clock.advance(LONG_ENOUGH)
+    await eventually(lambda: gone(admin, "later"))
+    assert [each.path async for each in admin.list_reservations()] == [name]
+    await admin.release_reservation(name)
+
+    async def all_removed() -> bool:
+        bus.clock.advance(LONG_ENOUGH)  # the maintaining client may have asked just before the release
+        return await gone(admin, "reserved") and not await admin.topic_exists("news")
+
+    await eventually(all_removed)
 
 
 async def test_counting_listing_and_reading_do_not_keep_a_queue(

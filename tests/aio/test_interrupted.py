@@ -31,6 +31,9 @@ async def test_the_next_delivery_sees_the_interruption_and_later_ones_do_not(url
         await receiver.release_message(message, interrupted=True)
         message = await receive()
         await receiver.release_message(message)
+        message = await receive()
+        assert (message.interrupted, message.delivery_count) == (True, 2)  # nobody has worked on it in between
+        await receiver.abandon_message(message)
         assert not (await receive()).interrupted
 
 

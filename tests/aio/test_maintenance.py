@@ -24,11 +24,12 @@ from sbredis.aio.maintenance._role import ROUTE, Role, Standing
 from sbredis.aio.maintenance._routing import RoutingDuty
 from sbredis.aio.maintenance._topic_watcher import TopicWatcher
 from sbredis.aio.maintenance._unpublishable import Unpublishable
-from sbredis.engine import Outgoing, perform, registry_salt, role_keys
+from sbredis.engine import Outgoing, perform, publish, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
 from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
@@ -73,7 +74,7 @@ async def kill_client(client: ServiceBusClient) -> None:
     async def silence(*_: Any, **__: Any) -> Any:
         raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
 
-    connection.transport.call = silence  # type: ignore[method-assign]
+    divert(connection.transport, silence)
     connection.transport.command = silence  # type: ignore[method-assign]
     await client.close()
 
@@ -237,7 +238,7 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
                         raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
                 return await through(script, keys, *arguments, **options)
 
-            transport.call = call  # type: ignore[method-assign]
+            divert(transport, call)
             try:
                 begun = loop_time()
                 await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
@@ -288,7 +289,7 @@ def in_a_moment() -> int:
 
 
 async def put(topic: Queue, made: Outgoing, *, at: int = 0) -> list[int]:
-    sent = await perform(topic.transport, topic.partitions[at].publish(topic.call_id, [made], [()], []))
+    sent = await perform(topic.transport, publish(topic.partitions[at], topic.call_id, [made], [()], []))
     return [topic.entity.base(topic.entity.numbers[at]) + sent.first]
 
 

@@ -16,6 +16,7 @@ from sbredis.exceptions import KeyAlreadyUsedError, MessageSizeExceededError, Ou
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
+from tests.aio.queues import bodies_in
 from tests.aio.scissors import Scissors
 
 pytestmark = pytest.mark.anyio
@@ -31,11 +32,6 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
         yield client
 
 
-async def bodies(client: ServiceBusClient, name: str) -> list[str]:
-    async with client.get_queue_receiver(name) as receiver:
-        return [str(message) for message in await receiver.peek_messages(100)]
-
-
 async def send_once(client: ServiceBusClient, name: str, body: str, *keys: str | bytes, window: Any = HOUR) -> None:
     async with client.get_queue_sender(name) as sender, client.transaction() as tx:
         for key in keys:
@@ -49,7 +45,7 @@ async def test_the_second_transaction_with_a_key_is_refused(client: ServiceBusCl
     with pytest.raises(KeyAlreadyUsedError, match=r"'order 7'.*was done before") as refused:
         await send_once(client, "outputs", "second", "new", "order 7")
     assert (refused.value.key, refused.value.entity, refused.value.outcome) == ("order 7", "outputs", Outcome.REFUSED)
-    assert await bodies(client, "outputs") == ["first"]
+    assert await bodies_in(client, "outputs") == ["first"]
     await send_once(client, "outputs", "third", "new")
 
 
@@ -75,7 +71,7 @@ async def test_the_input_of_known_work_stays_locked_and_can_be_completed(client:
                     tx.complete_message(message)
             except KeyAlreadyUsedError:
                 await receiver.complete_message(message)
-    assert (await bodies(client, "inputs"), await bodies(client, "outputs")) == ([], ["bill"])
+    assert (await bodies_in(client, "inputs"), await bodies_in(client, "outputs")) == ([], ["bill"])
 
 
 async def test_each_first_entity_has_keys_of_its_own(client: ServiceBusClient) -> None:
@@ -107,7 +103,7 @@ async def test_a_key_can_be_used_again_after_its_window() -> None:
             await send_once(client, "outputs", "second", "key", window=90)
         bus.clock.advance(seconds=1)
         await send_once(client, "outputs", "third", "key", window=90)
-        assert await bodies(client, "outputs") == ["first", "third"]
+        assert await bodies_in(client, "outputs") == ["first", "third"]
 
 
 async def test_a_rollback_and_an_exception_do_not_use_the_key(client: ServiceBusClient) -> None:
@@ -119,7 +115,7 @@ async def test_a_rollback_and_an_exception_do_not_use_the_key(client: ServiceBus
         with pytest.raises(ZeroDivisionError):
             await _fail(client.transaction())
     await send_once(client, "outputs", "b", "key")
-    assert await bodies(client, "outputs") == ["b"]
+    assert await bodies_in(client, "outputs") == ["b"]
 
 
 async def _fail(transaction: ServiceBusTransaction) -> None:
@@ -133,7 +129,7 @@ async def test_of_two_transactions_at_once_one_happens(client: ServiceBusClient)
         *(send_once(client, "outputs", str(number), "key") for number in range(5)), return_exceptions=True
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["KeyAlreadyUsedError"] * 4 + ["NoneType"]
-    assert len(await bodies(client, "outputs")) == 1
+    assert len(await bodies_in(client, "outputs")) == 1
 
 
 async def test_a_partition_that_forgets_keys_too_early_is_logged(
@@ -169,7 +165,7 @@ async def test_a_commit_whose_connection_breaks_is_not_refused_by_its_own_key(
         assert network.cuts == 2
         with pytest.raises(KeyAlreadyUsedError):
             await send_once(client, "outputs", "second", "key")
-        assert await bodies(client, "outputs") == ["first"]
+        assert await bodies_in(client, "outputs") == ["first"]
 
 
 # -- wrong calls -------------------------------------------------------------------------------------------------------
@@ -225,7 +221,7 @@ async def test_keys_count_in_the_limit_of_a_transaction(client: ServiceBusClient
             for number in range(99):
                 tx.once(f"key {number}", HOUR)
             tx.send_messages(sender, ServiceBusMessage("a"))
-            with pytest.raises(MessageSizeExceededError, match="messages, session states and keys"):
+            with pytest.raises(MessageSizeExceededError, match="messages, session states, keys and watermarks"):
                 tx.once("one more", HOUR)
         with pytest.raises(KeyAlreadyUsedError) as refused:
             await send_once(client, "outputs", "b", "new", "key 50")

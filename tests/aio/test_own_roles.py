@@ -11,6 +11,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.maintenance._role import OWN, Role, is_held
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusQuotaExceededError
+from tests.aio.diverting import divert
 from tests.aio.queues import in_memory
 from tests.waiting import eventually
 
@@ -58,12 +59,12 @@ async def test_a_claim_that_cannot_be_renewed_is_lost(url: str) -> None:
             async def silence(*_: Any, **__: Any) -> Any:
                 raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
 
-            transport.call = silence  # type: ignore[method-assign]
+            divert(transport, silence)
             async with two.claim_role("r", max_wait_time=60) as other:
                 assert await waiting
                 assert not role.held
                 assert other.fence > role.fence
-            transport.call = through  # type: ignore[method-assign]
+            divert(transport, through)
         assert await role.wait_lost()
 
 

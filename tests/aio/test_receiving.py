@@ -21,6 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
+from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
@@ -155,6 +156,7 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_were_made(
         await queue.fill(5)
         received = [bodies(messages) for messages in await asyncio.gather(*calls)]
         assert received == [["0", "1"], ["2"], ["3", "4"]]
+        await eventually(lambda: len(served) == 3)
         assert served == [0, 1, 2]
 
 
@@ -274,15 +276,15 @@ async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
             nonlocal most
             reply = await call(script, *arguments, **options)
             if script.name == "receive":
-                queue.transport.call = call  # type: ignore[method-assign]
+                divert(queue.transport, call)
                 most = max(most, await queue.locked())
-                queue.transport.call = watched  # type: ignore[method-assign]
+                divert(queue.transport, watched)
             return reply
 
-        queue.transport.call = watched  # type: ignore[method-assign]
+        divert(queue.transport, watched)
         (message,) = await receiver.receive_messages(1, 60)
         assert most == 1
-        queue.transport.call = call  # type: ignore[method-assign]
+        divert(queue.transport, call)
         assert await queue.locked() == 1
         await receiver.complete_message(message)
         await receiver.close()
@@ -379,16 +381,21 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_a_waiting_receiver_learns_that_its_queue_was_deleted(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "disabled"])
+async def test_a_waiting_receiver_learns_at_once_that_its_queue_was_deleted_or_disabled(
+    url: str, partitioned: bool, deleted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "REGISTERED", 0.1)
+    monkeypatch.setattr(watching, "REGISTERED", 1000.0)  # the receiver does not look again by itself
     async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
-        task = asyncio.create_task(receiver.receive_messages(1, 60))
+        receiver, namespace = queue.receiver(), queue.client._connection.namespace
+        task = asyncio.create_task(receiver.receive_messages(1, 900))
         await queue.wait_for_waiters()
-        await queue.client._connection.namespace.delete_entity("q")
-        with pytest.raises(MessagingEntityNotFoundError):
+        record = await namespace.get_entity("q")
+        if deleted:
+            await namespace.delete_entity("q")
+        else:
+            await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
+        with pytest.raises(MessagingEntityNotFoundError if deleted else MessagingEntityDisabledError):
             await task
 
 

@@ -21,7 +21,7 @@ from sbredis.exceptions import (
     RuleSyntaxError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, handling, in_memory, queue_at
 from tests.aio.topics import topic_at
 from tests.waiting import eventually
 
@@ -229,20 +229,10 @@ async def test_two_redrives_of_one_queue_at_once_are_refused(url: str, partition
 async def test_a_redrive_stops_when_too_many_messages_die_again(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *(str(number) for number in range(40)))
-        receiver = queue.receiver()
-
-        async def handle() -> None:
-            while True:
-                for message in await receiver.receive_messages(10, 60):
-                    await receiver.dead_letter_message(message, "StillBroken")
-
-        handler = asyncio.ensure_future(handle())
-        try:
+        async with handling(queue.receiver()):
             letters = queue.receiver(sub_queue="deadletter")
             budget = RedriveBudget(share=0.2, minimum=5)
             result = await letters.redrive_messages(rate=20, budget=budget)
-        finally:
-            handler.cancel()
         assert not result.completed
         assert "have died again" in result.stopped_because
         assert 5 <= result.moved < 40
@@ -266,22 +256,9 @@ async def test_a_redrive_with_a_budget_ends_normally_if_the_messages_live(url: s
 async def test_without_a_rate_a_budget_is_judged_share_by_share(url: str, partitioned: bool, dies: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *(str(number) for number in range(30)))
-        receiver = queue.receiver()
-
-        async def handle() -> None:
-            while True:
-                for message in await receiver.receive_messages(10, 60):
-                    if dies:
-                        await receiver.dead_letter_message(message, "StillBroken")
-                    else:
-                        await receiver.complete_message(message)
-
-        handler = asyncio.ensure_future(handle())
-        try:
+        async with handling(queue.receiver(), dies=dies):
             letters = queue.receiver(sub_queue="deadletter")
             result = await letters.redrive_messages(budget=RedriveBudget(share=0.5, minimum=4))
-        finally:
-            handler.cancel()
         if dies:
             assert (result.moved, result.completed) == (4, False)
             assert result.died_again > 2
@@ -306,17 +283,9 @@ async def test_a_redrive_by_number_goes_on_at_the_cursor_of_the_one_that_its_bud
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await kill(queue, *map(str, range(12)))
         others = await kill(queue, "x")
-        receiver = queue.receiver()
-
-        async def handle() -> None:
-            while True:
-                for message in await receiver.receive_messages(10, 60):
-                    await receiver.dead_letter_message(message, "StillBroken")
-
-        handler = asyncio.ensure_future(handle())
         letters = queue.receiver(sub_queue="deadletter")
-        first = await letters.redrive_messages(sequence_numbers=numbers, budget=RedriveBudget(share=0.5, minimum=4))
-        handler.cancel()
+        async with handling(queue.receiver()):
+            first = await letters.redrive_messages(sequence_numbers=numbers, budget=RedriveBudget(share=0.5, minimum=4))
         assert (first.moved, first.completed) == (4, False)
         with pytest.raises(MessageNotFoundError, match="No message was moved"):
             await letters.redrive_messages(sequence_numbers=numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -14,7 +13,7 @@ from sbredis.aio import ServiceBusReceiver, _redriving
 from sbredis.engine import read_record
 from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
-from tests.aio.queues import in_memory
+from tests.aio.queues import handling, in_memory
 from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
@@ -184,16 +183,8 @@ async def test_a_message_that_is_too_large_with_its_new_properties_stays(url: st
 @asynccontextmanager
 async def undeliverable(flow: Flow, *texts: str, **options: Any) -> AsyncIterator[ServiceBusReceiver]:
     """Let a transaction of the queue "home" send to a queue that is deleted then; yield a receiver of the letters."""
-    for name in ("home", "to"):
-        await flow.admin.create_queue(name)
-    async with (
-        flow.client.get_queue_sender("home") as home,
-        flow.client.get_queue_sender("to") as to,
-        flow.client.transaction() as tx,
-    ):
-        tx.send_messages(home, text("home"))
-        tx.send_messages(to, [text(each, application_properties={"kept": 1}, **options) for each in texts])
-    await flow.admin.delete_queue("to")
+    messages = [text(each, application_properties={"kept": 1}, **options) for each in texts]
+    await flow.send_to_a_deleted_queue(*messages)
     async with flow.mover():
 
         async def refused() -> bool:
@@ -279,18 +270,13 @@ async def test_a_budget_counts_messages_that_die_at_the_destination(url: str, ra
             await flow.admin.create_queue(name)
         await kill(flow, "to", "other")
         await kill(flow, "from", *map(str, range(20)))
-
-        async def handle() -> None:
-            async with flow.client.get_queue_receiver("to") as receiver:
-                async for message in receiver:
-                    await receiver.dead_letter_message(message, "StillBroken")
-
-        handler = asyncio.ensure_future(handle())
-        async with flow.client.get_queue_receiver("from", sub_queue="deadletter") as letters:
+        async with (
+            flow.client.get_queue_receiver("to") as receiver,
+            handling(receiver),
+            flow.client.get_queue_receiver("from", sub_queue="deadletter") as letters,
+        ):
             budget = RedriveBudget(share=0.5, minimum=4)
             result = await letters.redrive_messages(to="to", rate=rate, budget=budget, properties_to_modify=CHANGES)
-        handler.cancel()
-        await asyncio.wait([handler])
         assert not result.completed
         assert 4 <= result.moved < 20
         assert result.moved / 2 < result.died_again <= result.moved

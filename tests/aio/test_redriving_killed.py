@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections import Counter
 
 import pytest
 
 from sbredis.exceptions import RedriveInProgressError
 from tests.aio.queues import queue_at
+from tests.children import child
 from tests.waiting import eventually
-from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
@@ -59,19 +58,14 @@ async def test_each_message_returns_once_however_often_the_client_is_killed(url:
 
         for kill in range(KILLS):
             before, goal = await redriven(), MESSAGES * (kill + 1) // (KILLS + 2)
-            client = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", _CLIENT, url, queue.entity.name, cursor, f"{MESSAGES / KILLS}"),
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stderr=asyncio.subprocess.DEVNULL,
-            )
+            given = url, queue.entity.name, cursor, f"{MESSAGES / KILLS}"
+            async with child("-c", _CLIENT, *given, stderr=asyncio.subprocess.DEVNULL) as client:
 
-            async def far_enough(client: asyncio.subprocess.Process = client, goal: int = goal) -> bool:
-                return client.returncode is not None or await redriven() > goal
+                async def far_enough(client: asyncio.subprocess.Process = client, goal: int = goal) -> bool:
+                    return client.returncode is not None or await redriven() > goal
 
-            await eventually(far_enough)
-            assert client.returncode is None, "the client has ended before it could be killed"
-            client.kill()
-            await client.wait()
+                await eventually(far_enough)
+                assert client.returncode is None, "the client has ended before it could be killed"
             assert await redriven() >= before
 
         async def finished() -> bool:

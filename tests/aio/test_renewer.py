@@ -12,6 +12,7 @@ from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.aio.calls._lane_kinds import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -386,10 +387,10 @@ async def test_closing_the_client_during_a_renewal_is_not_reported_as_a_failed_r
                 await asyncio.Event().wait()
             return await call(script, *arguments, **options)
 
-        queue.transport.call = stuck  # type: ignore[method-assign]
+        divert(queue.transport, stuck)
         clock.move(41)
         await under_way.wait()
-        queue.transport.call = call  # type: ignore[method-assign]
+        divert(queue.transport, call)
         await queue.client.close()
         await eventually(lambda: not hold_of(message).watchers)
         assert (reports, message.auto_renew_error) == ([], None)
@@ -413,13 +414,13 @@ async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitio
                 await released.wait()
             return await call(script, *arguments, **options)
 
-        queue.transport.call = slow  # type: ignore[method-assign]
+        divert(queue.transport, slow)
         settled = asyncio.create_task(receiver.complete_message(messages[1]))
         await held.wait()
         clock.move(41)
         last = hold_of(messages[2])
         await eventually(lambda: last.lease is not None and last.lease.until > clock.now() + 50)
-        queue.transport.call = call  # type: ignore[method-assign]
+        divert(queue.transport, call)
         released.set()
         await settled
         await receiver.complete_message(messages[2])

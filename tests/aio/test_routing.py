@@ -193,7 +193,7 @@ async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: Loc
 
 async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) -> None:
     """The sends do not fail after one attempt at each partition, because there is time left."""
-    with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
             await sender.send_messages([])
             await in_thread(server.kill)

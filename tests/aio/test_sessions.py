@@ -1072,7 +1072,7 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
         await client._connection.all_seen_off()
         before, lanes = kept(), await noted()
         tasks = len(asyncio.all_tasks())
-        for number in range(300):
+        for number in range(150):
             await one(number)
         await client._connection.all_seen_off()
         assert all(now <= was + 8 for now, was in zip(kept(), before, strict=True)), (before, kept())

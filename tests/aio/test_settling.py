@@ -19,6 +19,7 @@ from sbredis.exceptions import (
     Outcome,
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -296,11 +297,11 @@ async def test_a_settlement_without_an_answer_has_an_unknown_outcome(url: str) -
             await answer.wait()
             return reply
 
-        queue.transport.call = slow  # type: ignore[method-assign]
+        divert(queue.transport, slow)
         with pytest.raises(OperationTimeoutError) as raised:
             await receiver.complete_message(message, timeout=3)
         assert raised.value.outcome is Outcome.UNKNOWN
-        queue.transport.call = call  # type: ignore[method-assign]
+        divert(queue.transport, call)
         answer.set()
         assert (await queue.counts()).locked == 0
 

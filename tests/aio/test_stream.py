@@ -268,7 +268,7 @@ async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) ->
 
 def tasks_of_lanes() -> set[asyncio.Task[Any]]:
     """Return the tasks of lanes, which run as long as the client is open."""
-    return {task for task in asyncio.all_tasks() if "_Pipeline." in getattr(task.get_coro(), "__qualname__", "")}
+    return {task for task in asyncio.all_tasks() if "Pipeline." in getattr(task.get_coro(), "__qualname__", "")}
 
 
 @in_memory

@@ -11,7 +11,8 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient, _calls
 from sbredis.engine import KINDS, decode_changes, partition_for_key, partition_for_name, read_record
-from sbredis.engine._lifecycle import Side, State, band, score
+from sbredis.engine._bands import band, score
+from sbredis.engine._lifecycle import Side, State
 from sbredis.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
@@ -22,6 +23,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
+from tests.aio.queues import bodies_in
 from tests.engine.bench import everything
 from tests.waiting import eventually
 
@@ -63,11 +65,6 @@ async def received(receiver: ServiceBusReceiver, count: int = 1) -> list[Service
     while len(messages) < count:
         messages += await receiver.receive_messages(count - len(messages), 60)
     return messages
-
-
-async def bodies(client: ServiceBusClient, name: str) -> list[str]:
-    async with client.get_queue_receiver(name) as receiver:
-        return [str(message) for message in await receiver.peek_messages(100)]
 
 
 async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, int]]:
@@ -192,7 +189,7 @@ async def test_a_message_for_another_partition_waits_in_the_entity_of_the_settle
             tx.complete_message(message)
         there = await place_of(client, OUTPUTS)
         assert await waiting(client, "inputs") == [("a", *there), ("b", *there)]
-        assert (await bodies(client, "inputs"), await bodies(client, OUTPUTS)) == ([], [])
+        assert (await bodies_in(client, "inputs"), await bodies_in(client, OUTPUTS)) == ([], [])
         assert tx.duplicates == ()
 
 
@@ -204,12 +201,12 @@ async def test_without_a_settlement_messages_wait_in_the_first_entity_to_which_t
             tx.send_messages(far, [])
             tx.send_messages(near, ServiceBusMessage("near"))
             tx.send_messages(far, ServiceBusMessage("far"))
-        assert await bodies(client, "inputs") == ["near"]
+        assert await bodies_in(client, "inputs") == ["near"]
         assert await waiting(client, "inputs") == [("far", *await place_of(client, OUTPUTS))]
         async with client.transaction() as tx:
             tx.send_messages(far, ServiceBusMessage("now far"))
             tx.send_messages(near, ServiceBusMessage("now near"))
-        assert await bodies(client, OUTPUTS) == ["now far"]
+        assert await bodies_in(client, OUTPUTS) == ["now far"]
         assert await waiting(client, OUTPUTS) == [("now near", *await place_of(client, "inputs"))]
 
 
@@ -304,7 +301,7 @@ async def test_messages_that_are_scheduled_elsewhere_would_have_no_numbers(clien
                 lambda tx: tx.schedule_messages(far, ServiceBusMessage("b"), LATER),
             )
         assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
-        assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+        assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
 
 
 async def test_a_destination_that_does_not_exist_is_refused(client: ServiceBusClient) -> None:
@@ -315,7 +312,7 @@ async def test_a_destination_that_does_not_exist_is_refused(client: ServiceBusCl
             lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
             lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
         )
-    assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+    assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
 
 
 @pytest.mark.usefixtures("client")
@@ -331,7 +328,7 @@ async def test_a_message_that_is_too_large_for_its_destination_is_refused(url: s
                 lambda tx: tx.send_messages(far, ServiceBusMessage("x" * 2000)),
             )
         assert refused.value.entity == OUTPUTS
-        assert (await bodies(fresh, "inputs"), await waiting(fresh, "inputs")) == ([], [])
+        assert (await bodies_in(fresh, "inputs"), await waiting(fresh, "inputs")) == ([], [])
 
 
 async def test_a_message_without_a_session_is_refused_by_a_session_queue_elsewhere(client: ServiceBusClient) -> None:
@@ -344,7 +341,7 @@ async def test_a_message_without_a_session_is_refused_by_a_session_queue_elsewhe
             lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
             lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
         )
-    assert (await bodies(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+    assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
 
 
 async def test_settlements_of_two_entities_in_different_partitions_are_refused(client: ServiceBusClient) -> None:
@@ -385,7 +382,7 @@ async def test_a_send_to_another_partition_of_the_queue_of_the_settled_message_i
         with pytest.raises(ValueError, match=r"without a key" if key is None else r"different keys \('a', "):
             await transact(client, lambda tx: tx.complete_message(message), lambda tx: tx.send_messages(sender, output))
         await receiver.complete_message(message)
-    assert await bodies(client, "wide") == []
+    assert await bodies_in(client, "wide") == []
 
 
 async def test_a_send_with_the_key_of_another_message_of_the_queue_is_refused_wherever_it_is(
@@ -453,7 +450,7 @@ async def test_messages_arrive_once_in_the_partitions_of_their_keys(url: str) ->
             found = await received(receiver, 2)
         assert {message.message_id for message in found} == {"id 0", "id 1"}
         await eventually(lambda: no_more_waits(client, "inputs"))
-        assert len(await bodies(client, "once")) == 2
+        assert len(await bodies_in(client, "once")) == 2
 
 
 @pytest.mark.slow

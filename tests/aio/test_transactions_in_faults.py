@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,9 +15,10 @@ from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.servers._cluster import ClusterNode
 from sbredis.transport import key_slot
+from tests.aio.queues import bodies_in
 from tests.aio.scissors import Scissors
+from tests.children import child
 from tests.waiting import eventually
-from tools.repository import ROOT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -69,18 +69,9 @@ class Program:
 
 @asynccontextmanager
 async def program(url: str) -> AsyncIterator[Program]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-W", "error", "-c", PROGRAM, url),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    running = Program(process)
-    try:
-        yield running
-    finally:
-        await running.kill()
+    pipe = asyncio.subprocess.PIPE
+    async with child("-W", "error", "-c", PROGRAM, url, stdin=pipe, stdout=pipe) as process:
+        yield Program(process)
 
 
 @asynccontextmanager
@@ -92,12 +83,6 @@ async def entities(server: LocalServer, count: int) -> AsyncIterator[ServiceBusC
         async with client.get_queue_sender("inputs") as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
         yield client
-
-
-async def bodies(client: ServiceBusClient, name: str) -> list[str]:
-    """Return the bodies of the messages of a queue, in every state."""
-    async with client.get_queue_receiver(name) as receiver:
-        return [str(message) for message in await receiver.peek_messages(1000)]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +106,8 @@ async def test_a_process_that_is_killed_has_committed_all_or_nothing(
             network.cut("transact", then=running.kill, **cut)
             running.go_on()
             await eventually(lambda: network.cuts)
-        assert await bodies(client, "outputs") == ["0", "1", "2"][: 2 + happened]
-        assert await bodies(client, "inputs") == ["2", "3"][happened:]
+        assert await bodies_in(client, "outputs") == ["0", "1", "2"][: 2 + happened]
+        assert await bodies_in(client, "inputs") == ["2", "3"][happened:]
 
 
 async def test_processes_that_are_killed_at_any_time_leave_no_half_transaction(server: LocalServer) -> None:
@@ -134,7 +119,7 @@ async def test_processes_that_are_killed_at_any_time_leave_no_half_transaction(s
                 for _ in range(commits):
                     assert await running.done()
         await eventually(lambda: _connected(server) == before)  # the server has handled all that they sent
-        inputs, outputs = await bodies(client, "inputs"), await bodies(client, "outputs")
+        inputs, outputs = await bodies_in(client, "inputs"), await bodies_in(client, "outputs")
         assert sorted([*inputs, *outputs], key=int) == [str(number) for number in range(200)]
         assert len(outputs) >= 0 + 1 + 4 + 9
 

@@ -22,6 +22,7 @@ from sbredis.engine import CallId, PartitionSettings, accept_session, new_token,
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
 from tests.aio.topics import topic_at
 from tests.transport.hand import turns
@@ -195,7 +196,8 @@ async def kill_client(client: ServiceBusClient) -> None:
         raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
 
     transport = client._connection.transport
-    transport.call = transport.command = silence  # type: ignore[method-assign]
+    divert(transport, silence)
+    transport.command = silence  # type: ignore[method-assign]
     await client.close()
 
 
@@ -244,7 +246,7 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
                     await let
                 return await through(script, keys, *arguments, **options)
 
-            transport.call = call  # type: ignore[method-assign]
+            divert(transport, call)
             await queue.send("a", "b", "c")
             await eventually(lambda: stuck)
             for other in others:

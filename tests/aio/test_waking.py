@@ -238,9 +238,11 @@ async def test_an_idle_receiver_that_was_woken_without_a_message_does_not_regist
     """In the meantime another receiver took the message, so there is no notice to pass on."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
+        await queue.send("a", at=-1)
+        locks = await queue.take(at=-1)
         await queue.register_waiter(receiver)
         with Calls(queue.transport) as calls:
-            await asyncio.gather(queue.send("a", at=-1), queue.take(at=-1))
+            await asyncio.gather(queue.abandon(locks, at=-1), queue.take(at=-1))
             await eventually(lambda: registered(queue, len(queue.partitions) - 1))
             assert receiver._inbox is not None
             watchers = receiver._inbox._watchers

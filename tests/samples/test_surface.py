@@ -76,6 +76,19 @@ ACCEPTED = {
     "sbredis*ServiceBusSession.fence: added": "fence",
     "sbredis*ServiceBusReceiver.redrive_messages: added": "redrive",
     "sbredis*ServiceBusReceiver.*_messages_by_number: added": "by-number",
+    "sbredis*.list_reservations: added": "reservations",
+    "sbredis*.list_partitions: added": "partitions-shown",
+    "sbredis*.has_maintenance: added": "partitions-shown",
+    "sbredis.management.PartitionRuntimeProperties: added": "partitions-shown",
+    "sbredis*.release_reservation: added": "reservations",
+    "sbredis*.forget_writer: added": "bulk-writers",
+    "sbredis.exceptions.Batch*: added": "bulk-writers",
+    "sbredis.management.*audit*: added": "audit",
+    "sbredis.aio.management.*audit*: added": "audit",
+    "sbredis.management.*protected*: added": "protected",
+    "sbredis.aio.management.*protected*: added": "protected",
+    "sbredis.management.ReservationPosition: added": "reservations",
+    "sbredis.management.ReservationStatus: added": "reservations",
     "sbredis.RedriveBudget: added": "redrive",
     "sbredis.RedriveResult: added": "redrive",
     "sbredis*ServiceBusSession.locked: added": "session-lock-lost",
@@ -123,7 +136,7 @@ ACCEPTED = {
     "sbredis.exceptions.Resource*Error: added": "exceptions-base",
     "sbredis.exceptions.ServiceBusAuth*Error: not transient": "not-transient",
     "sbredis.exceptions.Outcome: added": "error-facts",
-    "sbredis.exceptions.[DIKMNRSW]*Error: added": "more-errors",
+    "sbredis.exceptions.[DEIKMNRSW]*Error: added": "more-errors",
 }
 """The accepted differences: a pattern for the lines of :func:`differences`, and the table row that documents them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,8 +10,12 @@ from datetime import timedelta
 import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.aio import ServiceBusClient as AsyncClient
+from sbredis.aio.bulk import BulkWriter, reserve
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+from sbredis.engine import Outbound
 from sbredis.exceptions import (
+    EntityReservedError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     RuleSyntaxError,
@@ -24,6 +29,40 @@ from tests.sync.test_surface import parameters
 def admin(url: str) -> Iterator[ServiceBusAdministrationClient]:
     with ServiceBusAdministrationClient(url, partition_count=2) as admin:
         yield admin
+
+
+def test_reservations_are_listed_and_released(url: str, admin: ServiceBusAdministrationClient) -> None:
+    admin.create_queue("orders")
+
+    async def reserve_orders() -> None:
+        async with AsyncClient(url) as client:
+            await reserve(client, "orders", consumer="capture")
+
+    asyncio.run(reserve_orders())
+    assert [each.consumer for each in admin.list_reservations(stale_after=60)] == ["capture"]
+    with pytest.raises(EntityReservedError, match="for the consumer 'capture'"):
+        admin.delete_queue("orders")
+    assert admin.release_reservation("orders", consumer="capture")
+    assert not admin.release_reservation("orders")
+    assert list(admin.list_reservations()) == []
+
+
+def test_a_bulk_writer_is_forgotten(url: str, admin: ServiceBusAdministrationClient) -> None:
+    admin.create_queue("orders")
+
+    async def write() -> int:
+        async with AsyncClient(url) as client, BulkWriter(client, "orders", writer="w", batch=1, task=0) as writer:
+            await writer.write(Outbound([b"row"]))
+            return (await writer.finish()).stored
+
+    assert [asyncio.run(write()) for _ in range(2)] == [1, 0]
+    assert admin.forget_writer("Orders", "w") == 1
+    assert admin.forget_writer("orders", "w") == 0
+    assert asyncio.run(write()) == 1
+    with pytest.raises(ValueError, match="writer 'a b' must have"):
+        admin.forget_writer("orders", "a b")
+    with pytest.raises(MessagingEntityNotFoundError):
+        admin.forget_writer("missing", "w")
 
 
 def test_a_queue_is_created_changed_and_deleted(admin: ServiceBusAdministrationClient) -> None:
@@ -141,7 +180,7 @@ def test_the_synchronous_client_refuses_wrong_arguments_too(admin: ServiceBusAdm
         admin.get_queue("news")
 
 
-GROUPS = {"Queue", "Topic", "Subscription", "Rule"}
+GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Reservation", "BulkWriter"}
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))

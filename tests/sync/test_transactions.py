@@ -25,7 +25,13 @@ from sbredis import (
     aio,
 )
 from sbredis.engine import partition_for_name
-from sbredis.exceptions import KeyAlreadyUsedError, MessageAlreadySettled, MessageLockLostError, ServiceBusError
+from sbredis.exceptions import (
+    KeyAlreadyUsedError,
+    MessageAlreadySettled,
+    MessageLockLostError,
+    ServiceBusError,
+    WatermarkChangedError,
+)
 from tests.sync.interruptions import interrupted_when
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -464,6 +470,22 @@ def test_the_second_transaction_with_a_key_is_refused(
             assert refused.value.key == b"order 1"
     assert bodies(client, "outputs") == ["bill"]
     inputs.complete_message(second)
+
+
+def test_a_watermark_advances_from_the_expected_value_only(
+    client: ServiceBusClient, outputs: ServiceBusSender, inputs: ServiceBusReceiver
+) -> None:
+    tx = client.transaction()
+    with tx:
+        tx.advance(outputs, "mark", "1", expected=None)
+        tx.send_messages(outputs, ServiceBusMessage("bill"))
+    with client.get_queue_receiver("outputs") as receiver:
+        assert tx.watermarks == {"mark": receiver.peek_messages()[0].sequence_number}
+    with pytest.raises(WatermarkChangedError) as refused:
+        transact(client, lambda tx: tx.advance(outputs, "mark", "2", expected=None))
+    assert (refused.value.value, refused.value.sequence_number) == ("1", tx.watermarks["mark"])
+    with client.transaction() as tx, pytest.raises(TypeError, match=r"with a sbredis\.ServiceBusSender, not with a"):
+        tx.advance(inputs, "mark", "2", expected="1")  # type: ignore[arg-type]
 
 
 def test_wrong_keys_are_refused_by_the_call_that_gives_them(client: ServiceBusClient) -> None:

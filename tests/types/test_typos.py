@@ -14,14 +14,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.house.modules import modules
+from tests.house.modules import importable_modules
 from tests.offenders import for_each
 from tests.samples.derivation import MODULES, synchronous_source
 from tools.repository import ROOT
 
 HERE = Path(__file__).parent
 MARK = re.compile(r"  # type: ignore\[[a-z-]+\]$", re.MULTILINE)
-PUBLIC = [module.name for module in modules() if not any(part.startswith("_") for part in module.name.split("."))]
+PUBLIC = [
+    module.name for module in importable_modules() if not any(part.startswith("_") for part in module.name.split("."))
+]
 
 
 def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._routing import Routing, routing_for
 from sbredis.engine import CallId, Partition, SettingsBehindError, SettingsStaleError, perform
-from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
-from sbredis.registry import EntityRecord, Namespace
+from sbredis.exceptions import (
+    EntityReservedError,
+    MessagingEntityNotFoundError,
+    NamespaceMissingError,
+    Outcome,
+    ServiceBusError,
+)
+from sbredis.registry import EntityRecord, Namespace, reservation_of, say_reserved
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
@@ -85,6 +91,13 @@ class EntityState:
         if not self.partitioned:
             return self.numbers[0], sequence_number
         return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
+
+    def explain(self, error: ServiceBusError) -> None:
+        """Let an error say more, if the record of the entity knows more than the partition that has refused a call."""
+        if isinstance(error, EntityReservedError) and error.consumer is None:
+            reservation = reservation_of(self.record)
+            if reservation is not None:
+                say_reserved(error, self.name, reservation, "no other receiver gets its messages")
 
     async def reload(self, seen: EntityRecord, until: float) -> None:
         """Read the registry again, unless another caller has already replaced the record ``seen``."""

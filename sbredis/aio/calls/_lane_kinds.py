@@ -60,7 +60,7 @@ T = TypeVar("T")
 MOST_COPIES = 1000
 """The largest number of copies that a transaction, or all transactions of a call, may make in subscriptions."""
 MOST_MESSAGES_TOGETHER = 200
-"""The largest number of messages, session states and keys of several transactions that share a call."""
+"""The largest number of messages, session states, keys and watermarks of several transactions that share a call."""
 
 
 class SettleJob(Job):
@@ -186,6 +186,11 @@ class RenewLane(Lane[RenewJob, Renewed]):
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
         return super().submit(job)
 
+    @property
+    def renews(self) -> bool:
+        """Whether a renewal is waiting or under way."""
+        return bool(self._last)
+
     def last_renewal(self, hold: Held) -> asyncio.Future[None] | None:
         """Return a future for the end of the message's last renewal, if one is waiting or under way."""
         if not self._last:
@@ -258,18 +263,22 @@ class RenewLane(Lane[RenewJob, Renewed]):
 class CallJob(Job, Generic[T]):
     """A call that one caller makes and that no other caller shares. Its future has the result."""
 
-    __slots__ = ("make", "orphaned", "told")
+    __slots__ = ("catches_up", "make", "orphaned", "told")
 
     def __init__(
         self,
         make: Callable[[Partition, CallId], Request[T]],
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
+        *,
+        catches_up: bool = True,
     ) -> None:
         super().__init__(deadline)
         self.make = make
         self.orphaned = orphaned
         """A function that is called with the result if no caller waits for the result any more."""
+        self.catches_up = catches_up
+        """Whether ``more`` in the result says that due work is left, which the client then does in the background."""
         self.told: Callable[[], None] | None = None
         """A function that is called when the result arrives, one turn of the loop before a callback of the future."""
 
@@ -306,7 +315,7 @@ class CallLane(Lane[CallJob[Any], Any]):
                 job.told()
         elif job.orphaned is not None:
             job.orphaned(result)
-        if getattr(result, "more", False):
+        if job.catches_up and getattr(result, "more", False):
             self.link.catch_up()
 
 
@@ -318,7 +327,7 @@ class TransactionJob(Job, ABC):
     def __init__(self, deadline: float, messages: int, size: int, links: frozenset[PartitionLink]) -> None:
         super().__init__(deadline, size)
         self.messages = messages
-        """The number of messages, session states and keys."""
+        """The number of messages, session states, keys and watermarks."""
         self.links = links
         """The partitions that take part."""
 

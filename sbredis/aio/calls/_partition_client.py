@@ -67,6 +67,16 @@ class PartitionClient(PartitionLink):
         self._borrowed = 0
         self._giving_back: set[asyncio.Future[None]] = set()
 
+    @property
+    def may_offer(self) -> bool:
+        """Whether a receiver of the partition may get offers: messages that a send locks for it.
+
+        With another durability than ``master``, no replica or disk has the lock yet when the offer comes.
+        """
+        settings = self.entity.record.settings
+        plain = not (settings.sessions or settings.shared or settings.topic)
+        return plain and self.runtime.target.durability == "master"
+
     def settling(self, kind: str) -> SettleLane:
         """Return the lane for settlements of a kind: complete, abandon, release, interrupt, defer or dead_letter."""
         lane = self._settling.get(kind)
@@ -137,12 +147,15 @@ class PartitionClient(PartitionLink):
         make: Callable[[Partition, CallId], Request[T]],
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
+        *,
+        catches_up: bool = True,
     ) -> T:
         """Make a call that is not shared, in the lane with this letter.
 
-        If the caller is cancelled, ``orphaned`` gets the result.
+        If the caller is cancelled, ``orphaned`` gets the result. Without ``catches_up``, ``more`` in the result does
+        not say that due work is left.
         """
-        return await self.carry_out(letter, CallJob(make, deadline, orphaned))
+        return await self.carry_out(letter, CallJob(make, deadline, orphaned, catches_up=catches_up))
 
     async def carry_out(self, letter: str, job: CallJob[T]) -> T:
         """Make the call of a :class:`CallJob`. If the caller is cancelled, the job's ``orphaned`` gets the result."""

@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._catching_up import do_due
 from sbredis.aio.core._pauses import Pauses
-from sbredis.engine import CallId, SettingsStaleError, perform, salts, touch, waiting_channel
+from sbredis.engine import (
+    CallId,
+    OverdueError,
+    SettingsBehindError,
+    SettingsStaleError,
+    perform,
+    salts,
+    touch,
+    waiting_channel,
+)
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import MessageLease
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
     from sbredis.engine import Partition
+    from sbredis.registry import EntityRecord
     from sbredis.transport import Transport
 
 __all__ = ["PartitionLink"]
@@ -89,6 +99,21 @@ class PartitionLink:
             await perform(self.runtime.transport, request, timeout=until - self._loop.time())
         except (SettingsStaleError, MessagingEntityNotFoundError):
             return  # another client has sent newer settings, or the partition is gone: the next call shows which
+
+    async def overcome(self, error: ServiceBusError, record: EntityRecord, until: float) -> bool:
+        """Remove the obstacle for which a part of a transaction was refused. Return whether there was one.
+
+        The transaction may then be made again. It was built from ``record``.
+        """
+        if isinstance(error, SettingsBehindError):
+            await self.tell(until)
+        elif isinstance(error, SettingsStaleError):
+            await self.entity.reload(record, until)
+        elif isinstance(error, MessagingEntityNotFoundError):
+            await self.entity.recover(record, until)
+        else:
+            return isinstance(error, OverdueError) and self._loop.time() < until
+        return True
 
     def catch_up(self) -> None:
         """Do the due work in the background, after a call reported that more is due than one call does."""

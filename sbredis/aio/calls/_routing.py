@@ -33,6 +33,7 @@ from sbredis.engine import (
     Sent,
     Value,
     encode_changes,
+    publish,
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
@@ -155,7 +156,8 @@ class Routing:
         """
         places, routes = self.routed(messages, facts) if routed is None else routed
         targets = [self._partition(place, number) for place in places]
-        return topic.publish(call_id, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
+        request = publish(topic, call_id, messages, routes, targets, fence=fence)
+        return request, [_width(route or ()) for route in routes]
 
     def takes_long(self, size: int) -> bool:
         """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""

@@ -10,10 +10,21 @@ from dataclasses import dataclass
 from sbredis._quoting import quoted
 from sbredis.model import RedriveBudget
 
-__all__ = ["Bound", "Census", "Pace", "Relapses", "Shares", "cursor_text", "fingerprint", "read_cursor"]
+__all__ = [
+    "LONGEST_LINE",
+    "NO_REASON",
+    "Bound",
+    "Census",
+    "Pace",
+    "Relapses",
+    "Shares",
+    "cursor_text",
+    "fingerprint",
+    "read_cursor",
+]
 
 _DIGITS = re.compile(r"\d+")
-_LONGEST_LINE = 200
+LONGEST_LINE = 200
 _MOST_FINGERPRINTS = 1000
 NO_REASON = "(no reason)"
 OTHERS = "(others)"
@@ -26,8 +37,8 @@ def fingerprint(reason: str | None, description: str | None) -> str:
     description. Each number is replaced by ``#``.
     """
     line = next((line.strip() for line in (description or "").splitlines() if line.strip()), "")
-    line = _DIGITS.sub("#", line[:_LONGEST_LINE])
-    kind = _DIGITS.sub("#", (reason or NO_REASON)[:_LONGEST_LINE])
+    line = _DIGITS.sub("#", line[:LONGEST_LINE])
+    kind = _DIGITS.sub("#", (reason or NO_REASON)[:LONGEST_LINE])
     return f"{kind}: {line}" if line else kind
 
 

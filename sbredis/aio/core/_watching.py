@@ -9,12 +9,14 @@ same run of the script registers the client as a waiter. The partition then *wak
 something comes. Until then the client makes no calls to the partition. A registration ends after 30 seconds, so the
 client looks again before that. In the following, *we* are that client.
 
-Three facts make this difficult:
+Four facts make this difficult:
 
 - *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. If a waiter needs
   nothing when it is woken, it must look once without waiting. Only then does the partition wake the next waiter.
 - *A wake-up may come while an answer is under way.* The answer may be older than the wake-up. So if a wake-up comes
   before an answer of "nothing", the client ignores the answer and asks the partition again.
+- *An offer must be taken.* The partition may send messages in the wake-up. It locks them for one second only, so the
+  next call must come soon, even if the client needs nothing else (see :mod:`sbredis.aio.core._offers`).
 - *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
   partition sends a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
   Otherwise the other waiters sleep until their own registrations end.
@@ -39,10 +41,10 @@ In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states S
 *known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
 other partitions we first look, which locks nothing.
 
-Events are methods. Events from outside (``woken``, ``missed``, ``moved``, ``time_passed``, ``disconnected``,
-``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come
-only while a call is under way, or after the watch has ended; then they change nothing. If a pair of state and event is
-missing in :data:`TABLE`, the event does not change the state.
+Events are methods. Events from outside (``woken``, ``offered``, ``missed``, ``moved``, ``time_passed``,
+``disconnected``, ``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``,
+``failed``, …) may come only while a call is under way, or after the watch has ended; then they change nothing. If a
+pair of state and event is missing in :data:`TABLE`, the event does not change the state.
 """
 
 from __future__ import annotations
@@ -95,6 +97,7 @@ class Event(Enum):
     UNREGISTERED = "the answer: nothing; it does not know where to wake us"
     PASSED_ON = "the answer: nothing; we did not wait, so it wakes another waiter"
     WOKEN = "it says that it has something"
+    OFFERED = "it has offered us something, which we must take"
     MISSED = "it may have said so unheard"
     MOVED = "its clock was moved by hand"
     HEARD = "its channel can be heard from now on"
@@ -131,10 +134,12 @@ def _table() -> dict[tuple[State, Event], State]:
         (s.OVERTAKEN, e.PASSED_ON): s.DOUBTFUL,
     }
     for state in under_way:
-        table[state, e.WOKEN] = table[state, e.MISSED] = table[state, e.MOVED] = s.OVERTAKEN
+        for event in (e.WOKEN, e.OFFERED, e.MISSED, e.MOVED):
+            table[state, event] = s.OVERTAKEN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED
     for state in (*may_ask, *silent, *ended):
-        table[state, e.WOKEN], table[state, e.MISSED] = s.CALLED, s.DOUBTFUL
+        table[state, e.WOKEN] = s.CALLED
+        table[state, e.OFFERED] = table[state, e.MISSED] = s.DOUBTFUL
     for state in (*silent, *ended):
         table[state, e.HEARD] = s.UNKNOWN
     for state in (*silent, *ended):
@@ -267,7 +272,7 @@ class Watch:
 
     def failed(self, now: float, *, refused: bool) -> None:
         """End a call that failed."""
-        if self._ends_call("it failed"):
+        if self._ends_call(Event.FAIL):
             self._pause(now, refused=refused)
 
     def cannot_listen(self, now: float, *, refused: bool) -> None:
@@ -276,17 +281,17 @@ class Watch:
             self._pause(now, refused=refused)
 
     def _answered(self, event: Event, *, registered: bool) -> None:
-        if self._ends_call(event.value):
+        if self._ends_call(event):
             self._pauses.reset()
             self.registered = registered
             self._apply(event)
 
-    def _ends_call(self, how: str) -> bool:
+    def _ends_call(self, event: Event) -> bool:
         """End the call under way. Return whether its end still matters."""
         if self.left:
             return False
         if self.state not in _UNDER_WAY:
-            raise RuntimeError(f"a call ended ({how}), but no call was under way")
+            raise RuntimeError(f"a call ended ({event.value}), but no call was under way")
         self.wanted, self.late, self.look_at = 0, False, None
         return True
 
@@ -299,6 +304,10 @@ class Watch:
     def woken(self) -> None:
         """Record that the partition has woken us, because it has something."""
         self._rouse(Event.WOKEN)
+
+    def offered(self) -> None:
+        """Record that the partition has offered us messages. We owe it the call that takes the offer."""
+        self._rouse(Event.OFFERED)
 
     def missed(self) -> None:
         """Record that the partition may have woken us while we could not hear it."""

@@ -1,30 +1,18 @@
-"""Count the content of an entity in all partitions at the same time. Leave out partitions that cannot be reached.
-
-The result names these partitions.
-"""
+"""Count the content of an entity in all partitions at the same time. The result names those that were not reached."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
-import anyio
-
 from sbredis.aio.calls._catching_up import do_due, read_after_due
 from sbredis.aio.calls._clock import Clock
-from sbredis.engine import CallId, Counts, ScriptCaller, SettingsBehindError, SettingsStaleError, perform
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    OperationTimeoutError,
-    ServerUnsuitableError,
-    ServiceBusCommunicationError,
-    ServiceBusConnectionError,
-    ServiceBusError,
-    ServiceBusServerBusyError,
-)
+from sbredis.aio.entities._asking import PartitionAsker, Place
+from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
 from sbredis.model import (
     EntityAvailabilityStatus,
+    PartitionRuntimeProperties,
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
@@ -32,24 +20,14 @@ from sbredis.model import (
 )
 from sbredis.registry import EntityRecord, Namespace, TopicFacts
 
-__all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
+__all__ = ["Counter", "Tally", "partition_counts", "queue_counts", "subscription_counts", "topic_counts"]
 
-PATIENCE = 5.0
-"""A partition that does not answer within this number of seconds is left out. A failover takes less time."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_kept", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _TRANSFER = ("transfer", "frozen")
 _TRANSFER_DEAD = tuple(field for field in Counts._fields if field.startswith("transfer_dead_"))
 _UNSCHEDULED = (*_ACTIVE, *_DEAD, *_TRANSFER, *_TRANSFER_DEAD)
 _LIMITED = EntityAvailabilityStatus.LIMITED
-_TRIES = 3
-_AT_ONCE = 64
-_UNREACHABLE = (
-    OperationTimeoutError,
-    ServiceBusCommunicationError,
-    ServiceBusConnectionError,
-    ServiceBusServerBusyError,
-)
 
 
 class Tally(NamedTuple):
@@ -57,17 +35,18 @@ class Tally(NamedTuple):
 
     record: EntityRecord
     """The record of the entity at the time of the count."""
-    counts: Sequence[Counts]
+    counts: Mapping[int, Counts]
+    """A mapping from the number of each partition that answered to its counts."""
     unreachable: tuple[int, ...]
 
     @property
     def approximate(self) -> bool:
         """Whether the counts may be wrong, because they leave out some of the work that was due in a partition."""
-        return any(each.more for each in self.counts)
+        return any(each.more for each in self.counts.values())
 
     def all(self, *places: str) -> int:
         """Return the sum of these fields of the counts: numbers of messages, or bytes."""
-        return sum(getattr(each, place) for each in self.counts for place in places)
+        return sum(getattr(each, place) for each in self.counts.values() for place in places)
 
     def messages(self) -> _MessageCounts:
         """Return the counts of messages that queues and subscriptions have.
@@ -91,7 +70,9 @@ class Tally(NamedTuple):
             "name": self.record.name,
             "created_at_utc": moment(self.record.created_at),
             "updated_at_utc": updated,
-            "accessed_at_utc": moment(max((each.used for each in self.counts), default=0) or self.record.updated_at),
+            "accessed_at_utc": moment(
+                max((each.used for each in self.counts.values()), default=0) or self.record.updated_at
+            ),
             "availability_status": _LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE,
             "unreachable_partitions": self.unreachable,
             "is_approximate": self.approximate,
@@ -147,14 +128,44 @@ def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
     )
 
 
+def partition_counts(
+    tally: Tally, inspections: Mapping[int, Inspection], servers: Mapping[int, str | None]
+) -> list[PartitionRuntimeProperties]:
+    """Return the contents of each partition of an entity as users get them, in the order of the numbers."""
+    found: list[PartitionRuntimeProperties] = []
+    for number in tally.record.partitions:
+        counts, inspection = tally.counts.get(number), inspections.get(number)
+        if counts is None or inspection is None:
+            found.append(PartitionRuntimeProperties(number=number, server=servers[number], available=False))
+            continue
+        found.append(
+            PartitionRuntimeProperties(
+                number=number,
+                server=servers[number],
+                active_message_count=counts.active,
+                locked_message_count=counts.locked + counts.held,
+                delayed_message_count=counts.delayed,
+                deferred_message_count=counts.deferred,
+                scheduled_message_count=counts.scheduled,
+                transfer_message_count=counts.transfer + counts.frozen,
+                dead_letter_message_count=sum(getattr(counts, field) for field in _DEAD),
+                transfer_dead_letter_message_count=sum(getattr(counts, field) for field in _TRANSFER_DEAD),
+                size_in_bytes=counts.bytes,
+                oldest_enqueued_at_utc=None if inspection.oldest is None else moment(inspection.oldest),
+                waiting_receiver_count=inspection.waiting,
+                waiting_session_count=inspection.free_sessions,
+                locked_session_count=inspection.locked_sessions,
+                numbers_given_out=counts.last,
+            )
+        )
+    return found
+
+
 class Counter:
     """Counts entities, with a limited number of calls under way at the same time."""
 
     def __init__(self, transport: ScriptCaller, namespace: Namespace, clock: Clock) -> None:
-        self._transport = transport
-        self._namespace = namespace
-        self._clock = clock
-        self._room = anyio.Semaphore(_AT_ONCE)
+        self._asker = PartitionAsker(transport, namespace, clock)
 
     async def count(self, record: EntityRecord, until: float) -> Tally:
         """Count the content of an entity before the loop time ``until``.
@@ -162,63 +173,21 @@ class Counter:
         If ``record`` is out of date, it is read again. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity is gone.
         """
-        for _ in range(_TRIES - 1):
-            try:
-                return await self._tally(record, until)
-            except (MessagingEntityNotFoundError, SettingsStaleError, SettingsBehindError) as error:
-                lost = isinstance(error, MessagingEntityNotFoundError)
-                record = await self._read_again(record, until, lost=lost)
-        return await self._tally(record, until)
+        answers = await self._asker.ask_all(record, self._count, until)
+        return Tally(answers.record, answers.by_number, answers.unreachable)
 
-    async def _tally(self, record: EntityRecord, until: float) -> Tally:
-        counts: list[Counts] = []
-        unreachable: list[int] = []
-        errors: list[ServiceBusError] = []
+    async def _count(self, place: Place, until: float) -> Counts:
+        asker, request = self._asker, place.partition.count(CallId("", 0, place.told))
+        return await read_after_due(
+            place,
+            lambda: asker.perform(place, request, until),
+            lambda: do_due(asker.transport, place.partition, place.told, until),
+        )
 
-        async def ask(number: int) -> None:
-            try:
-                counts.append(await self._ask(record, number, until))
-            except ServerUnsuitableError as error:  # this error says what to change
-                errors.append(error)
-            except _UNREACHABLE:
-                unreachable.append(number)
-            except ServiceBusError as error:
-                errors.append(error)
+    async def inspect(self, record: EntityRecord, until: float) -> Mapping[int, Inspection]:
+        """Return what the partitions of an entity report beside their counts. Those that do not answer are left out."""
 
-        async with anyio.create_task_group() as group:
-            for number in record.partitions:
-                group.start_soon(ask, number)
-        if errors:
-            raise errors[0]
-        return Tally(record, counts, tuple(sorted(unreachable)))
+        async def inspect(place: Place, until: float) -> Inspection:
+            return await self._asker.perform(place, place.partition.inspect(CallId("", 0, place.told)), until)
 
-    async def _ask(self, record: EntityRecord, number: int, until: float) -> Counts:
-        partition = self._namespace.partition(record, number)
-        async with self._room:
-            told = self._told() if partition.settings.clock == "test" else None
-            request = partition.count(CallId("", 0, told))
-
-            async def count() -> Counts:
-                patient = min(until, anyio.current_time() + PATIENCE)
-                try:
-                    return await perform(self._transport, request, timeout=patient - anyio.current_time())
-                except SettingsBehindError:  # the partition could not be reached when the settings were changed
-                    behind = partition.configure(now=told)
-                    await perform(self._transport, behind, timeout=patient - anyio.current_time())
-                    return await perform(self._transport, request, timeout=patient - anyio.current_time())
-
-            async def due() -> bool:
-                return await do_due(self._transport, partition, told, until)
-
-            return await read_after_due(f"{record.path}, partition {number}", count, due)
-
-    async def _read_again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
-        """Return the current record of the entity. Create partitions that a failover has lost again."""
-        record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
-        if lost and record.incarnation == seen.incarnation:
-            return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())
-        return record
-
-    def _told(self) -> int:
-        told = self._clock.told()
-        return int(self._clock.utc() * 1000) if told is None else told
+        return (await self._asker.ask_all(record, inspect, until)).by_number

@@ -42,6 +42,7 @@ from sbredis.registry import (
     Namespace,
     path_of,
     require_properties,
+    require_unreserved,
     split_path,
 )
 from sbredis.rules import Rule
@@ -227,6 +228,8 @@ class Definition(Generic[P]):
         until = anyio.current_time() + timeout
         while True:
             record = await self.find(namespace, path, until - anyio.current_time())
+            if given.get(DESTINATIONS[0]) is not None:
+                require_unreserved(record, f"{DESTINATIONS[0]} cannot be set")
             kept = entity_revised(self.properties, given, _stored(record))
             try:
                 return await namespace.update_entity(

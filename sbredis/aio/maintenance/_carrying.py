@@ -22,6 +22,7 @@ from sbredis.aio.core._moving import (
     Take,
 )
 from sbredis.aio.maintenance._destinations import Bound, Destinations, fault_of
+from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,
@@ -69,7 +70,6 @@ __all__ = ["Carrier", "ask"]
 
 _log = logging.getLogger("sbredis.maintenance")
 T = TypeVar("T")
-_CALLING = 30.0
 _CODES: tuple[tuple[type[ServiceBusError], str], ...] = (
     (ServiceBusQuotaExceededError, "QUOTA"),
     (MessagingEntityDisabledError, "DISABLED"),
@@ -85,7 +85,7 @@ async def ask(runtime: Runtime, entity: Entity, number: int, make: Callable[[Par
     Raises :class:`MessagingEntityNotFoundError` if the entity does not exist any more.
     """
     loop = asyncio.get_running_loop()
-    until, entity_id = loop.time() + _CALLING, entity.record.id
+    until, entity_id = loop.time() + CALLING, entity.record.id
     while True:
         record = entity.record
         if record.id != entity_id:
@@ -187,7 +187,7 @@ class Carrier:
         self, group: Group, entity: Entity, record: EntityRecord, refusal: PartRefusedError
     ) -> None:
         """Give up what the destination has refused, or correct the client's knowledge of the destination."""
-        error, until = refusal.reason, asyncio.get_running_loop().time() + _CALLING
+        error, until = refusal.reason, asyncio.get_running_loop().time() + CALLING
         code = _code_of(error)
         if isinstance(error, MessagesMovedError):
             group.overtaken()
@@ -281,7 +281,7 @@ class Carrier:
             except MessageSizeExceededError:
                 # No call can carry the batch. The destination records this, unless it has judged the batch before. But
                 # first find out whether the limits are still those that the client knows.
-                if not await entity.refresh(asyncio.get_running_loop().time() + _CALLING):
+                if not await entity.refresh(asyncio.get_running_loop().time() + CALLING):
                     return await ask(self._runtime, entity, number, partial(make, too_large=True))
         raise MessagingEntityNotFoundError(f"'{entity.record.path}' was deleted and created again.")
 

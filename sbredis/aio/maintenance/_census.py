@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
+from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ __all__ = ["Census"]
 
 _log = logging.getLogger("sbredis.maintenance")
 _PAGE = 1000
-_CALLING = 30.0
 _PAUSE = 1.0
 _MOST_MISSED = 10_000
 _LISTING = 10.0
@@ -112,7 +112,7 @@ class Census:
         records: list[EntityRecord] = []
         after, pages = "", 0
         while True:
-            page = await self._namespace.list_entities(after, _PAGE, timeout=_CALLING)
+            page = await self._namespace.list_entities(after, _PAGE, timeout=CALLING)
             pages += 1
             records += page
             if len(page) < _PAGE:
@@ -151,7 +151,7 @@ class Census:
         with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
             while True:
                 after = found[-1].name if found else ""
-                page = await self._namespace.list_subscriptions(topic.path, after, _PAGE, timeout=_CALLING)
+                page = await self._namespace.list_subscriptions(topic.path, after, _PAGE, timeout=CALLING)
                 if not page:
                     break
                 found += page

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._moving import Fault, Move
+from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.engine import (
     Batch,
     CodecError,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Destinations", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
 
-_CALLING = 30.0
 _REASONS = {
     "QUOTA": ("QuotaExceeded", "'{}' is full."),
     "DISABLED": ("MessagingEntityDisabled", "The status of '{}' does not permit sending."),
@@ -145,7 +145,7 @@ class Destinations:
             if move.fault is not None and entity is not None and key not in renewed:
                 renewed.add(key)
                 with suppress(MessagingEntityNotFoundError):  # found out again by the next attempt
-                    await entity.refresh(asyncio.get_running_loop().time() + _CALLING)
+                    await entity.refresh(asyncio.get_running_loop().time() + CALLING)
                 return None
             heap = heaps.get(place)
             if heap is None:
@@ -212,7 +212,7 @@ class Destinations:
 
     async def _target(self, delivery: Delivery, why: MoveKind) -> tuple[Entity | None, str]:
         """Return the destination of a message, which is ``None`` if it does not exist, and its path."""
-        until = asyncio.get_running_loop().time() + _CALLING
+        until = asyncio.get_running_loop().time() + CALLING
         path: object = None
         try:
             if why == "transfer":
@@ -241,7 +241,7 @@ class Destinations:
         ``path`` is its name, if the caller knows it. Maintenance knows the names of all ids.
         """
         del path
-        census, until = self._shared.census, asyncio.get_running_loop().time() + _CALLING
+        census, until = self._shared.census, asyncio.get_running_loop().time() + CALLING
         record = census.by_id.get(entity_id)
         if record is None:
             if not census.is_gone(entity_id):

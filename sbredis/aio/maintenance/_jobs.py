@@ -1,4 +1,4 @@
-"""The tasks of a duty."""
+"""The tasks of a duty, and the time that their calls may take."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["Jobs"]
+__all__ = ["CALLING", "Jobs"]
 
 _log = logging.getLogger("sbredis.maintenance")
+
+CALLING = 30.0
+"""The seconds after which a call of maintenance gives up. The work is then tried again."""
 
 
 class Jobs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sbredis._tasks import to_the_end, wait_until
 from sbredis.aio.calls._waking import listen
 from sbredis.aio.maintenance._role import Role, Standing, call_role, role_channel
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,8 @@ _log = logging.getLogger("sbredis.maintenance")
 _CLAIM = 30.0
 """The seconds for which a role is claimed at a time. The claim is renewed after a third of that time."""
 _PAUSE = 1.0
+_DENIED = 3600.0
+"""The seconds after which a client asks again whether its user has the rights for a role by now."""
 _NOBODY = Standing(False, 0, 0.0)
 
 
@@ -46,6 +48,8 @@ class RoleKeeper:
         self._claims: Role | None = None
         self._channel: OpenChannel | None = None
         self._news = asyncio.Event()
+        self.answered = asyncio.Event()
+        """Set when the first claim has ended in any way but for want of rights."""
         self._claim_at = 0.0
         self._unanswered = False
         """Whether the last claim got no answer, so that it may have given the role to this client."""
@@ -72,10 +76,15 @@ class RoleKeeper:
             try:
                 await self._listen()
                 await self._ask()
+                self.answered.set()
                 if self.standing.held:
                     return
                 wait = min(self.standing.seconds, self._claim)
+            except ServiceBusAuthorizationError as error:
+                _log.info("%s: maintenance is left to users with more rights: %s", self._runtime.target, error.message)
+                self._unanswered, wait = False, _DENIED
             except ServiceBusError as error:
+                self.answered.set()
                 _log.info("%s: the role %r could not be claimed: %s", self._runtime.target, self.role, error)
             await wait_until(self._news, self._loop.time() + wait * random.uniform(0.5, 1.0) + 0.05)
 
@@ -133,7 +142,10 @@ class RoleKeeper:
     async def _listen(self) -> None:
         if self._channel is None:
             channel = role_channel(self._runtime.namespace.name, self.role)
-            self._channel = await listen(self._runtime.transport, channel, woken=self._heard, missed=self._heard)
+            self._channel = await listen(self._runtime.transport, channel, woken=self._woken, missed=self._heard)
+
+    def _woken(self, _: bytes) -> None:
+        self._heard()
 
     def _heard(self) -> None:
         if not self.standing.held:

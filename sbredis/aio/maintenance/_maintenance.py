@@ -94,12 +94,20 @@ class Maintenance:
         try:
             async with TaskScope() as tasks:
                 tasks.start(self.census.run())
-                for part in self._parts.values():
-                    tasks.start(part.run())
+                tasks.start(self._take_part(tasks))
                 await self._ending.wait()
                 tasks.cancel()
         finally:
             self._ended.set()
+
+    async def _take_part(self, tasks: TaskScope) -> None:
+        """Start the parts. The first one asks alone, so that a user without the rights is refused only once."""
+        first, *others = self._parts.values()
+        tasks.start(first.run())
+        if first.duty.runtime.test_hooks is None:
+            await first.keeper.answered.wait()
+        for part in others:
+            tasks.start(part.run())
 
     async def end(self) -> None:
         """Stop maintaining the namespace, and give up the roles."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sbredis._threads import in_thread
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._delivering import OF_ONE_JOB
+from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -23,6 +24,7 @@ from sbredis.engine import (
     Sent,
     decode,
     payload_offset,
+    ripe,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError
 
@@ -37,7 +39,6 @@ __all__ = ["TopicPublisher"]
 _log = logging.getLogger("sbredis.maintenance")
 _FULL_PAUSE = 10_000
 """The pause in ms for a partition with more unpublishable messages than the client can set aside."""
-_CALLING = 30.0
 _PAUSE = 1000
 """The shortest pause in ms for a partition with an unpublishable message."""
 _MOST_READ = 500
@@ -70,7 +71,7 @@ class TopicPublisher:
         def make(partition: Partition, call_id: CallId) -> Request[Looked]:
             return partition.look(waiter=waiter, call_id=CallId("", 0, call_id.now))
 
-        looked = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+        looked = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
         if self._stuck:
             return _FULL_PAUSE
         if looked.due and self._unpublishable:
@@ -86,7 +87,7 @@ class TopicPublisher:
         """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
-            await self.entity.load_routing(loop.time() + _CALLING)
+            await self.entity.load_routing(loop.time() + CALLING)
         while True:
             ripe = await self._read_due()
             wanted = self._unpublishable.without(ripe, loop.time(), self.entity.routing)
@@ -138,7 +139,7 @@ class TopicPublisher:
 
         try:
             judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
-            await self.partition_client.call("o", make, asyncio.get_running_loop().time() + _CALLING)
+            await self.partition_client.call("o", make, asyncio.get_running_loop().time() + CALLING)
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
@@ -187,6 +188,6 @@ class TopicPublisher:
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 
         def make(partition: Partition, call_id: CallId) -> Request[tuple[Delivery, ...]]:
-            return partition.ripe(wanted, room=room, call_id=CallId("", 0, call_id.now))
+            return ripe(partition, wanted, room=room, call_id=CallId("", 0, call_id.now))
 
-        return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+        return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)

@@ -21,6 +21,7 @@ from sbredis.aio.core._agenda import Pace
 from sbredis.aio.core._watching import to_ask
 from sbredis.aio.maintenance._due_work import DueWork
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
+from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.aio.maintenance._role import ROUTE
 from sbredis.aio.maintenance._topic_watcher import TopicWatcher
 from sbredis.aio.maintenance._visiting import Visitor
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["RoutingDuty"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_CALLING = 30.0
 _PAUSE = 1.0
 _AT_ONCE = 16
 
@@ -134,7 +134,7 @@ class RoutingDuty(Duty):
         found: set[tuple[str, int]] = set()
         for record in self.shared.census.topics:
             try:
-                found |= self._watch(await self._entity(record, loop.time() + _CALLING))
+                found |= self._watch(await self._entity(record, loop.time() + CALLING))
             except MessagingEntityNotFoundError:
                 continue  # the topic was deleted meanwhile
             except ServiceBusError as error:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Tick", "next_tick", "period_of"]
 
 _SHORTEST, _LONGEST = 1000, 31_536_000_000
-_CALLING = 30.0
 
 
 class Tick(NamedTuple):

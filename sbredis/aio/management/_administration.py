@@ -9,7 +9,10 @@ from sbredis.aio._client_options import AdministrationClientOptions, InternalOpt
 from sbredis.aio._credentials import Credential, Provider, credited
 from sbredis.aio.calls._arguments import seconds_of
 from sbredis.aio.calls._connection import Connection
+from sbredis.aio.management._bulk_writers import BulkWriterAdministration
+from sbredis.aio.management._partitions import PartitionAdministration
 from sbredis.aio.management._queues import QueueAdministration
+from sbredis.aio.management._reservations import ReservationAdministration
 from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
@@ -21,7 +24,13 @@ __all__ = ["ServiceBusAdministrationClient"]
 
 @public
 class ServiceBusAdministrationClient(
-    QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
+    QueueAdministration,
+    TopicAdministration,
+    SubscriptionAdministration,
+    RuleAdministration,
+    PartitionAdministration,
+    ReservationAdministration,
+    BulkWriterAdministration,
 ):
     """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
 

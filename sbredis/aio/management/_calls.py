@@ -83,10 +83,14 @@ class Calls:
         """Count the contents of an entity of this kind."""
         return await self._count(await self._found(definition, path, until), until)
 
-    async def _count(self, record: EntityRecord, until: float) -> Tally:
+    @property
+    def _counts(self) -> Counter:
         if self._counter is None:
             self._counter = Counter(self._connection.transport, self._namespace, self._connection.clock)
-        return await self._counter.count(record, until)
+        return self._counter
+
+    async def _count(self, record: EntityRecord, until: float) -> Tally:
+        return await self._counts.count(record, until)
 
     async def _delete(self, kind: Kind, path: str, timeout: float | None) -> None:
         """Delete an entity of this kind, but not while messages in it wait to be moved to other entities."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request, Settled
-from sbredis.model import Hold
+from sbredis.model import Hold, Source
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -60,9 +60,14 @@ async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> li
     Return the messages whose locks the server reported as lost.
     """
     places: dict[PartitionClient, list[Hold]] = {}
+    source: Source | None = None
+    place: list[Hold] = []
     for hold in holds:
         hold.settled = True
-        places.setdefault(entity.partition_client_of(hold), []).append(hold)
+        if hold.source is not source:  # all messages of one receiving call share their source
+            source = hold.source
+            place = places.setdefault(entity.partition_client_of(hold), [])
+        place.append(hold)
     jobs = [
         (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
         for partition_client, part in places.items()
@@ -71,6 +76,7 @@ async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> li
     renewals = [
         future
         for partition_client, job in jobs
+        if partition_client.renewing.renews
         for each in job.holds
         if (future := partition_client.renewing.last_renewal(each))
     ]

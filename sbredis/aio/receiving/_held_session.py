@@ -184,15 +184,18 @@ class HeldSession:
             if error is not None:
                 _log.debug("%s: a failed delivery could not be counted: %s", self.entity.name, error)
 
-    async def release(self) -> None:
-        """Release the session with all its locked messages. If the call fails, the lock ends after its duration."""
+    async def release(self, *, unlock: bool = True) -> None:
+        """Release the session with all its locked messages. If the call fails, the lock ends after its duration.
+
+        Without ``unlock``, this client only forgets the session, whose lock ends after its duration.
+        """
         if self.settled:
             return
         self._given_back = self.locked
         self.settled = True
         self._wake_waiting()
         self.let_go()
-        if not self.lock_expired(self._runtime.clock.now()):
+        if unlock and not self.lock_expired(self._runtime.clock.now()):
             try:
                 await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:

@@ -19,18 +19,12 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._arguments import ANSWERING
 from sbredis.aio.calls._waking import may_recover
-from sbredis.aio.core._fetching import Stock, fetches, keep_for, passing_looks
+from sbredis.aio.core._fetching import Fetch, Stock, fetches, keep_for, passing_looks, taking_looks
 from sbredis.aio.receiving._buffer import Buffer
-from sbredis.aio.receiving._receive_call import ReceiveCall
+from sbredis.aio.receiving._receive_call import ReceiveCall, unanswered
 from sbredis.aio.receiving._watcher import PartitionWatcher
 from sbredis.engine import SidePrefix
-from sbredis.exceptions import (
-    OperationTimeoutError,
-    Outcome,
-    ServiceBusConnectionError,
-    ServiceBusError,
-    SessionLockLostError,
-)
+from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
@@ -135,12 +129,12 @@ class Inbox:
                 if len(self.buffer) + self._coming <= self.stock.refill_at:
                     self.pump()
                 return kept
-        caller = ReceiveCall(wanted - len(kept), gathers=gather)
+        caller = ReceiveCall(self._loop, wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
             self._ask_all(caller)
-        caller.news = self._loop.create_future()
         self._callers.append(caller)
+        self.stock.resting = False
         before = len(kept)
         try:
             for watcher in self._watchers:
@@ -177,19 +171,8 @@ class Inbox:
                     enough = now + min(_LONGEST_GATHERING, self.entity.record.settings.lock_duration / 4000)
                     deadline = enough if deadline is None else min(deadline, enough)
                 until = min(deadline or enough, now + _GATHERING)
-            if not await self._news_for(caller, until):
+            if not await caller.wait(until):
                 return
-
-    async def _news_for(self, caller: ReceiveCall, until: float | None) -> bool:
-        """Wait until there is news for a caller. Return ``False`` if there was no news until the time ``until``."""
-        if not caller.news.done():
-            try:
-                async with asyncio.timeout_at(until):
-                    await caller.news
-            except TimeoutError:
-                return False
-        caller.news = self._loop.create_future()
-        return True
 
     def _ask_all(self, caller: ReceiveCall) -> None:
         """Ask each partition for the messages that it has now, on behalf of a caller."""
@@ -201,7 +184,7 @@ class Inbox:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
         until = self._loop.time() + ANSWERING
         while caller.waits and caller.unanswered and not caller.content:
-            if not await self._news_for(caller, until):
+            if not await caller.wait(until):
                 return
 
     async def _wait_for_answers(self, caller: ReceiveCall) -> None:
@@ -215,7 +198,7 @@ class Inbox:
             now = self._loop.time()
             if not caller.unanswered or now >= until:
                 return
-            await self._news_for(caller, min(until, now + _CHECKING))
+            await caller.wait(min(until, now + _CHECKING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
         """Record that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
@@ -248,20 +231,24 @@ class Inbox:
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
-        if self._trouble is not None:
-            return self._trouble.twin()
-        peer = self.entity.runtime.target
-        if any(watcher.watch.late for watcher in self._watchers):
-            error: ServiceBusError = OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
-        else:
-            error = ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
-        error.entity = self.entity.name
-        return error
+        late = any(watcher.watch.late for watcher in self._watchers)
+        return self._trouble.twin() if self._trouble else unanswered(self.entity, late=late)
 
     @property
     def demand(self) -> int:
         """The number of messages that callers wait for."""
         return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
+
+    @property
+    def offerable(self) -> int:
+        """The number of messages that one partition may offer now."""
+        needed = self.demand + self.stock.room(len(self.buffer))
+        return 0 if self.only_wants_what_is_there else needed // len(self._watchers)
+
+    @property
+    def takes_offers(self) -> bool:
+        """Whether offers can be used now: callers wait for messages, or the stock has room."""
+        return self.offerable > 0 and not (self._closed or self._recalls or self._returning)
 
     def resize(self, most: int) -> None:
         """Fetch up to ``most`` messages ahead from now on. Release the kept messages that are too many."""
@@ -277,22 +264,29 @@ class Inbox:
         if self._closed or self._recalls or self._returning:
             return  # `pump` is called again when the recall or the releases end
         watches = [watcher.watch for watcher in self._watchers]
-        missing = self._missing(_asked_for(watches))
-        if missing:
-            only: set[int] | None = None
-            if self.only_wants_what_is_there:
-                # All callers want only messages that are there now, so partitions that have answered are left out.
-                unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
-                only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
-            any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
-            calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
+        self._coming = _asked_for(watches)
+        if any(watch.may_ask for watch in watches):
+            calls = self._needed(watches)
+            calls += taking_looks(watches, [watcher.owes_taking for watcher in self._watchers], calls)
             for call in calls:
                 self._watchers[call.place].make(call)
-        elif not self._missing(0):  # no more messages are needed, even if the calls under way bring none
-            for call in passing_looks(watches):
-                self._watchers[call.place].make(call)
-        self._coming = _asked_for(watches)
+            if calls:
+                self._coming = _asked_for(watches)
         self._set_timer()
+
+    def _needed(self, watches: Sequence[Watch]) -> list[Fetch]:
+        """Return the calls that are needed now."""
+        missing = self._missing(self._coming)
+        if not missing:  # if no more messages are needed even if the calls under way bring none, only look
+            return [] if self._missing(0) else passing_looks(watches)
+        only: set[int] | None = None
+        if self.only_wants_what_is_there:
+            # All callers want only messages that are there now, so partitions that have answered are left out.
+            unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
+            only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
+        any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
+        calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
+        return calls
 
     def _missing(self, coming: int) -> int:
         """Return how many messages to ask for now, if the calls under way ask for ``coming`` messages."""
@@ -315,11 +309,12 @@ class Inbox:
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Distribute the messages that a call has brought."""
         self._trouble = None
-        if self._returning:
-            self.give_back(messages)  # earlier messages of the session are being released, and must be received first
-        else:
-            self._take_back(messages)
-        self.pump()
+        if self._returning:  # earlier messages of the session are being released, and must be received first
+            self.give_back(messages)
+        served = [] if self._returning else self._distribute(messages)
+        self.pump()  # before the callers go on: their handlers may block the event loop, and an offer must be taken
+        for caller in served:
+            caller.tell()
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
         """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
@@ -354,21 +349,26 @@ class Inbox:
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Give messages to waiting callers. Keep the rest for later callers, or release them.
+        """Give messages to waiting callers, and tell these callers."""
+        for caller in self._distribute(messages, first=first):
+            caller.tell()
+
+    def _distribute(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> list[ReceiveCall]:
+        """Give messages to waiting callers, and return these callers. Keep the rest for later callers, or release them.
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
         """
-        at = 0
+        at, served = 0, list[ReceiveCall]()
         for caller in self._callers if messages and not self._closed else ():
             if caller.waits and at < len(messages):
                 part = messages[at : at + caller.missing]
                 at += len(part)
                 caller.got += part
                 caller.missing -= len(part)
-                caller.tell()
+                served.append(caller)
         left = messages[at:] if at else messages
         if not left:
-            return
+            return served
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
@@ -379,6 +379,7 @@ class Inbox:
             self._log_lost(left)
         else:
             self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
+        return served
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
@@ -426,7 +427,7 @@ class Inbox:
         wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
         for watcher in self._watchers:
             watch = watcher.watch
-            if watch.look_at is not None and (wanted or watch.must_look):
+            if watch.look_at is not None and (wanted or watch.must_look or watcher.owes_taking):
                 when = watch.look_at if when is None else min(when, watch.look_at)
         if self._callers:
             check = self._loop.time() + _CHECKING
@@ -495,4 +496,4 @@ class Inbox:
 
 def _asked_for(watches: Sequence[Watch]) -> int:
     """Return the number of messages for which the calls under way ask. Late calls are left out."""
-    return sum(watch.wanted for watch in watches if not watch.late)
+    return sum([watch.wanted for watch in watches if not watch.late])

@@ -5,21 +5,34 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
     from sbredis.aio.receiving._watcher import PartitionWatcher
 
-__all__ = ["ReceiveCall"]
+__all__ = ["ReceiveCall", "unanswered"]
+
+
+def unanswered(entity: Entity, *, late: bool) -> ServiceBusError:
+    """Return the error for a receive that no partition has answered; ``late`` if an answer may still come."""
+    peer = entity.runtime.target
+    error: ServiceBusError = (
+        OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
+        if late
+        else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
+    )
+    error.entity = entity.name
+    return error
 
 
 class ReceiveCall:
     """A request for messages that waits at an inbox."""
 
-    __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")
+    __slots__ = ("_loop", "_news", "error", "gathers", "got", "missing", "unanswered")
 
-    def __init__(self, missing: int, *, gathers: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
         self.missing = missing
         self.gathers = gathers
         """Whether the request waits for more messages when it has some."""
@@ -32,7 +45,9 @@ class ReceiveCall:
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
-        self.news: asyncio.Future[None]
+        self._loop = loop
+        self._news: asyncio.Future[bool] = loop.create_future()
+        """Whether there is news; false if there was none until the end of a wait."""
 
     @property
     def waits(self) -> bool:
@@ -45,5 +60,21 @@ class ReceiveCall:
         return bool(self.got) and not self.gathers
 
     def tell(self) -> None:
-        if not self.news.done():
-            self.news.set_result(None)
+        """Record that there is news."""
+        self._end_wait(news=True)
+
+    async def wait(self, until: float | None) -> bool:
+        """Wait until there is news. Return ``False`` if there was no news until the time ``until`` of the loop."""
+        timer = None
+        if until is not None and not self._news.done():
+            timer = self._loop.call_at(until, self._end_wait)
+        try:
+            return await self._news
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._news = self._loop.create_future()
+
+    def _end_wait(self, *, news: bool = False) -> None:
+        if not self._news.done():
+            self._news.set_result(news)

@@ -50,14 +50,18 @@ class Settler:
         return self._name
 
     def process_span(
-        self, message: ServiceBusReceivedMessage, *, continue_trace: bool = True
+        self,
+        message: ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage],
+        *,
+        continue_trace: bool = True,
     ) -> AbstractContextManager[object]:
         """Return a context manager for handling a message. It records a span ``process <entity>`` and a metric.
 
         With ``continue_trace``, the span is part of the trace in which the message was sent. It is a child of the span
         of the send, or of the span ``create`` if the message was sent in a batch. It also links to the span that is
         current here, if there is one. Without ``continue_trace``, or if the message carries no trace, the span is a
-        child of the current span, and links to the span of the send.
+        child of the current span, and links to the span of the send. For a list of several messages, the span is a
+        child of the current span, and links to the sends of all of them.
 
         The span includes everything inside the context, such as settling the message. If an exception leaves the
         context, the span is marked as failed, and the exception propagates.
@@ -65,11 +69,13 @@ class Settler:
         Use the context manager with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is
         set up.
         """
-        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
-        if not self._telemetry.watching:
+        messages: Sequence[ServiceBusReceivedMessage] = message if isinstance(message, Sequence) else (message,)
+        for each in messages:
+            if not isinstance(each, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"process_span() takes messages that were received, not {type(each).__name__}.")
+        if not self._telemetry.watching or not messages:
             return UNOBSERVED
-        return self._telemetry.processing(self.entity_path, message, continues_trace=continue_trace)
+        return self._telemetry.processing(self.entity_path, *messages, continues_trace=continue_trace)
 
     @property
     def traces(self) -> bool:
@@ -108,8 +114,8 @@ class Settler:
         if not listed:
             return
         entity = self._entity
-        holds = [*live, *lost]
-        if entity is None or any(hold.source.owner is not entity for hold in holds):
+        holds = [*live, *lost] if lost else live
+        if entity is None or any([hold.source.owner is not entity for hold in holds]):  # noqa: C419 -- faster
             for hold in holds:
                 entity = await self._entity_of(hold, deadline)
             live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
@@ -124,8 +130,11 @@ class Settler:
         live: list[Hold] = []
         lost: list[Hold] = []
         for message in messages:
-            hold = self._check_fit(message, "complete")
-            (lost if hold.lock_expired(now) else live).append(hold)
+            hold = require_lock(message, "complete")
+            lease = hold.lease
+            (lost if lease is not None and lease.until <= now else live).append(hold)
+        if messages:
+            self._check_open()
         if len(set(map(id, messages))) < len(messages):
             raise MessageAlreadySettled("A message is in the list twice, but can be settled only once. Name it once.")
         return live, lost

@@ -223,16 +223,16 @@ class Telemetry:
         return _Observed(self, name, destination, messages, count=count, injects=injects)
 
     def processing(
-        self, destination: str, message: TelemetryMessage, *, continues_trace: bool = False
+        self, destination: str, *messages: TelemetryMessage, continues_trace: bool = False
     ) -> AbstractContextManager[object]:
-        """Return a context manager for the handling of a message that the application received from ``destination``.
+        """Return a context manager for the handling of messages that the application received from ``destination``.
 
-        Its span is a child of the current span, and links to the message's creation context. With ``continues_trace``,
-        the span is a child of the creation context, and links to that context and to the current span.
+        Its span is a child of the current span, and links to the messages' creation contexts. With ``continues_trace``,
+        the span of one message is a child of the creation context, and links to that context and to the current span.
         """
         if not self.watching:
             return UNOBSERVED
-        return _Observed(self, "process", destination, [message], continues_trace=continues_trace)
+        return _Observed(self, "process", destination, messages, continues_trace=continues_trace)
 
     def failed(
         self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
@@ -378,6 +378,8 @@ class _Observed(Operation):
             attributes |= seen[0].facts
         elif self._count != 1 and self._type != "receive":
             attributes[_COUNT] = self._count
+        if self._type == "process" and len(seen) > 1:
+            return tracing.start(self._name, "CONSUMER", attributes, tracing.links(seen))
         if self._type == "process":
             return tracing.start_process(self._name, attributes, seen[0], continues_trace=self._continues_trace)
         if self._injects and len(seen) == 1 and not seen[0].context:

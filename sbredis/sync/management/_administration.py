@@ -12,7 +12,10 @@ from sbredis.aio._credentials import Credential, Provider
 from sbredis.model import ApiVersion, NamespaceProperties
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._portal import Portal
+from sbredis.sync.management._bulk_writers import BulkWriterAdministration
+from sbredis.sync.management._partitions import PartitionAdministration
 from sbredis.sync.management._queues import QueueAdministration
+from sbredis.sync.management._reservations import ReservationAdministration
 from sbredis.sync.management._rules import RuleAdministration
 from sbredis.sync.management._subscriptions import SubscriptionAdministration
 from sbredis.sync.management._topics import TopicAdministration
@@ -23,7 +26,13 @@ __all__ = ["ServiceBusAdministrationClient"]
 @public
 @documented_by(aio.ServiceBusAdministrationClient, then_own=True)
 class ServiceBusAdministrationClient(
-    QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
+    QueueAdministration,
+    TopicAdministration,
+    SubscriptionAdministration,
+    RuleAdministration,
+    PartitionAdministration,
+    ReservationAdministration,
+    BulkWriterAdministration,
 ):
     """Several threads may use the client at the same time.
 

@@ -1,0 +1,57 @@
+"""Choose messages by a filter in the language of rules: the client judges them, so the server does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from sbredis.aio.calls._routing import facts_of
+from sbredis.model import (
+    CorrelationRuleFilter,
+    RuleFilter,
+    RuleProperties,
+    ServiceBusReceivedMessage,
+    SqlRuleFilter,
+    readable_content,
+    rule_created,
+)
+from sbredis.rules import MessageView, RuleBook
+
+__all__ = ["Condition", "condition_of"]
+
+Condition: TypeAlias = Callable[[ServiceBusReceivedMessage], bool]
+
+
+def condition_of(matching: str | RuleFilter) -> Condition:
+    """Return the function that says whether a message matches a filter. A message that is not readable never does.
+
+    The filter can also use ``sys.DeadLetterReason`` and ``sys.DeadLetterErrorDescription``. Raises
+    :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid.
+    """
+    given = SqlRuleFilter(matching) if isinstance(matching, str) else matching
+    if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+        raise TypeError(
+            f"matching must be the text of a filter, an SqlRuleFilter or a CorrelationRuleFilter, not "
+            f"{type(given).__name__}"
+        )
+    book = RuleBook([([rule_created(RuleProperties("redrive", filter=given))], False)])
+
+    def matches(message: ServiceBusReceivedMessage) -> bool:
+        facts = _facts(message)
+        return facts is not None and bool(book.judge(facts))
+
+    return matches
+
+
+def _facts(message: ServiceBusReceivedMessage) -> MessageView | None:
+    """Return a message as filters see it, with the reason and the description of a dead letter."""
+    content = readable_content(message)
+    if content is None:
+        return None
+    facts = facts_of(content)
+    system = dict(facts.system)
+    if message.dead_letter_reason is not None:
+        system["deadletterreason"] = message.dead_letter_reason
+    if message.dead_letter_error_description is not None:
+        system["deadlettererrordescription"] = message.dead_letter_error_description
+    return MessageView(system, facts.user)

@@ -1,0 +1,126 @@
+"""The marks of bulk writers in a partition: forgetting those that are not needed any more."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import gather
+from typing import TYPE_CHECKING
+
+from sbredis.aio._sender import outbox_of
+from sbredis.aio.calls._arguments import deadline_of
+from sbredis.aio.core._bulk_writing import forgettable, prefix_of, read_mark
+from sbredis.engine import (
+    MAXIMUM_TRANSACTIONS,
+    CallId,
+    PartRefusedError,
+    Transacted,
+    advance,
+    transact_together,
+    watermarks,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sbredis.aio._client import ServiceBusClient
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
+
+__all__ = ["forget_marks", "forget_old", "forget_writer", "stored_rows"]
+
+_log = logging.getLogger("sbredis.client")
+
+
+async def forget_writer(client: ServiceBusClient, path: str, writer: str, *, timeout: float = 60.0) -> int:
+    """Forget what the partitions of a queue or topic remember of a bulk writer. Return the number of marks.
+
+    Do this only if the writer will not run again: otherwise it would store the rows of its last batch a second time.
+    """
+    deadline = deadline_of(timeout)
+    async with client.get_queue_sender(path) as sender:
+        return await forget_marks(await outbox_of(sender).ready(deadline), writer, deadline)
+
+
+async def stored_rows(client: ServiceBusClient, path: str, writer: str, *, timeout: float = 60.0) -> int:
+    """Return how many rows a queue or topic has stored of the last batch of each task of a bulk writer.
+
+    Receivers may have taken some of the messages since.
+    """
+    deadline = deadline_of(timeout)
+    async with client.get_queue_sender(path) as sender:
+        entity = await outbox_of(sender).ready(deadline)
+    found = await gather(*(_rows_in(entity.partition_client(each), writer, deadline) for each in entity.numbers))
+    return sum(found)
+
+
+async def _rows_in(link: PartitionClient, writer: str, deadline: float) -> int:
+    lane = link.borrow_lane()
+    try:
+        found = await _list(link, lane, prefix_of(writer), deadline)
+    finally:
+        link.return_lane(lane)
+    return sum(read_mark(each.value).rows for each in found)
+
+
+async def forget_marks(entity: Entity, writer: str, deadline: float) -> int:
+    """Forget the marks of a bulk writer in all partitions of an entity. Return their number."""
+    prefix = prefix_of(writer)
+    forgotten = 0
+    for number in entity.numbers:
+        link = entity.partition_client(number)
+        lane = link.borrow_lane()
+        try:
+            forgotten += await _forget(link, lane, prefix, lambda _: True, deadline)
+        finally:
+            link.return_lane(lane)
+    return forgotten
+
+
+async def forget_old(link: PartitionClient, lane: str, now: int, deadline: float) -> int:
+    """Forget old marks of batch writers in a partition that has no room for another mark. Return their number."""
+    forgotten = await _forget(link, lane, prefix_of(None), lambda mark: forgettable(mark.value, now), deadline)
+    if forgotten:
+        _log.info("%s: %d marks of batch writers were older than a week, and were forgotten", link, forgotten)
+    return forgotten
+
+
+async def _forget(
+    link: PartitionClient, lane: str, prefix: bytes, chosen: Callable[[Watermark], bool], deadline: float
+) -> int:
+    listed = [(mark.name, mark.value) for mark in await _list(link, lane, prefix, deadline) if chosen(mark)]
+    forgotten = 0
+    for at in range(0, len(listed), MAXIMUM_TRANSACTIONS):
+        forgotten += await _remove(link, lane, listed[at : at + MAXIMUM_TRANSACTIONS], deadline)
+    return forgotten
+
+
+async def _list(link: PartitionClient, lane: str, prefix: bytes, deadline: float) -> list[Watermark]:
+    found: dict[bytes, Watermark] = {}
+    cursor: str | None = None
+    while True:
+        part = await _read(link, lane, prefix, cursor, deadline)
+        found |= {mark.name: mark for mark in part.watermarks}
+        cursor = part.onwards
+        if cursor is None:
+            return list(found.values())
+
+
+async def _read(link: PartitionClient, lane: str, prefix: bytes, cursor: str | None, deadline: float) -> WatermarksRead:
+    def make(partition: Partition, call_id: CallId) -> Request[WatermarksRead]:
+        return watermarks(partition, prefix, cursor, call_id=CallId("", 0, call_id.now))
+
+    return await link.call(lane, make, deadline)
+
+
+async def _remove(link: PartitionClient, lane: str, marks: Sequence[tuple[bytes, str]], deadline: float) -> int:
+    """Remove marks, unless they have changed meanwhile. Return the number of removed ones."""
+
+    def make(partition: Partition, call_id: CallId) -> Request[TransactedTogether]:
+        return transact_together(call_id, [[advance(partition, name, value, None)] for name, value in marks])
+
+    try:
+        outcomes = (await link.call(lane, make, deadline)).outcomes
+    except PartRefusedError:  # a call of a single transaction is refused as a whole
+        return 0
+    return sum(isinstance(outcome, Transacted) for outcome in outcomes)

@@ -1,0 +1,241 @@
+"""Writing in bulk: rows in columns become messages, and each row is stored once however often its task runs."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
+
+from sbredis._quoting import quoted
+from sbredis.aio._sender import outbox_of
+from sbredis.aio.bulk._storing import PartitionWriter
+from sbredis.aio.calls._arguments import deadline_of, seconds_of
+from sbredis.aio.core._bulk_rows import Refusal, encoded, encoded_messages, partitions_of, refusals_of, too_large
+from sbredis.aio.core._bulk_writing import WriterKey, WriterKind
+from sbredis.engine import Outbound
+from sbredis.exceptions import Outcome, RowRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sbredis.aio._client import ServiceBusClient
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.core._bulk_rows import Encoded
+    from sbredis.model import ServiceBusMessage
+
+__all__ = ["BulkWriter", "WriteSummary"]
+
+T = TypeVar("T")
+_HELD = 64 * 1024 * 1024
+"""The largest number of bytes that wait for the comparison of rows with those of an earlier run."""
+_SHOWN = 3
+"""The largest number of refused rows that an error quotes."""
+
+
+class WriteSummary(NamedTuple):
+    """What a bulk writer has done."""
+
+    stored: int
+    """The number of rows that this writer has stored."""
+    known: int
+    """The number of rows that an earlier run, or another one at the same time, has stored."""
+    duplicates: int
+    """The number of stored rows that duplicate detection has dropped."""
+    refused: tuple[Refusal, ...]
+    """The rows that are not valid messages."""
+
+
+class BulkWriter:
+    """Writes the rows of one task of a batch to a queue or topic, each of them once.
+
+    The same task may run any number of times, also at the same time: rows that are stored are left out. The rows of a
+    task, and their order, must be the same in every run. ``writer`` names the whole output, for instance a streaming
+    query; ``batch`` rises with each of its batches, and ``task`` tells the parts of a batch apart. The number of tasks
+    must be the same whenever a batch is written again. A writer of the ``kind`` ``"batch"`` has a single batch, and
+    what partitions remember of it may be forgotten after a week.
+
+    Rows of one session id, or else of one partition key, are in one partition, as with every sender; if the entity
+    detects duplicates, the message id is a key too. Rows without a key take turns. Within a partition the rows are in
+    the order in which they were written.
+
+    With ``refused="fail"`` a row that is not a valid message raises :class:`~sbredis.exceptions.RowRefusedError`, and
+    no row of its call is stored. With ``"collect"`` the writer leaves out such rows and returns them. A call of a
+    partition takes up to ``timeout`` seconds.
+
+    Use the writer with ``async with``, and end with :meth:`finish`. Without it, some rows are not stored.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        path: str,
+        *,
+        writer: str,
+        batch: int,
+        task: int,
+        kind: WriterKind = "stream",
+        refused: Literal["fail", "collect"] = "fail",
+        timeout: float = 120.0,
+    ) -> None:
+        if refused not in {"fail", "collect"}:
+            raise ValueError(f"refused must be 'fail' or 'collect', not {quoted(refused)}")
+        self._key = WriterKey(writer, batch, task, kind)
+        self._sender = client.get_queue_sender(path)
+        self._outbox = outbox_of(self._sender)
+        self._collects = refused == "collect"
+        self._timeout = seconds_of(timeout, "timeout")
+        self._writers: list[PartitionWriter] = []
+        self._progressed = asyncio.Event()
+        self._refused: list[Refusal] = []
+        self._rows = 0
+        self._valid = 0
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open(deadline_of(self._timeout))
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def write(self, rows: Outbound) -> list[Refusal]:
+        """Take rows, and return those that are refused. Some ten thousand rows a call are best.
+
+        The rows are stored in the background. The call waits while too many rows are under way. It raises the error of
+        earlier rows, if they could not be stored.
+        """
+        entity = await self._outbox.ready(deadline_of(self._timeout))
+        self._raise_failures()
+        made, refused = await self._encode(entity, rows)
+        self._rows += len(rows)
+        if made is not None:
+            await self._add(entity, made)
+        return refused
+
+    async def write_messages(self, messages: Sequence[ServiceBusMessage]) -> None:
+        """Take messages as rows. Every run must give them the same ids.
+
+        Raises an error for the first one that cannot be sent, and then stores none of the call.
+        """
+        entity = await self._outbox.ready(deadline_of(self._timeout))
+        self._raise_failures()
+        made = encoded_messages(messages)
+        unfit = too_large(made, entity.largest_message)
+        if entity.record.settings.sessions:
+            without = [row for row, each in enumerate(messages) if each.session_id is None]
+            unfit |= dict.fromkeys(without, "the message has no session_id, and the entity requires sessions")
+        if unfit:
+            raise self._error({row: Refusal(self._rows + row, reason) for row, reason in unfit.items()})
+        self._rows += len(messages)
+        await self._add(entity, made)
+
+    @property
+    def done(self) -> int:
+        """The number of rows that are known to be stored, by this run or an earlier one."""
+        return sum(writer.stored + writer.progress.skipped for writer in self._writers)
+
+    async def finish(self) -> WriteSummary:
+        """Store the rest of the rows, and return what was done."""
+        for writer in self._writers:
+            writer.check_end()
+        for writer in self._writers:
+            writer.start(everything=True)
+        while any(writer.busy for writer in self._writers):
+            await self._progress()
+        self._raise_failures()
+        for writer in self._writers:
+            writer.check_end()
+        return WriteSummary(
+            sum(writer.stored for writer in self._writers),
+            sum(writer.progress.skipped for writer in self._writers),
+            sum(writer.duplicates for writer in self._writers),
+            tuple(self._refused),
+        )
+
+    async def _open(self, deadline: float) -> None:
+        entity = await self._outbox.ready(deadline)
+        self._writers = [
+            PartitionWriter(self._outbox, entity, number, self._key, self._timeout, self._progressed)
+            for number in entity.numbers
+        ]
+        learning = [writer.learn(deadline) for writer in self._writers]
+        for result in await asyncio.gather(*learning, return_exceptions=True):
+            if result is not None:
+                raise result
+
+    async def _encode(self, entity: Entity, rows: Outbound) -> tuple[Encoded | None, list[Refusal]]:
+        """Return the valid rows in the form for a partition, if there are any, and the refused rows."""
+        made, refused = self._judge(entity, rows)
+        if refused and await entity.refresh(deadline_of(self._timeout)):  # its properties may have changed
+            made, refused = self._judge(entity, rows)
+        if refused and not self._collects:
+            raise self._error(refused)
+        self._refused += refused.values()
+        return made, list(refused.values())
+
+    def _judge(self, entity: Entity, rows: Outbound) -> tuple[Encoded | None, Mapping[int, Refusal]]:
+        refused = refusals_of(rows, self._rows, needs_session=entity.record.settings.sessions)
+        kept = [row for row in range(len(rows)) if row not in refused] if refused else range(len(rows))
+        made = encoded(rows.rows(kept) if refused else rows)
+        large = too_large(made, entity.largest_message)
+        if large:
+            refused |= {kept[row]: Refusal(self._rows + kept[row], reason) for row, reason in large.items()}
+            kept = [row for row in kept if row not in refused]
+            made = encoded(rows.rows(kept))
+        return made if kept else None, dict(sorted(refused.items()))
+
+    def _error(self, refused: Mapping[int, Refusal]) -> RowRefusedError:
+        some = [f"row {row}: {reason}" for row, reason in refused.values()]
+        more = f"; and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+        error = RowRefusedError(
+            f"Rows of {self._key} cannot be sent to {self._outbox.destination!r}: {'; '.join(some[:_SHOWN])}{more}. "
+            "No row of this call was stored.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.rows = tuple(each.row for each in refused.values())
+        error.entity = self._outbox.destination
+        return error
+
+    async def _add(self, entity: Entity, made: Encoded) -> None:
+        """Give each partition its rows, and wait until few enough rows are under way."""
+        detects = entity.detects_duplicates
+        payloads, options = made.payloads, made.options(detects_duplicates=detects)
+        places = partitions_of(made.rows, self._valid, len(self._writers), detects_duplicates=detects)
+        self._valid += len(payloads)
+        for writer, rows in zip(self._writers, places, strict=True):
+            writer.add(_chosen(payloads, rows), None if options is None else _chosen(options, rows))
+        if not self._holds:
+            for writer in self._writers:
+                writer.start()
+            await asyncio.sleep(0)
+        while any(writer.full for writer in self._writers):
+            await self._progress()
+
+    @property
+    def _holds(self) -> bool:
+        """Whether to store nothing yet: if the rows differ from those of an earlier run, none of them is stored."""
+        behind = any(writer.behind for writer in self._writers)
+        return behind and sum(writer.waiting.size for writer in self._writers) < _HELD
+
+    async def _progress(self) -> None:
+        self._progressed.clear()
+        await self._progressed.wait()
+        self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        for writer in self._writers:
+            writer.raise_failure()
+
+    async def _close(self) -> None:
+        for writer in self._writers:
+            await writer.close()
+        await self._sender.close()
+
+
+def _chosen(listed: list[T], rows: Sequence[int]) -> list[T]:
+    return listed[rows.start : rows.stop : rows.step] if isinstance(rows, range) else [listed[row] for row in rows]

@@ -1,0 +1,301 @@
+"""The rows of a bulk writer: which of them are valid messages, and the partition of each. Pure.
+
+Most rows are valid, so whole columns are checked at once. Only a row that looks wrong becomes a message, which is
+checked as every message of the client is; its error is the reason of the refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from sbredis.engine import NEVER, Outbound, Outgoing, PropertyColumns, partition_for_key, payloads_of
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage, moment, outgoing
+
+__all__ = [
+    "Backlog",
+    "Encoded",
+    "Options",
+    "Part",
+    "Refusal",
+    "encoded",
+    "encoded_messages",
+    "partitions_of",
+    "refusals_of",
+    "too_large",
+]
+
+_SHORT = 128
+"""The limit of ids in characters. A text of this number of bytes has no more characters."""
+_IDS = ("message_id", "session_id", "partition_key", "reply_to_session_id")
+_TOGETHER = 8 * 1024
+"""If a property, or all application properties of a row, are larger, the row is checked as a message. Smaller ones
+cannot exceed the limit on all properties together.
+"""
+
+
+class Refusal(NamedTuple):
+    """A row that is not a valid message."""
+
+    row: int
+    """The index of the row among all rows of the task, counted from 0."""
+    reason: str
+
+
+class Options(NamedTuple):
+    """What a partition must know of a message besides its payload."""
+
+    time_to_live: int | None = None
+    message_id: bytes = b""
+    due: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Valid rows in the form for a partition."""
+
+    rows: Outbound
+    payloads: list[bytes]
+
+    def options(self, *, detects_duplicates: bool) -> list[Options] | None:
+        """Return what the partition must know of each row besides its payload; ``None`` if that is nothing."""
+        rows = self.rows
+        ids = rows.message_id if detects_duplicates else None
+        if rows.time_to_live is rows.scheduled is ids is None:
+            return None
+        count = len(rows)
+        return [
+            Options(None if life is None else min(life, NEVER), key or b"", due and max(due, 0))
+            for life, key, due in zip(
+                rows.time_to_live or [None] * count, ids or [b""] * count, rows.scheduled or [None] * count, strict=True
+            )
+        ]
+
+
+def encoded(rows: Outbound) -> Encoded:
+    """Return rows that were found valid in the form for a partition."""
+    return Encoded(rows, payloads_of(rows))
+
+
+def encoded_messages(messages: Sequence[ServiceBusMessage]) -> Encoded:
+    """Return messages in the form for a partition. Raises the error of a message that cannot be sent."""
+    made = [outgoing(message, detects_duplicates=True) for message in messages]
+    return Encoded(
+        Outbound(
+            [b""] * len(made),
+            message_id=[each.message_id for each in made],
+            session_id=[_text(message.session_id) for message in messages],
+            partition_key=[_text(message.partition_key) for message in messages],
+            time_to_live=[each.time_to_live for each in made],
+            scheduled=[each.due for each in made],
+        ),
+        [each.payload for each in made],
+    )
+
+
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else value.encode()
+
+
+def refusals_of(rows: Outbound, first: int, *, needs_session: bool) -> dict[int, Refusal]:
+    """Return the rows that are not valid messages, by their index in ``rows``.
+
+    ``first`` is the index of the first row among all rows of the task.
+    """
+    found: dict[int, Refusal] = {}
+    for row in sorted(_suspects(rows, needs_session=needs_session)):
+        reason = _reason(rows, row, needs_session=needs_session)
+        if reason is not None:
+            found[row] = Refusal(first + row, reason)
+    return found
+
+
+def too_large(made: Encoded, largest: int) -> dict[int, str]:
+    """Return why rows are larger than the entity takes, by their index in ``made``."""
+    sizes = list(map(len, made.payloads))
+    if max(sizes, default=0) <= largest:
+        return {}
+    return {
+        row: f"the message has {size} bytes, and the entity takes messages of up to {largest} bytes"
+        for row, size in enumerate(sizes)
+        if size > largest
+    }
+
+
+class Part(NamedTuple):
+    """Rows that follow each other in a partition."""
+
+    payloads: list[bytes]
+    options: list[Options] | None
+
+    def first(self, count: int) -> Part:
+        """Return the first rows of this part."""
+        return Part(self.payloads[:count], None if self.options is None else self.options[:count])
+
+    def outgoing(self) -> list[Outgoing]:
+        """Return the messages for the engine."""
+        if self.options is None:
+            return list(map(Outgoing, self.payloads))
+        return [
+            Outgoing(payload, life, 0, key, due)
+            for payload, (life, key, due) in zip(self.payloads, self.options, strict=True)
+        ]
+
+
+class Backlog:
+    """The rows that wait for a partition, in their order."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """The bytes of all payloads."""
+        self._payloads: list[bytes] = []
+        self._options: list[Options] | None = None
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def add(self, payloads: list[bytes], options: list[Options] | None) -> None:
+        """Add rows at the end."""
+        if self._options is None and options is not None:
+            self._options = [_NONE] * len(self._payloads)
+        if self._options is not None:
+            self._options += [_NONE] * len(payloads) if options is None else options
+        self._payloads += payloads
+        self.size += sum(map(len, payloads))
+
+    def next(self, rows: int, size: int) -> Part:
+        """Return the next rows: no more than these rows and bytes, but at least one row, if there is one."""
+        payloads = self._payloads[:rows]
+        if self.size > size and sum(map(len, payloads)) > size:
+            fitting = sum(end <= size for end in accumulate(map(len, payloads)))
+            payloads = payloads[: max(fitting, 1)]
+        return Part(payloads, None if self._options is None else self._options[: len(payloads)])
+
+    def drop(self, rows: int) -> None:
+        """Remove the next rows."""
+        self.size -= sum(map(len, self._payloads[:rows]))
+        del self._payloads[:rows]
+        if self._options is not None:
+            del self._options[:rows]
+
+
+_NONE = Options()
+
+
+def partitions_of(rows: Outbound, first: int, partitions: int, *, detects_duplicates: bool) -> list[Sequence[int]]:
+    """Return the rows of each partition, in order. Rows without a key take turns.
+
+    The partition of a row depends only on the row and its index, so it is the same in every run.
+    """
+    ids = rows.message_id if detects_duplicates else None
+    keys = [column for column in (rows.session_id, rows.partition_key, ids) if column is not None]
+    if partitions == 1:
+        return [range(len(rows))]
+    if not keys:
+        return [range((place - first) % partitions, len(rows), partitions) for place in range(partitions)]
+    found: list[list[int]] = [[] for _ in range(partitions)]
+    known: dict[bytes, list[int]] = {}
+    for row, values in enumerate(zip(*keys, strict=True)):
+        key = next((value for value in values if value is not None), None)
+        if key is None:
+            found[(first + row) % partitions].append(row)
+            continue
+        listed = known.get(key)
+        if listed is None:
+            listed = known[key] = found[partition_for_key(key, partitions)]
+        listed.append(row)
+    return list(found)
+
+
+# -- rows that look wrong ----------------------------------------------------------------------------------------------
+
+
+def _suspects(rows: Outbound, *, needs_session: bool) -> set[int]:
+    """Return the rows that may be wrong. Rows that are wrong are among them."""
+    found: set[int] = set()
+    if None in rows.bodies:
+        found.update(row for row, body in enumerate(rows.bodies) if body is None)
+    for name, column in rows.texts():
+        least, most = (1, _SHORT) if name in _IDS else (0, _TOGETHER)
+        if not _all_plain([value for value in column if value is not None], least, most):
+            found.update(row for row, value in enumerate(column) if value is not None and _odd(value, least, most))
+    if needs_session:
+        found.update(row for row in range(len(rows)) if rows.session_id is None or rows.session_id[row] is None)
+    if rows.session_id is not None and rows.partition_key is not None:
+        pairs = enumerate(zip(rows.session_id, rows.partition_key, strict=True))
+        found.update(row for row, pair in pairs if None not in pair and pair[0] != pair[1])
+    if rows.time_to_live is not None:
+        found.update(row for row, life in enumerate(rows.time_to_live) if life is not None and life < 1)
+    if rows.scheduled is not None:
+        found.update(row for row, due in enumerate(rows.scheduled) if due is not None and not 0 <= due < NEVER)
+    if rows.properties is not None:
+        found.update(_with_odd_properties(rows.properties))
+    return found
+
+
+def _all_plain(values: Sequence[bytes], least: int, most: int) -> bool:
+    sizes = list(map(len, values))
+    return not sizes or (least <= min(sizes) and max(sizes) <= most and b"".join(values).isascii())
+
+
+def _odd(value: bytes, least: int, most: int) -> bool:
+    return not least <= len(value) <= most or not (value.isascii() or _is_utf_8(value))
+
+
+def _is_utf_8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _with_odd_properties(properties: PropertyColumns) -> Iterator[int]:
+    offsets, names, values = properties
+    texts = [value for value in values if value is not None]
+    most = max([end - begin for begin, end in pairwise(offsets)], default=0)
+    if _all_plain(names, 0, _TOGETHER) and _all_plain(texts, 0, _TOGETHER):
+        largest = max(map(len, names), default=0) + max(map(len, texts), default=0)
+        if most * largest <= _TOGETHER:
+            return
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        parts = [part for part in (*names[begin:end], *values[begin:end]) if part is not None]
+        if sum(map(len, parts)) > _TOGETHER or any(_odd(part, 0, _TOGETHER) for part in parts):
+            yield row
+
+
+def _reason(rows: Outbound, row: int, *, needs_session: bool) -> str | None:
+    """Return why a row is not a valid message."""
+    body = rows.bodies[row]
+    if body is None:
+        return "the row has no body"
+    if needs_session and (rows.session_id is None or rows.session_id[row] is None):
+        return "the row has no session_id, and the entity requires sessions"
+    try:
+        texts: dict[str, Any] = {
+            name: value.decode() for name, column in rows.texts() if (value := column[row]) is not None
+        }
+        message = ServiceBusMessage(body, **texts)
+        if rows.properties is not None:
+            message.application_properties = {
+                name.decode(): None if value is None else value.decode()
+                for name, value in rows.properties.of(row).items()
+            }
+        if rows.time_to_live is not None and (life := rows.time_to_live[row]) is not None:
+            message.time_to_live = timedelta(milliseconds=min(life, NEVER))
+        if rows.scheduled is not None and (due := rows.scheduled[row]) is not None:
+            message.scheduled_enqueue_time_utc = moment(due)
+        outgoing(message, detects_duplicates=True)
+    except UnicodeDecodeError:
+        return "a text of the row is not in UTF-8"
+    except OverflowError:
+        return "a time of the row is outside the years 1 to 9999"
+    except ServiceBusError as error:
+        return error.message
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None

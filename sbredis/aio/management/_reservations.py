@@ -1,0 +1,50 @@
+"""Listing and ending the reservations of entities."""
+
+from __future__ import annotations
+
+from sbredis.aio.bulk._listing import STALE_AFTER, statuses
+from sbredis.aio.bulk._reserving import Reservations
+from sbredis.aio.calls._arguments import seconds_of
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
+from sbredis.aio.management._calls import Calls
+from sbredis.model import ReservationStatus
+
+__all__ = ["ReservationAdministration"]
+
+
+class ReservationAdministration(Calls):
+    """The calls of an administration client for reservations."""
+
+    def list_reservations(
+        self, *, stale_after: float = STALE_AFTER, timeout: float | None = None
+    ) -> AsyncItemPaged[ReservationStatus]:
+        """List the reservations of all queues and subscriptions, to iterate over with ``async for``.
+
+        They are in the order of the names of queues and topics. A reservation says which consumer has the entity, since
+        when, and how far the consumer is. It is ``stale`` if the consumer has made no call for ``stale_after`` seconds,
+        15 minutes by default. All reservations are on one page. This method is an addition of sbredis.
+        """
+        seconds = seconds_of(stale_after, "stale_after")
+
+        async def page(_: str) -> Page[ReservationStatus]:
+            return Page(await statuses(self._connection, seconds, self._deadline(timeout)), None)
+
+        return AsyncItemPaged(page)
+
+    async def release_reservation(
+        self, entity_path: str, *, consumer: str | None = None, timeout: float | None = None
+    ) -> bool:
+        """End the reservation of a queue or subscription, and open it for receivers. Return whether there was one.
+
+        ``entity_path`` is the name of a queue, or ``topic/subscriptions/name``. Stop the consumer first: it is refused
+        from now on. Messages that it has read, but not removed by its next step, can be received again. With
+        ``consumer``, only a reservation of this consumer is released: if another consumer has the entity, this raises
+        :class:`~sbredis.exceptions.EntityReservedError`. If the release fails in the middle, the next call completes
+        it. This method is an addition of sbredis.
+        """
+        until = self._deadline(timeout)
+
+        async def release(_: float) -> bool:
+            return await (await Reservations.of(self._connection, until)).release(entity_path, consumer, until)
+
+        return await self._ask(entity_path, until, release)

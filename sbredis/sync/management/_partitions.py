@@ -1,0 +1,22 @@
+"""Showing the partitions of an entity, and whether maintenance is done, from a thread."""
+
+from __future__ import annotations
+
+from sbredis.aio.management._partitions import PartitionAdministration as Twin
+from sbredis.model import PartitionRuntimeProperties
+from sbredis.sync._docstrings import documented_by
+from sbredis.sync._paging import ItemPaged
+from sbredis.sync.management._calls import Calls
+
+__all__ = ["PartitionAdministration"]
+
+
+@documented_by(Twin)
+class PartitionAdministration(Calls):
+    def list_partitions(
+        self, entity_path: str, *, timeout: float | None = None
+    ) -> ItemPaged[PartitionRuntimeProperties]:
+        return ItemPaged(self._portal, self._aio.list_partitions(entity_path, timeout=timeout))
+
+    def has_maintenance(self, *, timeout: float | None = None) -> bool:
+        return self._portal.call(self._aio.has_maintenance, timeout=timeout)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -75,9 +76,19 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         while call.got and call.waits and not call.content and any(each.may_answer for each in self._watchers):
             if now() >= until:
                 return
-            await self._news_for(call, min(until, now() + 0.2))
+            await call.wait(min(until, now() + 0.2))
 
     monkeypatch.setattr(inbox.Inbox, "_gather", gathered)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Make child processes react to SIGINT. A test run in the background ignores this signal, and child processes
+    inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

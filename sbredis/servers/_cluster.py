@@ -10,13 +10,16 @@ from pathlib import Path
 from sbredis._public import public
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, slot_owners
+from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, roles_of
 from sbredis.servers._group import LocalGroup
 from sbredis.servers._local import LocalServer, Settings
 from sbredis.servers._migration import MigrationStep, migrate_atomically, migrate_stepwise
 from sbredis.servers._ports import free_port
 
 __all__ = ["ClusterNode", "LocalCluster"]
+
+MANUAL_FAILOVER_SECONDS = 5.5
+"""A little more than the 5 s for which a replica that was asked to become a master tries it."""
 
 
 class ClusterNode(LocalServer):
@@ -100,7 +103,8 @@ class LocalCluster(LocalGroup):
 
         - every live node says ``cluster_state:ok``, knows all nodes, has links to the live ones, and considers no node
           failed;
-        - all live nodes agree on the owner of each slot, and all slots are owned by live nodes;
+        - all live nodes agree on the owner of each slot and on the master of each live replica, and all slots are owned
+          by live nodes;
         - every live replica has its link to its master up.
 
         Paused nodes count as alive.
@@ -157,13 +161,17 @@ class LocalCluster(LocalGroup):
     def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
         """Make a replica the master of its shard, and wait until all nodes report it.
 
-        CLUSTER FAILOVER loses no write.
+        CLUSTER FAILOVER loses no write. The replica gives up after 5 s if its master does not answer, for example
+        because the master does not know yet that this node is its replica. Then it is asked again.
         """
-        replica.ask("CLUSTER", "FAILOVER")
         deadline = time.monotonic() + timeout
+        ask_at = time.monotonic()
         while not ((view := replica.view_of_itself()) and view.is_master and view.slots):
             if time.monotonic() > deadline:
                 raise ServerUnsuitableError(f"{replica.url} did not become a master.\n{replica.log_tail()}")
+            if time.monotonic() >= ask_at:
+                replica.ask("CLUSTER", "FAILOVER")
+                ask_at = time.monotonic() + MANUAL_FAILOVER_SECONDS
             time.sleep(0.005)
         self.wait_until_ok(max(1.0, deadline - time.monotonic()))
 
@@ -274,9 +282,10 @@ class LocalCluster(LocalGroup):
             complaint = self._complaint(views, ids, about, replication)
             if complaint:
                 return f"{node.url}: {complaint}"
-            agreed = agreed or slot_owners(views)
-            if slot_owners(views) != agreed:
-                return f"{node.url} and {alive[0].url} disagree on who owns which slot"
+            roles = roles_of(views, ids)
+            agreed = agreed or roles
+            if roles != agreed:
+                return f"{node.url} and {alive[0].url} disagree on who owns which slot, or on whose replica a node is"
         return None
 
     def _complaint(self, views: list[NodeView], alive: set[str], about: str, replication: str) -> str | None:

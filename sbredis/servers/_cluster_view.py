@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["NodeView", "parse_nodes", "slot_owners"]
+__all__ = ["NodeView", "parse_nodes", "roles_of"]
 
 SLOTS = 16_384
 
@@ -62,6 +63,8 @@ def _parse_slots(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def slot_owners(views: list[NodeView]) -> dict[str, frozenset[tuple[int, int]]]:
-    """Return the owners of all ranges of slots, in a form in which two nodes' answers can be compared."""
-    return {view.id: frozenset((slots.start, slots.stop) for slots in view.slots) for view in views if view.slots}
+def roles_of(views: list[NodeView], alive: Collection[str]) -> dict[str, tuple[str | None, frozenset[range]]]:
+    """Return the master and the slots of each live node and of each owner of slots, in a form in which two nodes'
+    answers can be compared.
+    """
+    return {view.id: (view.master_id, frozenset(view.slots)) for view in views if view.slots or view.id in alive}

@@ -120,10 +120,14 @@ class EmbeddedLease:
         self.release()
 
     def _ensure(self, *, look_first: bool) -> None:
+        deadline = time.monotonic() + self._starter.timeout
         try:
-            if not (look_first and answers(self.socket_path)):
-                self._with_owner_lock(time.monotonic() + self._starter.timeout)
-            self._raise_fsync()
+            while True:
+                if not (look_first and answers(self.socket_path)):
+                    self._with_owner_lock(deadline)
+                if self._raise_fsync(deadline):
+                    return
+                look_first = True
         except OSError as error:
             raise unusable(self._folder.path, error) from error
 
@@ -161,13 +165,17 @@ class EmbeddedLease:
             raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by a program other than sbredis.")
         self._clients = clients
 
-    def _raise_fsync(self) -> None:
+    def _raise_fsync(self, deadline: float) -> bool:
+        """Return False if the server has just ended, so that it must be started again."""
         if self._starter.fsync != "always":
-            return
+            return True
         try:
             if ask(self.socket_path, "CONFIG", "GET", "appendfsync") != ["appendfsync", "always"]:
                 ask(self.socket_path, "CONFIG", "SET", "appendfsync", "always")
+            return True
         except (OSError, ScriptRefusedError) as error:
+            if isinstance(error, OSError) and time.monotonic() < deadline and not answers(self.socket_path):
+                return False
             raise ServiceBusConnectionError(
                 f"The embedded server of {self._folder.path} did not accept the setting appendfsync=always: {error}"
             ) from error

@@ -8,8 +8,9 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import ClusterNode, LocalCluster, ServerBinary
-from sbredis.servers._cluster_view import parse_nodes, slot_owners
+from sbredis.servers._cluster_view import NodeView, parse_nodes, roles_of
 from tests.servers.processes import is_running
+from tests.waiting import wait_until
 
 TAG = "{tag}"
 
@@ -103,7 +104,7 @@ def test_a_killed_master_is_replaced_and_returns_as_a_replica(cluster: LocalClus
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
     # WAIT confirms the writes of its own connection, but the earlier writes precede it in the stream to the replica.
-    master.ask("WAIT", 1, 1000)
+    wait_until(lambda: master.ask("WAIT", 1, 1000) == 1)
     port = master.port
     master.kill()
     with pytest.raises(ServerUnsuitableError, match=f"{master.id}, which is dead"):
@@ -141,4 +142,14 @@ def test_the_answers_of_a_node_are_parsed() -> None:
     assert (own.owns(7), own.owns(6)) == (True, False)
     assert (other.is_failing, other.link_is_up) == (True, False)
     assert (replica.master_id, replica.is_master) == ("a1", False)
-    assert slot_owners([own, other, replica]).keys() == {"a1", "b2"}
+
+
+def test_nodes_agree_only_if_they_name_the_same_master_for_each_live_replica() -> None:
+    def view(replica: str) -> list[NodeView]:
+        return parse_nodes(f"a1 127.0.0.1:1@2 myself,master - 0 0 5 connected 0-5\nc3 127.0.0.1:5@6 {replica}\n")
+
+    follows = view("slave a1 0 0 5 connected")
+    not_yet = view("master - 0 0 5 connected")
+    assert roles_of(follows, {"a1", "c3"}) != roles_of(not_yet, {"a1", "c3"})
+    assert roles_of(follows, {"a1"}) == roles_of(not_yet, {"a1"})
+    assert roles_of(follows, {"a1"}) == {"a1": (None, frozenset({range(6)}))}

@@ -120,7 +120,7 @@ def test_a_killed_client_neither_ends_the_server_nor_keeps_it_running(folder: Pa
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_server_is_started_again_with_its_data(folder: Path, take: Acquire, number: signal.Signals) -> None:
-    lease = take()
+    lease = take(fsync="always")
     say(lease, "SET", "k", "v")
     pid, path = server_of(folder), lease.socket_path
     os.kill(pid, number)
@@ -132,7 +132,7 @@ def test_a_killed_server_is_started_again_with_its_data(folder: Path, take: Acqu
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_server_ends_when_its_supervisor_is_killed(folder: Path, take: Acquire, number: signal.Signals) -> None:
-    lease = take()
+    lease = take(fsync="always")
     say(lease, "SET", "k", "v")
     pid = server_of(folder)
     supervisor = parent_of(pid)
@@ -143,7 +143,7 @@ def test_the_server_ends_when_its_supervisor_is_killed(folder: Path, take: Acqui
 
 
 def test_a_new_client_gets_a_server_although_the_supervisor_was_just_killed(folder: Path, take: Acquire) -> None:
-    say(take(), "SET", "k", "v")
+    say(take(fsync="always"), "SET", "k", "v")
     os.kill(parent_of(server_of(folder)), signal.SIGKILL)
     assert say(take(), "GET", "k") == "v"
     assert len(servers_in(folder)) == 1
@@ -246,6 +246,24 @@ def test_fsync_is_made_stricter_on_demand_and_never_relaxed(folder: Path, take: 
     modest.ensure_running()
     careful.ensure_running()
     assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
+
+
+def test_a_server_that_is_killed_before_its_fsync_is_read_is_started_again(
+    folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def ask_and_kill(path: str, *arguments: str) -> Reply:
+        if not killed:
+            killed.append(server_of(folder))
+            os.kill(killed[0], signal.SIGKILL)
+            wait_until(lambda: not is_running(killed[0]))
+        return ask(path, *arguments)
+
+    monkeypatch.setattr("sbredis.servers._embedded.ask", ask_and_kill)
+    lease = take(fsync="always")
+    assert say(lease, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
+    assert server_of(folder) != killed[0]
 
 
 def test_a_truncated_last_entry_of_the_data_is_left_out(folder: Path, take: Acquire) -> None:

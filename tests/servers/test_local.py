@@ -31,7 +31,7 @@ def test_a_local_server_answers_on_a_unix_socket(binary: ServerBinary) -> None:
 
 
 def test_a_restarted_server_has_the_same_port_and_the_persisted_data(binary: ServerBinary) -> None:
-    with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         server.ask("SET", "k", "v")
         port, pid = server.port, server.pid
         server.kill()

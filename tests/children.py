@@ -1,0 +1,47 @@
+"""Python programs that run in processes of their own, and end with the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO
+
+from tools.repository import ROOT
+
+__all__ = ["child"]
+
+Stream = int | IO[bytes] | None
+
+
+@asynccontextmanager
+async def child(
+    *arguments: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    stdin: Stream = None,
+    stdout: Stream = None,
+    stderr: Stream = None,
+) -> AsyncGenerator[Process]:
+    """Run Python with these arguments. The program finds sbredis; ``env`` is added to its environment. At the end, kill
+    the process if it still runs.
+    """
+    found = {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments),
+        cwd=cwd,
+        env={**os.environ, **found, **(env or {})},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Self, Unpack, final, overload
 
@@ -15,7 +15,7 @@ from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._test_hooks import dismantle, set_up
 from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._duty import Shared
-from sbredis.aio.maintenance._moving import MovingDuty
+from sbredis.aio.maintenance._mover import Mover
 from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.receiving._peeking import Peeking
@@ -54,6 +54,8 @@ from sbredis.model import (
 )
 from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
+from sbredis.testing._worker_run import Overrides, WorkerRun, running
+from sbredis.workers import Worker
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -183,6 +185,25 @@ class Bus:
             filter=_filter(filter),
             action=SqlRuleAction(action) if isinstance(action, str) else action,
         )
+
+    def running(
+        self,
+        worker: Worker,
+        *,
+        overrides: Overrides | None = None,
+        timeout: float = 10.0,
+        shutdown_timeout: float | None = None,
+    ) -> AbstractAsyncContextManager[WorkerRun]:
+        """Run a worker on this bus while the block runs: ``async with bus.running(worker) as run``.
+
+        The worker is used as the application defines it. Only the server is another one, and its HTTP port is not
+        opened. Entities that its handlers need are created if they are missing. ``overrides`` maps the functions of
+        dependencies to the functions that replace them in this run.
+
+        ``timeout`` is the longest wait in seconds of real time, of each wait of the run. At the end, running handlers
+        get ``shutdown_timeout`` seconds to finish: by default those of the worker, but not more than ``timeout``.
+        """
+        return running(self, worker, overrides=overrides, timeout=timeout, shutdown_timeout=shutdown_timeout)
 
     # -- messages that were sent ---------------------------------------------------------------------------------------
 
@@ -388,7 +409,7 @@ class Bus:
         connection = self._administration()._connection
         await connection.open(deadline_of(None))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await MovingDuty(Shared(connection, connection.entity, Census(connection.namespace))).move_now()
+            await Mover(Shared(connection, connection.entity, Census(connection.namespace))).move_now()
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal, final
 
@@ -20,19 +21,39 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class MovableClock(Clock):
-    """The clock of the clients: real time plus the time by which the clock was moved."""
+    """The clock of the clients: real time plus the time by which the clock was moved, or a time that stands still."""
 
     kind: Literal["server", "test"] = "test"
 
     def __init__(self, begins: datetime) -> None:
         self._ahead = (begins - _EPOCH) // _MICROSECOND * 1000 - time.monotonic_ns()
+        self._held: int | None = None
+        """The time in ns while the clock stands still; ``None`` while it runs."""
+        self._holds = 0
         self._lock = threading.Lock()
         self._watchers: dict[object, tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]] = {}
 
     @property
     def nanoseconds(self) -> int:
         """The time in ns since 1970."""
-        return time.monotonic_ns() + self._ahead
+        held = self._held
+        return time.monotonic_ns() + self._ahead if held is None else held
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Let the clock stand still while the block runs, except when it is moved."""
+        with self._lock:
+            if not self._holds:
+                self._held = self.nanoseconds
+            self._holds += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holds -= 1
+                if not self._holds and self._held is not None:
+                    self._ahead = self._held - time.monotonic_ns()
+                    self._held = None
 
     def now(self) -> float:
         """Return the time in seconds.
@@ -62,7 +83,11 @@ class MovableClock(Clock):
     def move(self, ahead: Callable[[int], int]) -> None:
         """Call ``ahead`` with the time in ns, move the clock by its result, and notify all watchers in their loops."""
         with self._lock:
-            self._ahead += ahead(self.nanoseconds)
+            step = ahead(self.nanoseconds)
+            if self._held is None:
+                self._ahead += step
+            else:
+                self._held += step
         here = _running_loop()
         for key, (loop, moved) in list(self._watchers.items()):
             if loop is None or loop is here:
@@ -77,6 +102,8 @@ class MovableClock(Clock):
 @final
 class TestClock:
     """The clock of a bus. It runs like any clock. Tests can also move it forward, but not back.
+
+    While a worker runs on the bus (:meth:`Bus.running`), the clock stands still unless the test moves it.
 
     Locks, schedules, delays, expiry and duplicate detection use it, in all clients of the bus. A receiver that is
     waiting notices a move at once. Waits of the test itself, such as ``asyncio.sleep``, and the time-outs of calls use

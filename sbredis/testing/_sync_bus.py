@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack, final, overload
@@ -30,6 +30,9 @@ from sbredis.model import (
 from sbredis.sync import ServiceBusClient
 from sbredis.testing._bus import Bus, Rules
 from sbredis.testing._clock import TestClock
+from sbredis.testing._sync_run import SyncWorkerRun, running_sync
+from sbredis.testing._worker_run import Overrides
+from sbredis.workers import Worker
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -116,6 +119,24 @@ class SyncBus:
         """Do the same as :meth:`Bus.create_rule`."""
         return self._run(partial(self._bus.create_rule, topic_name, subscription_name, rule_name, filter, action))
 
+    def running(
+        self,
+        worker: Worker,
+        *,
+        overrides: Overrides | None = None,
+        timeout: float = 10.0,
+        shutdown_timeout: float | None = None,
+    ) -> AbstractContextManager[SyncWorkerRun]:
+        """Do the same as :meth:`Bus.running`. The worker runs in the thread of the helpers."""
+        return running_sync(
+            self._opened_portal(),
+            self._bus,
+            worker,
+            overrides=overrides,
+            timeout=timeout,
+            shutdown_timeout=shutdown_timeout,
+        )
+
     def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
         """Do the same as :meth:`Bus.sent`."""
         return self._run(partial(self._bus.sent, queue_or_topic_name))
@@ -180,7 +201,10 @@ class SyncBus:
         self._thread.close()
 
     def _run(self, make: Callable[[], Awaitable[T]]) -> T:
+        return self._opened_portal().call(make)
+
+    def _opened_portal(self) -> BlockingPortal:
         self._bus._check_open()
         if self._portal is None:
             self._portal = self._thread.enter_context(start_blocking_portal("asyncio"))
-        return self._portal.call(make)
+        return self._portal

@@ -1,10 +1,14 @@
-"""A pytest plugin that selects the tests that start no process: ``--in-process`` and ``--quick``.
+"""A pytest plugin that selects the tests that start no process (``--in-process`` and ``--quick``), or only the others
+(``--served``).
 
 The plugin needs no marks. It leaves out a test whose target is a server or a cluster. It also leaves out a test that
 names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that these call.
 If a selected test still starts a process, it fails with the reason.
 
 ``--quick`` also leaves out the tests marked ``slow``, and limits Hypothesis to few examples.
+
+``--served`` selects the tests whose result may depend on the server program: those that ``--in-process`` leaves out,
+without the tests in memory.
 
 ``addopts`` in pyproject.toml loads the plugin.
 """
@@ -122,26 +126,36 @@ def needs_processes(item: pytest.Item, reach: Reach) -> bool:
     return any(map(reach.starts, [item.obj, *fixtures, *given.values()]))
 
 
+def depends_on_the_server(item: pytest.Item, reach: Reach) -> bool:
+    """Return whether a test may start a process, and its target is not memory."""
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return given.get("target") != "memory" and needs_processes(item, reach)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this plugin; pytest calls this before it reads the command line."""
     parser.addoption(
         "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
     )
     parser.addoption("--quick", action="store_true", help="as --in-process, without the tests marked slow")
+    parser.addoption("--served", action="store_true", help="only tests whose result may depend on the server")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that are not selected; pytest calls this after it has collected the tests."""
-    quick = config.getoption("quick")
-    if not quick and not config.getoption("in_process"):
+    quick, served = config.getoption("quick"), config.getoption("served")
+    if not quick and not served and not config.getoption("in_process"):
         return
     reach = Reach()
-    left_out = [
-        item
-        for item in items
-        if needs_processes(item, reach) or (quick and item.get_closest_marker("slow") is not None)
-    ]
+    if served:
+        left_out = [item for item in items if not depends_on_the_server(item, reach)]
+    else:
+        left_out = [
+            item
+            for item in items
+            if needs_processes(item, reach) or (quick and item.get_closest_marker("slow") is not None)
+        ]
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
-from sbredis.exceptions import ServiceBusError, WorkerSetupError
+from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, WorkerSetupError
 from sbredis.workers._targets import load_worker
-from sbredis.workers.supervising._commands import read_command
+from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._logs import set_up_logs
 from sbredis.workers.supervising._programs import run_in_loop
 from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
+from sbredis.workers.supervising._terminal import above_the_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a worker, and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = read_command(given)
-    set_up_logs(command.log_format)
+    with above_the_line():
+        set_up_logs(command.log_format)
+        return _run(command, given)
+
+
+def _run(command: Command, given: Sequence[str]) -> int:
     try:
         if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
             return int(run_in_loop(Supervisor(command, given).run()))
         load_worker(command.target).run_command(command)
-    except WorkerSetupError as error:
+    except (WorkerSetupError, InvalidConnectionStringError) as error:
         print(f"sbredis: {error.message}", file=sys.stderr)  # noqa: T201 -- it is a program
         return SETUP_FAILED
     except ServiceBusError as error:
         print(f"sbredis: {error}", file=sys.stderr)  # noqa: T201 -- it is a program
         return 1
+    except KeyboardInterrupt:  # before the event loop runs, which has signal handlers of its own
+        return 128 + signal.SIGINT
     return 0
 
 

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from sbredis.exceptions import WorkerSetupError
+from sbredis.exceptions import ServiceBusError, WorkerSetupError
 from sbredis.workers._worker import Worker
 
 __all__ = ["load_worker"]
@@ -20,7 +20,7 @@ def load_worker(target: str) -> Worker:
     Raises :class:`~sbredis.exceptions.WorkerSetupError` with the reason and the place, without a traceback.
     """
     module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or not attribute:
+    if not colon or not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise WorkerSetupError(f"The worker must be named as MODULE:NAME, such as orders.app:worker, not {target!r}.")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -46,9 +46,13 @@ def load_worker(target: str) -> Worker:
 
 def _failed(module_name: str, error: Exception) -> WorkerSetupError:
     """Return the error for a module whose import failed, with the last line of the application that was reached."""
-    libraries = tuple({sys.prefix, sys.base_prefix, "<frozen"})
+    ours = str(Path(__file__).parents[1])  # sbredis
+    libraries = tuple({sys.prefix, sys.base_prefix, ours, "<"})
     frames = [each for each in traceback.extract_tb(error.__traceback__)[1:] if not each.filename.startswith(libraries)]
     place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
-        place = f" at {error.filename}:{error.lineno}"
-    return WorkerSetupError(f"The module {module_name!r} cannot be imported: {type(error).__name__}: {error}{place}.")
+        what, place = f"{type(error).__name__}: {error.msg}", f" at {error.filename}:{error.lineno}"
+    if isinstance(error, ServiceBusError):
+        what = error.message.removesuffix(".")
+    return WorkerSetupError(f"The module {module_name!r} cannot be imported: {what}{place}.")

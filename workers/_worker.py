@@ -7,16 +7,19 @@ from contextlib import asynccontextmanager
 from typing import Any, Self, Unpack
 
 from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
+from sbredis.workers.declaring._checks import require_function, require_instance, require_text
 from sbredis.workers.declaring._context import SendOptions
-from sbredis.workers.declaring._options import EntityOptions
+from sbredis.workers.declaring._options import EntityOptions, checked
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
 from sbredis.workers.declaring._worker_options import Setup, WorkerOptions, WorkerSettings
 from sbredis.workers.running._calls import message_of
-from sbredis.workers.running._runtime import Runtime
+from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._programs import run_in_loop, run_program
+from sbredis.workers.supervising._terminal import above_the_line
 
 __all__ = ["Worker"]
 
@@ -33,6 +36,9 @@ class Worker(Router):
     def __init__(self, fully_qualified_namespace: str, **options: Unpack[WorkerOptions]) -> None:
         super().__init__()
         self._url = fully_qualified_namespace
+        for name in options:
+            if name not in WorkerOptions.__annotations__:
+                raise TypeError(f"Worker() got an unexpected keyword argument {name!r}")
         self._settings = WorkerSettings(**options)
         self._by_path: dict[str, dict[str, Any]] = {}
         self._overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -47,13 +53,17 @@ class Worker(Router):
 
     def entity(self, entity_path: str, *, retries: Retries | None = None, **options: Unpack[EntityOptions]) -> None:
         """Set options for all handlers of an entity."""
+        require_text("the path of an entity", entity_path)
         said = self._by_path.setdefault(entity_path.lower(), {})
-        said.update(options)
+        said.update(checked("entity", options))
         if retries is not None:
+            require_instance("retries", retries, Retries)
             said["retries"] = retries
 
     def override(self, dependency: Callable[..., Any], replacement: Callable[..., Any]) -> None:
         """Let handlers get a dependency from another function, for tests."""
+        require_function("dependency", dependency)
+        require_function("replacement", replacement)
         self._overrides[dependency] = replacement
 
     # -- while it runs -------------------------------------------------------------------------------------------------
@@ -90,19 +100,30 @@ class Worker(Router):
 
     def run_sync(self) -> None:
         """Handle messages until SIGTERM or SIGINT comes. The running handlers finish; a second signal ends them."""
-        self.run_command(Command(target=repr(self)))
+        with above_the_line():
+            self.run_command(Command(target=repr(self)))
 
     def run_command(self, command: Command) -> None:
         """Run as a program with the arguments of ``python -m sbredis.workers``."""
+        if not self._declared:
+            raise WorkerSetupError(
+                "The worker has no handlers, so it would do nothing: decorate a function with @worker.queue(…), or "
+                "include a router."
+            )
         setup = self._setup().narrowed(
             command.queues, command.concurrency, command.http if command.reports_to is None else None
         )
         run_in_loop(run_program(lambda: self._begun(setup), command))
 
     def stop(self) -> None:
-        """Stop receiving, and let :meth:`run` return when the running handlers have finished."""
-        if self._runtime is not None:
-            self._runtime.stop()
+        """Stop receiving, and let :meth:`run` return when the running handlers have finished.
+
+        May be called in any thread, and by a handler. It has no effect inside ``async with worker.running()``, which
+        ends with its block.
+        """
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.stop()
 
     def _setup(self) -> Setup:
         return Setup(
@@ -114,10 +135,10 @@ class Worker(Router):
         )
 
     @asynccontextmanager
-    async def _begun(self, setup: Setup) -> AsyncGenerator[Runtime]:
+    async def _begun(self, setup: Setup, parts: Parts | None = None) -> AsyncGenerator[Runtime]:
         if self._runtime is not None:
             raise RuntimeError("The worker runs already.")
-        self._runtime = Runtime(setup)
+        self._runtime = Runtime(setup, parts)
         try:
             async with self._runtime.running(self) as runtime:
                 yield runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -9,6 +10,17 @@ from collections.abc import Generator
 from typing import Annotated, Any
 
 from sbredis.workers import DeadLetter, Depends, Property, SyncContext
+
+
+def hold_the_interpreter(seconds: float) -> None:
+    """Do what a long call of C code does that keeps the lock of the interpreter: no other thread runs meanwhile."""
+    ctypes.PyDLL(None).usleep(round(seconds * 1_000_000))
+
+
+def hold(text: str, context: SyncContext) -> None:
+    """Hold the interpreter for as many seconds as the message says."""
+    hold_the_interpreter(float(text))
+    context.send("out", context.attempt)
 
 
 def get_pid() -> Generator[int]:

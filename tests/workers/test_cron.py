@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.workers.schedules._cron import parse_cron
+from sbredis.workers.declaring._cron import parse_cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -120,9 +120,9 @@ def test_the_next_time_is_the_first_minute_that_matches(fields: tuple[str, ...],
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("* * * *", "has 4 fields, but needs five"),
-        ("", "has 0 fields"),
-        ("@often", "has 1 fields"),
+        ("* * * *", "has 4 of the five fields"),
+        ("", "has 0 of the five fields"),
+        ("@often", "has 1 of the five fields"),
         ("60 * * * *", "The minute of the cron line '60 * * * *' is wrong: '60': it must be from 0 to 59."),
         ("0 24 * * *", "The hour of"),
         ("0 0 0 * *", "The day of the month of"),

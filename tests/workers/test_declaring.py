@@ -122,7 +122,8 @@ def test_what_becomes_of_a_message_whose_handler_failed(
 
 
 def test_a_dead_letter_whose_handler_failed_only_comes_again() -> None:
-    assert after_failure(ValueError(), 99, 10, Retries(jitter=False), lambda: 1, dead=True) == Abandon(300)
+    for attempt in (1, 99):  # it died at this attempt, and further ones are not counted
+        assert after_failure(ValueError(), attempt, 10, Retries(jitter=False), lambda: 1, dead=True) == Abandon(300)
 
 
 @pytest.mark.parametrize(

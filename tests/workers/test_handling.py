@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any
 
 import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.exceptions import WorkerSetupError
-from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import (
     Abandon,
@@ -28,7 +26,6 @@ from sbredis.workers import (
     SyncContext,
     Worker,
 )
-from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
 
 
@@ -243,32 +240,6 @@ async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> Non
     assert told == ["pool", *each, *each, "pool closed"]
 
 
-async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    seen: dict[str, list[int]] = {}
-
-    @worker.queue("steps", session_idle_timeout=0.1)
-    async def step(number: int, context: Context) -> None:
-        session = context.session
-        assert session is not None
-        total = await session.get_state(int) or 0
-        if number == 3 and context.attempt == 1:
-            raise ValueError
-        session.set_state(total + number)
-        seen.setdefault(session.session_id, []).append(number)
-
-    async with worker.running():
-        for number in range(1, 6):
-            for session_id in ("a", "b"):
-                await worker.send("steps", number, session_id=session_id)
-        await eventually(lambda: empty(sbredis_bus, "steps"))
-    assert seen == {"a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]}
-    for session_id in seen:
-        async with sbredis_bus.client.get_queue_receiver("steps", session_id=session_id) as receiver:
-            assert await receiver.session.get_state() == b"15"
-
-
 async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     told: list[str] = []
@@ -366,71 +337,6 @@ async def test_more_attempts_than_the_entity_allows_are_refused_at_the_start(sbr
 
     with pytest.raises(WorkerSetupError, match="asks for 3 attempts"):
         await worker.run()
-
-
-async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW, max_concurrent_calls=2)
-    sizes: list[int] = []
-    done: list[int] = []
-
-    @worker.queue("orders", batch=4, batch_wait=0.05)
-    async def insert(orders: list[Order], messages: list[ServiceBusReceivedMessage]) -> list[Any]:
-        sizes.append(len(orders))
-        assert [message.delivery_count for message in messages]
-        done.extend(order.id for order in orders if order.id != 3)
-        return [DeadLetter("three") if order.id == 3 else None for order in orders]
-
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([message_of(Order(number), {}) for number in range(9)])
-    await sender.send_messages(ServiceBusMessage(b"{}"))
-    async with worker.running():
-        await eventually(lambda: empty(sbredis_bus, "orders"))
-    assert sorted(done) == [0, 1, 2, 4, 5, 6, 7, 8]
-    assert max(sizes) == 4
-    letters = await sbredis_bus.dead_lettered("orders")
-    assert {dead.dead_letter_reason for dead in letters} == {"three", "MessageBody"}
-
-
-async def test_an_error_in_a_batch_lets_all_its_messages_come_again(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    counts: list[list[int]] = []
-
-    @worker.queue("orders", batch=10, batch_wait=0.05)
-    async def insert(messages: list[ServiceBusReceivedMessage], context: Context) -> Any:
-        counts.append([message.delivery_count for message in messages])
-        if context.attempt == 1:
-            raise ValueError
-        context.send("out", len(messages))
-        return ["not an outcome"] if len(messages) > 10 else None
-
-    await sbredis_bus.client.get_queue_sender("orders").send_messages([ServiceBusMessage(b"") for _ in range(3)])
-    async with worker.running():
-        await eventually(lambda: empty(sbredis_bus, "orders"))
-    assert sorted(chain.from_iterable(counts)) == [1, 1, 1, 2, 2, 2]
-    assert sum(int(body) for body in await bodies(sbredis_bus, "out")) == 3
-    assert not await sbredis_bus.dead_lettered("orders")
-
-
-async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    batches: list[tuple[str | None, list[int]]] = []
-
-    @worker.queue("steps", batch=3, batch_wait=0.05, session_idle_timeout=0.1)
-    async def steps(numbers: list[int], context: Context) -> None:
-        assert context.session is not None
-        batches.append((context.session.session_id, numbers))
-
-    sender = sbredis_bus.client.get_queue_sender("steps")
-    for session_id in ("a", "b"):
-        await sender.send_messages([message_of(number, {"session_id": session_id}) for number in range(5)])
-    async with worker.running():
-        await eventually(lambda: empty(sbredis_bus, "steps"))
-    for session_id in ("a", "b"):
-        assert [numbers for of, numbers in batches if of == session_id] == [[0, 1, 2], [3, 4]]
 
 
 async def test_a_handler_may_settle_its_message_itself(sbredis_bus: Bus) -> None:
@@ -549,27 +455,3 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
     assert len(left) == 100
     assert {message.delivery_count for message in left} == {0}
     assert not await sbredis_bus.locked("orders")
-
-
-async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    begun = asyncio.Event()
-    told: list[bool] = []
-    first, second = Worker(sbredis_bus.url, shutdown_timeout=0), Worker(sbredis_bus.url)
-
-    @first.queue("steps")
-    async def wait() -> None:
-        begun.set()
-        await asyncio.sleep(3600)
-
-    @second.queue("steps", session_idle_timeout=0.1)
-    async def step(context: Context) -> None:
-        told.append(context.interrupted)
-
-    async with first.running():
-        await first.send("steps", b"", session_id="a")
-        await begun.wait()
-    async with second.running():
-        await second.send("steps", b"", session_id="a")
-        await eventually(lambda: len(told) == 2)
-    assert told == [True, False]

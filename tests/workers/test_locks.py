@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusClient as SyncClient
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.servers import LocalServer
-from sbredis.workers import Context, SyncContext, Worker
+from sbredis.workers import Context, Retries, SyncContext, Worker
 from tests.waiting import eventually
+from tests.workers.process_handlers import hold, hold_the_interpreter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -30,37 +33,108 @@ async def url() -> AsyncGenerator[str]:
         yield server.url
 
 
+async def test_a_user_without_the_rights_for_maintenance_gets_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sbredis")
+    with LocalServer() as server:
+        async with ServiceBusClient(server.url) as client:
+            await client.ensure_queue("orders")
+            rights = ("%R~*", "~sb:default:{*}:[^r]*", "~sb:default:{*}:rules", "&*", "+@all")  # all but `roles`
+            server.ask("ACL", "SETUSER", "few", "reset", "on", ">pw", *rights)
+            worker = Worker(server.url.replace("://", "://few:pw@"))
+            seen: list[str] = []
+
+            @worker.queue("orders")
+            async def place(text: str) -> None:
+                seen.append(text)
+
+            async with worker.running():
+                await eventually(lambda: "maintenance is left to users with more rights" in caplog.text)
+                await worker.send("orders", "one")
+                await eventually(lambda: seen == ["one"])
+    said = [record for record in caplog.records if record.name == "sbredis.maintenance"]
+    assert [record.levelname for record in said] == ["INFO"]
+    assert caplog.text.count("not permitted to use script hold_role") == 2  # as the transport says it, and in that line
+
+
 async def empty(client: ServiceBusClient, queue: str) -> bool:
     if queue == "steps":
         return await client.accept_next_session(queue, max_wait_time=0) is None
     return not await client.get_queue_receiver(queue).peek_messages()
 
 
+def sleep() -> None:
+    time.sleep(3 * LOCK.total_seconds())
+
+
+def compute() -> None:
+    end = time.monotonic() + 3 * LOCK.total_seconds()
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
 async def test_handlers_that_block_the_event_loop_keep_their_locks(url: str) -> None:
-    worker = Worker(url)
-    attempts: list[tuple[str, int]] = []
+    """Each of the two workers runs in an event loop of its own, which its handler blocks for three lock durations."""
+
+    async def handled(queue: str, block: Callable[[], None]) -> list[int]:
+        worker = Worker(url)
+        attempts: list[int] = []
+
+        @worker.queue(queue)
+        async def place(context: Context) -> None:
+            attempts.append(context.attempt)
+            block()
+
+        async with worker.running():
+            await worker.send(queue, b"", session_id="a")
+            await eventually(lambda: attempts)
+        async with ServiceBusClient(url) as client:
+            await eventually(lambda: empty(client, queue))
+        return attempts
+
+    def run(queue: str, block: Callable[[], None]) -> list[int]:
+        return asyncio.run(handled(queue, block))
+
+    found = await asyncio.gather(asyncio.to_thread(run, "orders", sleep), asyncio.to_thread(run, "steps", compute))
+    assert list(found) == [[1], [1]]
+
+
+async def test_a_handler_that_keeps_the_interpreter_to_itself_loses_its_lock_unless_it_has_a_process(url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as administration:
+        await administration.create_queue("out")
+    worker = Worker(url, retries=Retries(first_delay=0))
+    seconds, attempts = LOCK.total_seconds() + 1, list[int]()
+
+    @worker.queue("orders", when=lambda message: message.subject != "process")
+    async def place(context: Context) -> None:
+        attempts.append(context.attempt)
+        if context.attempt == 1:
+            hold_the_interpreter(seconds)
+
+    worker.queue("orders", execution="process", when=lambda message: message.subject == "process")(hold)
+    async with worker.running():
+        await worker.send("orders", str(seconds), subject="process")
+        await eventually(lambda: empty(worker.client, "orders"))
+        (out,) = await worker.client.get_queue_receiver("out").receive_messages(1, 60)
+        assert str(out) == "1"
+        await worker.send("orders", b"")
+        await eventually(lambda: empty(worker.client, "orders"))
+    assert attempts == [1, 2]
+
+
+async def test_a_worker_that_is_stuck_renews_nothing_so_others_get_its_messages(url: str) -> None:
+    worker = Worker(url, stuck_after=1)
+    received: list[int] = []
 
     @worker.queue("orders")
-    async def place(context: Context) -> None:
-        attempts.append(("orders", context.attempt))
-        time.sleep(3 * LOCK.total_seconds())  # noqa: ASYNC251 -- what the test is about
-
-    @worker.queue("steps")
-    async def step(context: Context) -> None:
-        attempts.append(("steps", context.attempt))
-        end = time.monotonic() + 3 * LOCK.total_seconds()
-        while time.monotonic() < end:
-            sum(range(1000))
+    async def place() -> None:
+        with SyncClient(url) as client, client.get_receiver("orders") as receiver:
+            while not received:  # this blocks the event loop
+                received.extend(message.delivery_count for message in receiver.receive_messages(max_wait_time=1))
 
     async with worker.running():
         await worker.send("orders", b"")
-        await worker.send("steps", b"", session_id="a")
-        await eventually(lambda: len(attempts) == 2)
-
-        await eventually(lambda: empty(worker.client, "orders"))
-    async with ServiceBusClient(url) as client:
-        assert await empty(client, "steps")
-    assert sorted(attempts) == [("orders", 1), ("steps", 1)]
+        await eventually(lambda: received)
+    assert received[0] == 2
 
 
 async def test_a_lost_lock_cancels_a_coroutine_and_is_told_to_a_thread(url: str) -> None:
@@ -94,24 +168,39 @@ async def test_a_lost_lock_cancels_a_coroutine_and_is_told_to_a_thread(url: str)
             handle = await receiver.get_lock_handle(begun[-1].message)
             await worker.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
             await eventually(lambda subject=subject: len(ended) == 1 + (subject == "thread"))
-            begun.clear()
             await eventually(lambda: empty(worker.client, "orders"))
+            begun.clear()  # only now: the second attempt is noted too
         counts = worker._running().report().counts["orders"]
     assert ended == ["cancelled", "told"]
     assert counts.locks_lost == 2
 
 
 async def test_a_lock_is_given_up_after_the_longest_time_for_renewals(url: str) -> None:
-    worker = Worker(url)
-    attempts: list[int] = []
+    """Then the handler is told like that of any lost lock."""
+    worker = Worker(url, max_concurrent_calls=2)
+    attempts: list[tuple[str, int]] = []
+    ended: list[str] = []
 
     @worker.queue("orders", max_auto_lock_renewal_duration=1)
     async def place(context: Context) -> None:
-        attempts.append(context.attempt)
+        await until_cancelled("orders", context)
+
+    @worker.queue("steps", max_auto_lock_renewal_duration=1)
+    async def step(context: Context) -> None:
+        await until_cancelled("steps", context)
+
+    async def until_cancelled(queue: str, context: Context) -> None:
+        attempts.append((queue, context.attempt))
         if context.attempt == 1:
-            await asyncio.sleep(3600)
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                ended.append(queue)
+                raise
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: 2 in attempts)
-    assert attempts[0] == 1
+        await worker.send("steps", b"", session_id="a")
+        await eventually(lambda: len(attempts) == 4)
+        await eventually(lambda: len(ended) == 2)
+    assert sorted(attempts) == [("orders", 1), ("orders", 2), ("steps", 1), ("steps", 2)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
+import threading
 from itertools import pairwise
 
 import pytest
@@ -14,6 +16,9 @@ from hypothesis import strategies as st
 from sbredis.workers.observing._counts import BOUNDS, Counts, Histogram, merged
 from sbredis.workers.observing._http import Health, address_of, serving_http
 from sbredis.workers.observing._prometheus import prometheus
+from sbredis.workers.observing._pulse import Pulse
+from sbredis.workers.observing._reports import Report
+from sbredis.workers.running._threads import Threads
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +34,11 @@ def test_a_histogram_counts_each_duration_in_one_bucket(durations: list[float]) 
 
 
 def example() -> Counts:
-    counts = Counts(received=5, completed=3, running=2)
-    counts.handling.observe(0.002)
-    counts.handling.observe(7)
+    counts = Counts(received=5, completed=3)
+    own = counts.of("shop.place")
+    own.running = 2
+    own.handling.observe(0.002)
+    own.handling.observe(7)
     return counts
 
 
@@ -41,24 +48,95 @@ def test_the_counts_of_processes_are_added_and_survive_json() -> None:
     together = merged([{"orders": example(), "news": Counts(received=1)}, {"orders": counts}])
     assert together["news"].received == 1
     assert (together["orders"].received, together["orders"].running) == (10, 4)
-    assert together["orders"].handling.total == 14.004
-    assert sum(together["orders"].handling.counts) == 4
+    (handler,) = together["orders"].handlers.values()
+    assert handler.handling.total == 14.004
+    assert sum(handler.handling.counts) == 4
+
+
+def test_a_report_survives_its_line() -> None:
+    report = Report(
+        {"orders": example()},
+        {"news": "deleted"},
+        [("orders", "shop.place", 5)],
+        {"orders": 7},
+        [("orders", "tidy", "0 3 * * *", "2026-11-24 03:00")],
+        *("title", "shop", 60.0, 90.0),
+        running=True,
+    )
+    assert Report.from_line(report.to_line()) == report
+    assert Report.from_line(Report().to_line()) == Report()
+
+
+def families(text: str) -> dict[str, tuple[str, dict[tuple[str, frozenset[tuple[str, str]]], float]]]:
+    """Parse the text format of Prometheus, and refuse everything that its grammar does not have.
+
+    Returns the kind of each family, and its samples by name and labels.
+    """
+    found: dict[str, tuple[str, dict[tuple[str, frozenset[tuple[str, str]]], float]]] = {}
+    name, described = "", set[str]()
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if head := re.fullmatch(r"# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) (?:[^\\]|\\\\|\\n)+", line):
+            name = head[1]
+            assert name not in described
+            described.add(name)
+        elif head := re.fullmatch(r"# TYPE (\S+) (counter|gauge|histogram)", line):
+            assert head[1] == name
+            assert name not in found
+            found[name] = (head[2], {})
+        else:
+            label = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
+            sample = re.fullmatch(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)\{{({label}(?:,{label})*)\}} (\S+)", line)
+            assert sample, line
+            kind, samples = found[name]
+            ends = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+            assert sample[1] in {name + end for end in ends}
+            assert kind != "counter" or name.endswith("_total")
+            labels = re.findall(r'([a-zA-Z0-9_]+)="((?:[^"\\]|\\.)*)"', sample[2])
+            assert len(dict(labels)) == len(labels)
+            key = (sample[1], frozenset(labels))
+            assert key not in samples
+            samples[key] = float(sample[3])
+    return found
 
 
 def test_prometheus_reads_the_counts() -> None:
-    text = prometheus('a"b', {"orders": example()})
-    label = 'namespace="a\\"b",entity="orders"'
-    lines = text.splitlines()
-    assert f"sbredis_worker_messages_received_total{{{label}}} 5" in lines
-    assert f"sbredis_worker_handlers_running{{{label}}} 2" in lines
-    assert f'sbredis_worker_handling_seconds_bucket{{{label},le="0.001"}} 0' in lines
-    assert f'sbredis_worker_handling_seconds_bucket{{{label},le="0.0025"}} 1' in lines
-    assert f'sbredis_worker_handling_seconds_bucket{{{label},le="+Inf"}} 2' in lines
-    assert f"sbredis_worker_handling_seconds_count{{{label}}} 2" in lines
-    assert f"sbredis_worker_handling_seconds_sum{{{label}}} 7.002" in lines
-    assert all(
-        line.startswith(("# HELP sbredis_worker_", "# TYPE sbredis_worker_", "sbredis_worker_")) for line in lines
-    )
+    counts = example()
+    counts.lag.observe(3)
+    found = families(prometheus('a"b', {"orders": counts, 'odd\\"\n': example(), "none": Counts()}))
+    labels = frozenset({("namespace", 'a\\"b'), ("entity", "orders")})
+    own = labels | {("handler", "shop.place")}
+    assert found["sbredis_worker_messages_received_total"][1]["sbredis_worker_messages_received_total", labels] == 5
+    assert found["sbredis_worker_handlers_running"][1]["sbredis_worker_handlers_running", own] == 2
+    kind, handling = found["sbredis_worker_handling_seconds"]
+    assert kind == "histogram"
+    buckets = {
+        bound: value
+        for (name, sample), value in handling.items()
+        if own < sample and name.endswith("_bucket")
+        for bound in [dict(sample)["le"]]
+    }
+    assert (buckets["0.001"], buckets["0.0025"], buckets["10"], buckets["+Inf"]) == (0, 1, 2, 2)
+    assert list(map(float, buckets)) == [*BOUNDS, math.inf]
+    assert handling["sbredis_worker_handling_seconds_count", own] == 2
+    assert handling["sbredis_worker_handling_seconds_sum", own] == 7.002
+    assert found["sbredis_worker_lag_seconds"][1]["sbredis_worker_lag_seconds_sum", labels] == 3
+    assert {name.removeprefix("sbredis_worker_") for name in found} == {
+        *("messages_received_total", "messages_completed_total", "messages_abandoned_total"),
+        *("messages_dead_lettered_total", "messages_deferred_total", "messages_given_back_total"),
+        *("settlements_failed_total", "locks_lost_total", "lag_seconds"),
+        *("handler_errors_total", "handlers_running", "handling_seconds", "ticks_sent_total", "ticks_skipped_total"),
+    }
+
+
+def test_prometheus_reads_the_ticks_of_handlers_that_have_a_schedule() -> None:
+    counts = example()
+    nightly = counts.of("shop.nightly")
+    nightly.schedules, nightly.ticks_sent, nightly.ticks_passed = 1, 3, 2
+    found = families(prometheus("ns", {"orders": counts}))
+    for name, value in (("ticks_sent_total", 3), ("ticks_skipped_total", 2)):
+        ((key, number),) = found[f"sbredis_worker_{name}"][1].items()
+        assert (dict(key[1])["handler"], number) == ("shop.nightly", value)
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -102,3 +180,77 @@ def test_the_address_of_the_port(text: str, address: tuple[str, int]) -> None:
 def test_an_address_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be HOST:PORT or PORT"):
         address_of(text)
+
+
+# -- the pulse of an event loop ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 100), max_size=5), st.floats(0, 500), st.floats(1, 300))
+def test_a_worker_is_first_stuck_and_then_dead_and_well_again_at_once(
+    turns: list[float], silence: float, limit: float
+) -> None:
+    now = 5.0
+    pulse = Pulse(limit, now)
+    for turn in turns:
+        now += turn
+        pulse.turned(now)
+        assert (pulse.silence(now), pulse.stuck(now), pulse.dead(now)) == (0, False, False)
+    later = now + silence
+    assert pulse.silence(later) == pytest.approx(silence)
+    assert pulse.stuck(later) == (pulse.silence(later) >= limit)
+    assert pulse.stuck(later) or not pulse.dead(later)
+    assert pulse.dead(later + limit * 1.26)
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+
+def test_threads_start_when_they_are_needed_and_work_waits_for_a_free_one() -> None:
+    threads, go, running = Threads(2, "test"), threading.Event(), threading.Semaphore(0)
+
+    def work(number: int) -> tuple[int, str]:
+        running.release()
+        go.wait(60)
+        return number, threading.current_thread().name
+
+    futures = [threads.submit(work, number) for number in range(5)]
+    for _ in range(2):
+        assert running.acquire(timeout=60)
+    assert [future.running() for future in futures] == [True, True, False, False, False]
+    assert futures[4].cancel()
+    go.set()
+    results = [future.result(60) for future in futures[:4]]
+    assert [number for number, _ in results] == [0, 1, 2, 3]
+    assert {name for _, name in results} == {"test-1", "test-2"}
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 // 0).result(60)
+    threads.shutdown()
+    with pytest.raises(RuntimeError, match="The worker has ended"):
+        threads.submit(work, 0)
+
+
+def test_the_end_of_the_threads_drops_what_has_not_begun_and_waits_for_nothing() -> None:
+    threads, go, running = Threads(1, "test"), threading.Event(), threading.Event()
+
+    def work() -> bool:
+        running.set()
+        return go.wait(60)
+
+    first, second = threads.submit(work), threads.submit(work)
+    assert running.wait(60)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "test-1")
+    threads.shutdown(cancel_futures=True)
+    assert (first.running(), second.cancelled()) == (True, True)
+    go.set()
+    assert first.result(60)
+
+
+def test_durations_between_two_count_together_only_if_both_are_in_one_bucket() -> None:
+    together, apart = Histogram(), Histogram()
+    assert together.observe_between(0.3, 0.4, 10)
+    for _ in range(10):
+        apart.observe(0.35)
+    assert together.counts == apart.counts
+    assert together.total == pytest.approx(apart.total)
+    assert not together.observe_between(0.3, 0.6, 10)
+    assert sum(together.counts) == 10

@@ -39,7 +39,7 @@ def test_a_message_crosses_as_it_is(body: bytes, content_type: str | None, prope
 
 @given(
     st.none() | st.tuples(TEXT, st.dictionaries(TEXT, VALUES)),
-    st.none() | st.tuples(TEXT, TEXT, st.booleans()),
+    st.none() | st.tuples(TEXT, TEXT, TEXT, st.booleans()),
     st.lists(SENT),
     st.none() | SENT,
 )

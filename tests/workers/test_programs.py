@@ -20,15 +20,17 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
+from sbredis.workers.__main__ import main
+from tests.children import child
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 APP = """
-    import asyncio, os, pathlib
+    import asyncio, os, pathlib, time
     from sbredis.workers import Context, Worker
 
-    worker = Worker(os.environ["BUS"])
+    worker = Worker(os.environ["BUS"], stuck_after=float(os.environ.get("STUCK_AFTER", "300")))
 
     @worker.queue("orders", max_concurrent_calls=4)
     async def place(text: str, context: Context) -> None:
@@ -36,8 +38,24 @@ APP = """
             log.write(f"{os.getpid()} {text} {context.attempt}\\n")
         if text == "die" and context.attempt == 1:
             os._exit(9)
+        if text == "block" and context.attempt == 1:
+            time.sleep(3600)
         while text == "wait" and not pathlib.Path("go").exists():
             await asyncio.sleep(0.01)
+"""
+
+
+COMPUTING = """
+    import os, pathlib, time
+    from sbredis.workers import Worker
+
+    worker = Worker(os.environ["BUS"])
+
+    @worker.queue("orders", execution="process", max_concurrent_calls=1)
+    def compute(text: str) -> None:
+        with open("log", "a") as log:
+            log.write(f"{os.getpid()} {text} 1\\n")
+        time.sleep(3600)
 """
 
 
@@ -61,20 +79,11 @@ class Program:
 
 
 @asynccontextmanager
-async def program(url: str, folder: Path, *arguments: str) -> AsyncGenerator[Program]:
-    (folder / "app.py").write_text(textwrap.dedent(APP))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sbredis.workers", "app:worker", *arguments),
-        cwd=folder,
-        env={**os.environ, "BUS": url, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
+async def program(url: str, folder: Path, *arguments: str, app: str = APP) -> AsyncGenerator[Program]:
+    (folder / "app.py").write_text(textwrap.dedent(app))
+    given = "-m", "sbredis.workers", "app:worker", *arguments
+    async with child(*given, cwd=folder, env={"BUS": url}, stderr=asyncio.subprocess.PIPE) as process:
         yield Program(process, folder)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def send(client: ServiceBusClient, *texts: str) -> None:
@@ -96,17 +105,47 @@ async def test_a_signal_lets_the_handlers_finish(server: LocalServer, tmp_path: 
         assert await receiver.receive_messages(5, max_wait_time=0) == []
 
 
-async def test_a_second_signal_ends_it_at_once(server: LocalServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("arguments", "ended_by"), [((), signal.SIGINT), (("--processes", "2"), signal.SIGKILL)])
+async def test_a_second_signal_ends_it_at_once(
+    server: LocalServer, tmp_path: Path, arguments: tuple[str, ...], ended_by: signal.Signals
+) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client, "wait")
-        async with program(server.url, tmp_path) as worker:
+        async with program(server.url, tmp_path, *arguments) as worker:
             await eventually(lambda: len(worker.lines()) == 1)
             worker.process.send_signal(signal.SIGTERM)
             assert worker.process.stderr is not None
             while b"finishing" not in await worker.process.stderr.readline():
                 pass
             worker.process.send_signal(signal.SIGINT)
-            assert await worker.process.wait() == 128 + signal.SIGINT
+            assert await worker.process.wait() == 128 + ended_by
+
+
+async def test_the_process_of_a_handler_ends_when_its_worker_is_killed(server: LocalServer, tmp_path: Path) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "forever")
+        async with program(server.url, tmp_path, app=COMPUTING) as worker:
+            await eventually(worker.lines)
+            worker.process.kill()
+            await worker.process.wait()
+            await eventually(lambda: has_ended(int(worker.lines()[0][0])))
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def test_an_interruption_while_the_application_is_imported_is_no_traceback(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    async with program(server.url, tmp_path, app="raise KeyboardInterrupt") as worker:
+        assert await worker.process.wait() == 128 + signal.SIGINT
+        assert worker.process.stderr is not None
+        assert await worker.process.stderr.read() == b""
 
 
 async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(server: LocalServer, tmp_path: Path) -> None:
@@ -165,3 +204,46 @@ async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_p
             said = (await worker.process.stderr.read()).decode()
             assert said.count("app.place handles 'orders', which does not exist") == 1
             assert "Traceback" not in said
+
+
+async def test_a_process_whose_event_loop_is_blocked_is_replaced(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUCK_AFTER", "4")
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "block")
+        async with program(server.url, tmp_path, "--max-messages-per-process", "1000") as worker:
+            await eventually(lambda: [line[1:] for line in worker.lines()][-1:] == [["block", "2"]])
+            first, second = (line[0] for line in worker.lines())
+            assert first != second
+            worker.process.send_signal(signal.SIGTERM)
+            assert await worker.process.wait() == 0
+            assert worker.process.stderr is not None
+            assert "does not turn its event loop: it is replaced" in (await worker.process.stderr.read()).decode()
+
+
+async def test_a_changed_file_starts_the_worker_again_and_a_broken_one_waits_for_the_next_change(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "one")
+        async with program(server.url, tmp_path, "--reload") as worker:
+            await eventually(lambda: len(worker.lines()) == 1)
+            assert worker.process.stderr is not None
+            (tmp_path / "app.py").write_text("x = (")
+            while b"starts again when a file changes" not in (line := await worker.process.stderr.readline()):
+                assert line
+            (tmp_path / "app.py").write_text(textwrap.dedent(APP))
+            await send(client, "two")
+            await eventually(lambda: len(worker.lines()) == 2)
+            assert len({line[0] for line in worker.lines()}) == 2
+            worker.process.send_signal(signal.SIGTERM)
+            assert await worker.process.wait() == 0
+
+
+def test_a_reload_without_its_library_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    assert main(["app:worker", "--reload"]) == 2
+    assert "sbredis: --reload needs the library watchfiles: run pip install '.[reload]'" in capsys.readouterr().err

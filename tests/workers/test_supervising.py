@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from sbredis.exceptions import WorkerSetupError
+from sbredis.workers import Worker
+from sbredis.workers.__main__ import main
 from sbredis.workers._targets import load_worker
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import Counts, HandlerCounts
+from sbredis.workers.observing._reports import Report
 from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._restarts import Restarts
-from sbredis.workers.supervising._screen import Row, banner, rates
+from sbredis.workers.supervising._screen import banner, rates, summary
+from sbredis.workers.supervising._supervisor import _Process
+
+pytestmark = pytest.mark.anyio
 
 
 def test_a_process_that_fails_again_and_again_waits_longer_each_time() -> None:
@@ -46,6 +53,7 @@ def test_the_arguments_of_the_command() -> None:
         (["a:b", "--processes", "x"], "'x' is not a whole number"),
         (["a:b", "--processes", "9999"], "is more than four times"),
         (["a:b", "--log-format", "xml"], "invalid choice"),
+        (["a:b", "--http", "nowhere"], "must be HOST:PORT or PORT, not 'nowhere'"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +83,8 @@ def test_a_worker_is_found_by_its_module_and_name(folder: Path) -> None:
     ("target", "text", "said"),
     [
         ("app", "", "must be named as MODULE:NAME"),
+        ("../app:worker", None, "must be named as MODULE:NAME"),
+        ("app-one:worker", None, "must be named as MODULE:NAME"),
         ("no_such_module_here:worker", None, "There is no module 'no_such_module_here' in "),
         ("app_one:worker", "import no_such_library\n", "cannot be imported: ModuleNotFoundError: No module named"),
         ("app_two:worker", "x = (\n", "cannot be imported: SyntaxError: "),
@@ -85,6 +95,21 @@ def test_a_worker_is_found_by_its_module_and_name(folder: Path) -> None:
             "has no 'worker'. It has 'w'",
         ),
         ("app_five:worker", "worker = 5\n", "is not a Worker, but of the type int"),
+        (
+            "app_six:worker",
+            "from sbredis.workers import Worker\nw = Worker('memory://x')\n@w.queue('a', speed=9)\ndef f(): ...\n",
+            "an unexpected keyword argument 'speed' at {folder}/app_six.py:3.",
+        ),
+        (
+            "app_seven:worker",
+            "from sbredis.workers import Worker\nWorker('memory://x').cron('0 25 * * *')(print)\n",
+            "'25': it must be from 0 to 23 at {folder}/app_seven.py:2.",
+        ),
+        (
+            "app_eight:worker",
+            "from sbredis.workers import Worker\nworker = Worker('memory://x', threads=0)\n",
+            "threads must be from 1 to 10000, not 0 at {folder}/app_eight.py:2.",
+        ),
     ],
 )
 def test_a_worker_that_cannot_be_found_is_explained(folder: Path, target: str, text: str | None, said: str) -> None:
@@ -92,21 +117,53 @@ def test_a_worker_that_cannot_be_found_is_explained(folder: Path, target: str, t
         write(folder, target.partition(":")[0], text)
     with pytest.raises(WorkerSetupError) as raised:
         load_worker(target)
-    assert said in str(raised.value)
+    assert said.format(folder=folder) in raised.value.message
+
+
+def test_a_program_without_handlers_is_refused() -> None:
+    with pytest.raises(WorkerSetupError, match="has no handlers"):
+        Worker("memory://x").run_sync()
+
+
+def test_a_connection_string_that_is_wrong_ends_the_program_for_good(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor does not start it again."""
+    text = "from sbredis.workers import Worker\nworker = Worker('nowhere')\n@worker.queue('a')\ndef f(): ...\n"
+    write(folder, "app_nowhere", text)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    assert main(["app_nowhere:worker"]) == 2
+    assert capsys.readouterr().err.startswith("sbredis: ")
 
 
 def test_the_banner_and_the_line_of_rates_fit_the_terminal() -> None:
-    rows = [Row("orders", "shop.place", 32), Row("news/Subscriptions/all", "shop.read", 4)]
-    assert banner("sbredis 1.0 · redis://h · namespace shop", rows, 2, 80).splitlines() == [
+    report = Report(
+        rows=[("orders", "shop.place", 32), ("news/Subscriptions/all", "shop.read", 4)],
+        schedules=[("orders", "shop.tidy", "0 3 * * *", "2026-11-24 03:00 UTC")],
+        title="sbredis 1.0 · redis://h · namespace shop",
+    )
+    assert banner(report, 2, 80).splitlines() == [
         "sbredis 1.0 · redis://h · namespace shop",
         "2 processes · Ctrl-C to stop",
         "",
         "  orders                    32 at once  shop.place",
         "  news/Subscriptions/all     4 at once  shop.read",
+        "  orders                  0 3 * * *: shop.tidy, next at 2026-11-24 03:00 UTC",
     ]
-    assert all(len(line) <= 20 for line in banner("sbredis 1.0 · redis://h · namespace shop", rows, 1, 20).splitlines())
-    now = {"orders": Counts(completed=1234, running=3, errors=1), "news": Counts()}
-    assert rates({"orders": Counts(completed=34)}, now, 1, 80) == (
-        "news 0/s, 0 running · orders 1,200/s, 3 running, 1.0/s failing"
+    assert all(len(line) <= 20 for line in banner(report, 1, 20).splitlines())
+    assert summary(report, 1) == "sbredis 1.0 · redis://h · namespace shop · 1 process · 2 handlers of 2 entities"
+    now = {"orders": Counts(completed=1234, handlers={"place": HandlerCounts(errors=1, running=3)}), "news": Counts()}
+    assert rates({"orders": Counts(completed=34)}, now, {"orders": 1000}, 1, 80) == (
+        "news 0/s, 0 running · orders 1,200/s, 3 running, 1,000 left, 1.0/s failing"
     )
-    assert len(rates({}, now, 1, 20)) == 20
+    assert len(rates({}, now, {}, 1, 20)) == 20
+
+
+async def test_a_process_is_stuck_only_while_it_reports_and_gets_the_time_that_it_asks_for_to_end() -> None:
+    process = _Process(1, [], reloads=False)
+    assert (process.state(1e9), process.patience) == ("running", 35)
+    process.report, process.heard = Report(stuck_after=5, shutdown_timeout=60, running=True), 100.0
+    assert [process.stuck(now) for now in (100, 105, 105.1)] == [False, False, True]
+    assert (process.state(106), process.patience) == ("stuck", 70)
+    process._ending = True
+    assert not process.stuck(106)

@@ -48,6 +48,11 @@ class Work(Protocol):
         ...
 
     @property
+    def timed_out(self) -> bool:
+        """Whether a plain function has run for longer than its time-out."""
+        ...
+
+    @property
     def interrupted(self) -> bool:
         """Whether the delivery before was given back."""
         ...
@@ -124,6 +129,15 @@ class _Told:
     def lock_lost(self) -> bool:
         """Whether the lock was lost. Another worker may have the message by now, and the outcome will be dropped."""
         return self._work.lock_lost
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether a plain function has run for longer than its ``timeout``.
+
+        A thread cannot be ended. So the function runs on, keeps its lock, and its outcome counts. It may look here now
+        and then, and end early by an exception.
+        """
+        return self._work.timed_out
 
     @property
     def interrupted(self) -> bool:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.declaring._conditions import Chooser, Condition
+from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._options import EntitySettings, Execution, HandlerSettings, merged
 from sbredis.workers.declaring._retries import Retries
+from sbredis.workers.declaring._schedules import Schedule
 from sbredis.workers.declaring._signatures import Signature, function_name, is_coroutine_function, read_signature
 
 __all__ = ["Declared", "EntityPlan", "HandlerPlan", "Source", "plan_of"]
+
+
+_BECAUSE: Final[Mapping[Execution, str]] = {
+    "async": "it is a coroutine function",
+    "thread": "it is a plain function",
+    "process": "it runs in a process",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,8 @@ class Declared:
     entity_options: Mapping[str, Any]
     names: Mapping[str, Any]
     """The names that the function around the handler had defined; empty if the handler is at the top of its module."""
+    schedule: Schedule | None = None
+    """The schedule whose ticks the handler takes."""
 
     def with_entity_options(self, **options: Any) -> Self:
         """Return the declaration with other options of its entity."""
@@ -66,6 +78,8 @@ class HandlerPlan:
     retries: Retries
     middleware: tuple[Middleware, ...]
     """From the outside in: that of the worker, then that of the handler."""
+    schedule: Schedule | None = None
+    """The schedule whose ticks the handler takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +126,16 @@ def plan_of(declared: Sequence[Declared], defaults: Defaults) -> list[EntityPlan
 
 def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str, Any]) -> EntityPlan:
     path = declared[0].source.path
+    handlers = tuple(_handler(each, defaults, said.get("retries")) for each in declared)
     options = {name: value for name, value in said.items() if name != "retries"}
+    in_processes = any(each.execution == "process" for each in handlers)
     settings = merged(
         path,
         [("the worker", options), *((each.name, each.entity_options) for each in declared)]
         if options
         else [(each.name, each.entity_options) for each in declared],
-        defaults.entity,
+        {**({"max_concurrent_calls": os.cpu_count() or 1} if in_processes else {}), **defaults.entity},
     )
-    handlers = tuple(_handler(each, defaults, said.get("retries")) for each in declared)
     single = [each.name for each in handlers if each.settings.batch is None]
     if single and len(single) < len(handlers):
         raise WorkerSetupError(
@@ -147,10 +162,16 @@ def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) 
     if inspect.isgeneratorfunction(declared.function) or inspect.isasyncgenfunction(declared.function):
         raise WorkerSetupError(f"{declared.name} is a generator function. A handler returns its outcome.")
     signature = read_signature(
-        declared.function, batch=settings.batch is not None, overrides=defaults.overrides, names=declared.names
+        declared.function,
+        batch=settings.batch is not None,
+        overrides=defaults.overrides,
+        names=declared.names,
+        context=Context if execution == "async" else SyncContext,
+        because=_BECAUSE[execution],
     )
     retries = settings.retries or of_entity or defaults.retries
     if settings.no_retry:
         retries = replace(retries, no_retry=(*retries.no_retry, *settings.no_retry))
     middleware = (*defaults.middleware, *settings.middleware)
-    return HandlerPlan(declared.name, declared.function, signature, execution, settings, retries, middleware)
+    function, schedule = declared.function, declared.schedule
+    return HandlerPlan(declared.name, function, signature, execution, settings, retries, middleware, schedule)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from sbredis.workers.declaring._checks import require_one_of, require_text
 
 __all__ = ["Depends", "Property", "Scope"]
 
@@ -27,8 +29,7 @@ class Depends:
     def __post_init__(self) -> None:
         if not callable(self.call):
             raise TypeError(f"Depends takes a function, not {type(self.call).__name__}")
-        if self.scope not in {"app", "session", "message"}:
-            raise ValueError(f"scope must be 'app', 'session' or 'message', not {self.scope!r}")
+        require_one_of("scope", self.scope, get_args(Scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,6 @@ class Property:
     """
 
     name: str
+
+    def __post_init__(self) -> None:
+        require_text("the name of a property", self.name)

@@ -9,12 +9,31 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from sbredis._quoting import quoted
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusSubQueue
+from sbredis.workers.declaring._checks import (
+    require_bool,
+    require_instance,
+    require_middleware,
+    require_one_of,
+    require_paths,
+    require_plain_function,
+    require_seconds,
+    require_text,
+    require_whole,
+)
 from sbredis.workers.declaring._retries import Retries
 
 if TYPE_CHECKING:
     from sbredis.workers.declaring._middleware import Middleware
 
-__all__ = ["EntityOptions", "EntitySettings", "HandlerOptions", "HandlerSettings", "merged"]
+__all__ = [
+    "CallOptions",
+    "EntityOptions",
+    "EntitySettings",
+    "HandlerOptions",
+    "HandlerSettings",
+    "checked",
+    "merged",
+]
 
 Execution = Literal["async", "thread", "process"]
 
@@ -23,7 +42,10 @@ class EntityOptions(TypedDict, total=False):
     """The options of an entity. All handlers of one entity share them."""
 
     max_concurrent_calls: int
-    """How many messages of the entity are handled at once; of an entity with sessions, how many sessions. 16."""
+    """How many messages of the entity are handled at once; of an entity with sessions, how many sessions.
+
+    16, or the number of processors if a handler of the entity runs in processes.
+    """
     prefetch: int | None
     """How many messages are fetched ahead; ``None`` to adapt to the speed of the handlers, 0 for none."""
     unmatched: Literal["dead-letter", "abandon"]
@@ -40,19 +62,11 @@ class EntityOptions(TypedDict, total=False):
     """Whether to create the entity if it does not exist, or the properties of the new entity."""
 
 
-class HandlerOptions(EntityOptions, total=False):
-    """The options of a handler, and the options of its entity."""
+class CallOptions(EntityOptions, total=False):
+    """The options of the calls of a handler, and the options of its entity."""
 
-    subject: str
-    """The handler takes only messages with this subject."""
-    when: Callable[[ServiceBusReceivedMessage], bool]
-    """The handler takes only messages for which this function returns true."""
     execution: Execution
     """Where the handler runs: ``async`` for a coroutine function, ``thread`` for a plain one, or ``process``."""
-    batch: int
-    """The handler takes lists of up to this many messages."""
-    batch_wait: float
-    """How many seconds a batch waits to be filled. 0.2."""
     auto_complete: bool
     """Whether a message is completed when its handler returns. True."""
     retries: Retries
@@ -64,9 +78,27 @@ class HandlerOptions(EntityOptions, total=False):
     replies: bool | Sequence[str]
     """Whether what the handler returns is sent to the ``reply_to`` of the message, or the entities that it may name."""
     timeout: float | None
-    """How many seconds a call of the handler may take."""
+    """How many seconds a call of the handler may take.
+
+    A coroutine function is then cancelled at its next ``await``, and a process is killed: the call has failed with a
+    :class:`TimeoutError`. A plain function in a thread cannot be ended: it is told (``context.timed_out``), runs on,
+    keeps its lock, and its outcome counts.
+    """
     middleware: Sequence[Middleware]
     """The middleware around the calls of this handler, from the outside in."""
+
+
+class HandlerOptions(CallOptions, total=False):
+    """The options of a handler, and the options of its entity."""
+
+    subject: str
+    """The handler takes only messages with this subject."""
+    when: Callable[[ServiceBusReceivedMessage], bool]
+    """The handler takes only messages for which this function returns true."""
+    batch: int
+    """The handler takes lists of up to this many messages."""
+    batch_wait: float
+    """How many seconds a batch waits to be filled, at most half of the entity's lock. 0.2."""
     sub_queue: ServiceBusSubQueue | str | None
     """The sub-queue to take messages from."""
 
@@ -85,16 +117,18 @@ class EntitySettings:
     create_if_missing: bool | Mapping[str, Any] = False
 
     def __post_init__(self) -> None:
-        _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 10_000)
+        require_whole("max_concurrent_calls", self.max_concurrent_calls, 1, 10_000)
         if self.prefetch is not None:
-            _whole("prefetch", self.prefetch, 0, 50_000)
-        _one_of("unmatched", self.unmatched, ("dead-letter", "abandon"))
+            require_whole("prefetch", self.prefetch, 0, 50_000)
+        require_one_of("unmatched", self.unmatched, ("dead-letter", "abandon"))
         if self.max_auto_lock_renewal_duration is not None:
-            _seconds("max_auto_lock_renewal_duration", self.max_auto_lock_renewal_duration)
-        _seconds("session_idle_timeout", self.session_idle_timeout)
-        _seconds("max_session_time", self.max_session_time)
+            require_seconds("max_auto_lock_renewal_duration", self.max_auto_lock_renewal_duration)
+        require_seconds("session_idle_timeout", self.session_idle_timeout)
+        require_seconds("max_session_time", self.max_session_time)
         if self.max_session_messages is not None:
-            _whole("max_session_messages", self.max_session_messages, 1, 10**9)
+            require_whole("max_session_messages", self.max_session_messages, 1, 10**9)
+        if not isinstance(self.create_if_missing, Mapping):
+            require_bool("create_if_missing", self.create_if_missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +150,33 @@ class HandlerSettings:
     sub_queue: ServiceBusSubQueue | str | None = None
 
     def __post_init__(self) -> None:
-        if self.subject is not None and not isinstance(self.subject, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-            raise TypeError(f"subject must be a str, not {type(self.subject).__name__}")
-        if self.when is not None and not callable(self.when):
-            raise TypeError(f"when must be a function, not {type(self.when).__name__}")
+        if self.subject is not None:
+            require_instance("subject", self.subject, str)
+        if self.when is not None:
+            require_plain_function("when", self.when, "a message")
         if self.execution is not None:
-            _one_of("execution", self.execution, ("async", "thread", "process"))
+            require_one_of("execution", self.execution, ("async", "thread", "process"))
         if self.batch is not None:
-            _whole("batch", self.batch, 1, 10_000)
-        _seconds("batch_wait", self.batch_wait, zero=True)
+            require_whole("batch", self.batch, 1, 10_000)
+        require_seconds("batch_wait", self.batch_wait, zero=True)
         if self.timeout is not None:
-            _seconds("timeout", self.timeout)
+            require_seconds("timeout", self.timeout)
+        require_bool("auto_complete", self.auto_complete)
+        if self.retries is not None:
+            require_instance("retries", self.retries, Retries)
+        if self.publishes is not None:
+            require_text("publishes", self.publishes)
+        require_paths("replies", self.replies)
+        require_middleware("middleware", self.middleware)
         if self.batch is not None and self.execution == "process":
             raise WorkerSetupError(
                 "A handler in a process takes one message at a time: leave out batch=, or execution='process'."
+            )
+        if self.batch is not None and (self.publishes is not None or self.replies):
+            given = "replies" if self.replies else "publishes"
+            raise WorkerSetupError(
+                f"A handler of batches has no result of its own for each message, so it cannot have {given}=: use "
+                "context.send."
             )
         if self.publishes is not None and self.replies:
             raise WorkerSetupError("The result of a handler goes to one place: leave out publishes=, or replies=.")
@@ -141,12 +188,23 @@ HANDLER_NAMES: Final = tuple(each.name for each in fields(HandlerSettings))
 
 
 def split(function: str, given: Mapping[str, Any]) -> tuple[HandlerSettings, dict[str, Any]]:
-    """Return the options of the handler, and the given options of its entity, unchecked."""
+    """Return the options of the handler, and the given options of its entity."""
     for name in given:
         if name not in HANDLER_NAMES and name not in ENTITY_NAMES:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
     own = {name: value for name, value in given.items() if name in HANDLER_NAMES}
-    return HandlerSettings(**own), {name: value for name, value in given.items() if name in ENTITY_NAMES}
+    of_entity = {name: value for name, value in given.items() if name in ENTITY_NAMES}
+    EntitySettings(**of_entity)  # refuse wrong values here, where the application has written them
+    return HandlerSettings(**own), of_entity
+
+
+def checked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an entity."""
+    for name in given:
+        if name not in ENTITY_NAMES:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    EntitySettings(**given)
+    return dict(given)
 
 
 def merged(entity: str, given: Sequence[tuple[str, Mapping[str, Any]]], defaults: Mapping[str, Any]) -> EntitySettings:
@@ -161,23 +219,3 @@ def merged(entity: str, given: Sequence[tuple[str, Mapping[str, Any]]], defaults
                     "All handlers of an entity share this option: say it once."
                 )
     return EntitySettings(**{**defaults, **{name: value for name, (_, value) in said.items()}})
-
-
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int:
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be from {least} to {most}, not {value}")
-
-
-def _seconds(name: str, value: object, *, zero: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name} must be more than 0 seconds, not {value}")
-
-
-def _one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        listed = " or ".join(map(repr, known))
-        raise ValueError(f"{name} must be {listed}, not {quoted(value)}")

@@ -6,11 +6,24 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, cast
 
+from sbredis._quoting import shortened
 from sbredis.model import PrimitiveTypes
 
-__all__ = ["Abandon", "Complete", "DeadLetter", "Defer", "Outcome", "outcome_in"]
+__all__ = [
+    "LONGEST_DELAY",
+    "Abandon",
+    "Complete",
+    "DeadLetter",
+    "Defer",
+    "GiveBack",
+    "Outcome",
+    "outcome_in",
+    "readable",
+]
 
-_LONGEST_DELAY: Final = 365 * 86400
+LONGEST_DELAY: Final = 365 * 86400
+"""The longest delay of a message in seconds."""
+_LONGEST_TEXT: Final = 4096
 
 
 class Outcome(Exception):  # noqa: N818 -- a handler returns it; it is an exception only so that it can be raised too
@@ -49,11 +62,14 @@ class Abandon(Outcome):
     ) -> None:
         super().__init__()
         self.delay = _seconds(delay)
-        self.properties_to_modify = properties_to_modify
+        self.properties_to_modify = _mapping(properties_to_modify)
 
 
 class DeadLetter(Outcome):
-    """The message can never be handled: it goes to the dead-letter queue, with a reason and a description."""
+    """The message can never be handled: it goes to the dead-letter queue, with a reason and a description.
+
+    Of either text, the first 4,096 characters are kept.
+    """
 
     def __init__(
         self,
@@ -66,9 +82,9 @@ class DeadLetter(Outcome):
         for name, text in (("reason", reason), ("description", description)):
             if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
                 raise TypeError(f"{name} must be a str, not {type(text).__name__}")
-        self.reason = reason
-        self.description = description
-        self.properties_to_modify = properties_to_modify
+        self.reason = None if reason is None else readable(reason, _LONGEST_TEXT)
+        self.description = None if description is None else readable(description, _LONGEST_TEXT)
+        self.properties_to_modify = _mapping(properties_to_modify)
 
 
 class Defer(Outcome):
@@ -76,7 +92,11 @@ class Defer(Outcome):
 
     def __init__(self, *, properties_to_modify: Mapping[str, PrimitiveTypes] | None = None) -> None:
         super().__init__()
-        self.properties_to_modify = properties_to_modify
+        self.properties_to_modify = _mapping(properties_to_modify)
+
+
+class GiveBack(Outcome):
+    """The message was not tried: it goes back at once, and no delivery is counted. For middleware that holds back."""
 
 
 def outcome_in(error: BaseException) -> Outcome | None:
@@ -90,12 +110,23 @@ def outcome_in(error: BaseException) -> Outcome | None:
     return found[0] if all(each is not None for each in found) else None
 
 
+def readable(text: str, most: int) -> str:
+    """Return a text that a message can carry: shortened, and without halves of surrogate pairs."""
+    return shortened(text, most).encode("utf-8", "replace").decode()
+
+
+def _mapping(properties: Mapping[str, PrimitiveTypes] | None) -> Mapping[str, PrimitiveTypes] | None:
+    if properties is not None and not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+        raise TypeError(f"properties_to_modify must be a mapping of properties, not {type(properties).__name__}")
+    return properties
+
+
 def _seconds(delay: timedelta | float | None) -> float | None:
     if delay is None:
         return None
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"delay must be a timedelta or a number of seconds, not {type(delay).__name__}")
-    if not 0 <= seconds <= _LONGEST_DELAY:
+    if not 0 <= seconds <= LONGEST_DELAY:
         raise ValueError(f"delay must be from 0 seconds to 365 days, not {seconds} seconds")
     return float(seconds)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
-from sbredis._quoting import shortened
-from sbredis.workers.declaring._outcomes import Abandon, DeadLetter, Outcome
+from sbredis.workers.declaring._checks import require_bool, require_number, require_seconds
+from sbredis.workers.declaring._outcomes import LONGEST_DELAY, Abandon, DeadLetter, Outcome, readable
 
-__all__ = ["Retries", "after_failure", "described", "is_of", "require_exceptions"]
+__all__ = ["Retries", "after_failure", "described", "fate_of", "is_of", "require_exceptions"]
 
 _DESCRIPTION: Final = 1024
 """The largest number of characters of an error that a dead letter's description keeps."""
@@ -35,12 +35,14 @@ class Retries:
     no_retry: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.first_delay <= self.longest_delay:
+        for name in ("first_delay", "longest_delay"):
+            require_seconds(name, getattr(self, name), zero=True, most=LONGEST_DELAY)
+        if self.first_delay > self.longest_delay:
             raise ValueError(
                 f"first_delay must be from 0 to longest_delay ({self.longest_delay:g}), not {self.first_delay:g}"
             )
-        if not 1 <= self.factor <= 100:
-            raise ValueError(f"factor must be from 1 to 100, not {self.factor:g}")
+        require_number("factor", self.factor, 1, 100)
+        require_bool("jitter", self.jitter)
         if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
             raise ValueError(f"attempts must be a whole number from 1 on or None, not {self.attempts!r}")
         require_exceptions("no_retry", self.no_retry)
@@ -62,12 +64,24 @@ def after_failure(
 ) -> Outcome:
     """Return what becomes of a message whose handler has raised an error at this attempt.
 
-    ``most`` is the entity's ``max_delivery_count``. A message that is a dead letter already can only come again.
+    ``most`` is the entity's ``max_delivery_count``. A message that is a dead letter already can only come again. Its
+    deliveries are not counted, so each time it waits for as long as after a last attempt.
     """
     last = min(most, retries.attempts or most)
-    if not dead and (attempt >= last or is_of(error, retries.no_retry)):
+    if dead:
+        return Abandon(retries.delay(last, draw))
+    if attempt >= last or is_of(error, retries.no_retry):
         return DeadLetter(type(error).__name__, described(error))
     return Abandon(retries.delay(attempt, draw))
+
+
+def fate_of(outcome: Outcome, attempt: int, most: int) -> str:
+    """Return in words what becomes of a message whose handler has failed."""
+    if isinstance(outcome, DeadLetter):
+        return f"is dead-lettered after attempt {attempt} of {most}"
+    if isinstance(outcome, Abandon):
+        return f"comes again in {outcome.delay or 0:.1f} s, after attempt {attempt} of {most}"
+    return "was settled before"
 
 
 def described(error: BaseException) -> str:
@@ -76,7 +90,7 @@ def described(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  # an error of the application that cannot describe itself
         text = "(the error has no readable text)"
-    return shortened(text, _DESCRIPTION)
+    return readable(text, _DESCRIPTION)
 
 
 def is_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta, tzinfo
 from typing import Any, TypeVar, Unpack
 
+from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusSubQueue
+from sbredis.workers.declaring._checks import require_handler, require_text
 from sbredis.workers.declaring._handlers import Declared, Source
-from sbredis.workers.declaring._options import HandlerOptions, split
+from sbredis.workers.declaring._options import CallOptions, HandlerOptions, split
+from sbredis.workers.declaring._schedules import Missed, Overlap, make_schedule
 from sbredis.workers.declaring._signatures import function_name
 
 __all__ = ["Router"]
@@ -40,25 +45,91 @@ class Router:
         """Handle the messages of a subscription or, with ``sub_queue``, of its dead-letter queue."""
         return self._decorator("subscription", "subscription", subscription_name, topic_name, options)
 
+    def cron(
+        self,
+        line: str | None = None,
+        *,
+        every: timedelta | None = None,
+        tz: str | tzinfo = "UTC",
+        name: str | None = None,
+        queue: str | None = None,
+        missed: Missed = "latest",
+        overlap: Overlap = "skip",
+        **options: Unpack[CallOptions],
+    ) -> Callable[[F], F]:
+        """Call a function at the times of a cron line, or ``every`` so often.
+
+        Each tick is a message that exactly one worker sends, however many workers run; the handler takes it like any
+        other message, with retries and dead letters. ``context.tick`` is its time in the zone ``tz``. The first start
+        of a schedule remembers the present. From then on, ``missed`` says what happens with ticks at which no worker
+        ran: only the last one is sent (``latest``), or each of them (``all``), or only the last one and only within a
+        minute (``none``). With ``overlap="skip"`` a tick is passed over while the message of the tick before it is not
+        finished; with ``"queue"`` it is sent in any case.
+
+        ``name`` is the name of the schedule: the name of the function unless it is given. The messages go to a queue of
+        this name, which is created if it is missing, or to the ``queue`` that is given. Raises
+        :class:`~sbredis.exceptions.WorkerSetupError`.
+        """
+        for refused in options.keys() - CallOptions.__annotations__.keys():
+            raise TypeError(f"cron() got an unexpected keyword argument {refused!r}")
+        settings, entity_options = split("cron", options)
+        if queue is not None:
+            require_text("queue", queue)
+
+        def declare(handler: F) -> F:
+            require_handler("cron", handler)
+            called = function_name(handler).rpartition(".")[2] if name is None else name
+            place = f"{getattr(handler, '__module__', None) or '?'}.{function_name(handler)}"
+            try:
+                schedule = make_schedule(called, line, every, tz=tz, missed=missed, overlap=overlap)
+            except (ValueError, TypeError) as error:
+                raise WorkerSetupError(f"The schedule of {place} cannot be used: {error}") from None
+            if queue is None:
+                entity_options.setdefault("create_if_missing", True)
+            inside = "<locals>" in function_name(handler)
+            names = dict(sys._getframe(1).f_locals) if inside else {}  # pyright: ignore[reportPrivateUsage]
+            own = replace(settings, subject=called)
+            source = Source("queue", called if queue is None else queue)
+            self._add([Declared(handler, source, own, entity_options, names, schedule)])
+            return handler
+
+        return declare
+
     def include(self, router: Router) -> None:
         """Add the handlers of another router."""
         if not isinstance(router, Router):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"include() takes a Router, not {type(router).__name__}")
-        self._declared.extend(router._declared)
+        if router is self:
+            raise ValueError("include() takes another router: this one has its handlers already")
+        self._add(router._declared)
+
+    def _add(self, declared: Sequence[Declared]) -> None:
+        """Add handlers. Raise if two schedules have the same name."""
+        known = {each.schedule.name: each.name for each in self._declared if each.schedule is not None}
+        for each in declared:
+            if each.schedule is not None and each.schedule.name in known:
+                raise WorkerSetupError(
+                    f"Two schedules have the name {each.schedule.name!r}: those of {known[each.schedule.name]} and "
+                    f"{each.name}. The name is what workers remember a schedule by: give one of them another name=."
+                )
+        self._declared.extend(declared)
 
     def _decorator(
         self, function: str, kind: Any, name: str, topic: str | None, options: Mapping[str, Any]
     ) -> Callable[[F], F]:
+        for part in (name,) if topic is None else (topic, name):
+            if callable(part):
+                raise TypeError(f"@{function} needs the name of its entity: write @….{function}('NAME')")
+            require_text(f"the name of a {kind}", part)
         settings, entity_options = split(function, options)
         sub_queue = settings.sub_queue
         source = Source(kind, name, topic, None if sub_queue is None else _SUB_QUEUES[ServiceBusSubQueue(sub_queue)])
 
         def declare(handler: F) -> F:
-            if not callable(handler):
-                raise TypeError(f"@{function}(…) decorates a function, not {type(handler).__name__}")
+            require_handler(function, handler)
             inside = "<locals>" in function_name(handler)  # annotations may name what only the outer function knows
             names = dict(sys._getframe(1).f_locals) if inside else {}  # pyright: ignore[reportPrivateUsage]
-            self._declared.append(Declared(handler, source, settings, entity_options, names))
+            self._add([Declared(handler, source, settings, entity_options, names)])
             return handler
 
         return declare

@@ -81,16 +81,19 @@ def read_signature(
     batch: bool = False,
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
     names: Mapping[str, Any] | None = None,
+    context: type[Context | SyncContext] | None = None,
+    because: str = "",
 ) -> Signature:
     """Return where the values of a handler's parameters come from.
 
     With ``batch``, the handler takes lists of bodies and of messages. ``overrides`` maps the functions of dependencies
     to the functions that take their place. ``names`` has names of annotations that the module does not define: those of
-    the function in which the handler was defined.
+    the function in which the handler was defined. ``context`` is the context that the handler gets, and ``because``
+    says why; without it, any context is accepted.
 
     Raises :class:`~sbredis.exceptions.WorkerSetupError` and names the parameter, if a value cannot be had.
     """
-    reading = _Reading(function_name(function), overrides or {}, names or {}, batch=batch)
+    reading = _Reading(function_name(function), overrides or {}, names or {}, context, because, batch=batch)
     parameters = reading.parameters(function, "message", in_handler=True)
     bodies = [each for each in parameters if each.kind == "body"]
     if len(bodies) > 1:
@@ -121,6 +124,8 @@ class _Reading:
     handler: str
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
     names: Mapping[str, Any]
+    context: type[Context | SyncContext] | None
+    because: str
     batch: bool
     wants_context: bool = False
     _known: dict[tuple[Callable[..., Any], Scope], Dependency] = field(
@@ -181,8 +186,9 @@ class _Reading:
         if given is ServiceBusReceivedMessage:
             self._require_message_scope(where, scope, "a message")
             return Parameter(name, "message", named, bare)
-        if bare is Context or bare is SyncContext:
+        if wanted := _contexts_in(bare):
             self._require_message_scope(where, scope, "the context of a message")
+            self._require_context(wanted, where, in_handler=in_handler)
             self.wants_context = True
             return Parameter(name, "context", named, bare)
         if not in_handler:
@@ -206,6 +212,19 @@ class _Reading:
     def _require_message_scope(self, where: str, scope: Scope, what: str) -> None:
         if scope != "message":
             raise self.refused(f"{where} is {what}, but the scope of the dependency is {scope!r}.")
+
+    def _require_context(self, wanted: frozenset[Any], where: str, *, in_handler: bool) -> None:
+        if self.context is None or self.context in wanted:
+            if type(None) in wanted:
+                raise self.refused(f"{where} may be None, but a handler always has a context. Leave out None.")
+            return
+        other = "Context" if self.context is SyncContext else "SyncContext"
+        whose = "the handler" if in_handler else "the handler, and so each of its dependencies,"
+        both = "" if in_handler else ", or Context | SyncContext if handlers of both kinds need it"
+        raise self.refused(
+            f"{where} is a {other}, but {whose} gets a {self.context.__name__}, because {self.because}. Annotate it "
+            f"with {self.context.__name__}{both}."
+        )
 
     def _dependency(self, mark: Depends, where: str, scope: Scope) -> Dependency:
         if _WIDTH[mark.scope] < _WIDTH[scope]:
@@ -245,6 +264,15 @@ def _listed(hint: Any) -> Any:
     if hint is list:
         return Any
     return get_args(hint)[0] if get_origin(hint) is list else None
+
+
+def _contexts_in(hint: Any) -> frozenset[Any]:
+    """Return the contexts that an annotation names, and the type of None; nothing if it names any other type."""
+    alternatives = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+    if not {Context, SyncContext}.intersection(each for each in alternatives if isinstance(each, type)):
+        return frozenset()
+    found = frozenset[Any](alternatives)
+    return found if found <= {Context, SyncContext, type(None)} else frozenset()
 
 
 def _is_property_type(hint: Any) -> bool:

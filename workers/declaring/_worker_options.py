@@ -9,11 +9,22 @@ from typing import Any, Self, TypedDict
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._checks import (
+    require_arguments,
+    require_bool,
+    require_function,
+    require_instance,
+    require_middleware,
+    require_plain_function,
+    require_seconds,
+    require_text,
+    require_whole,
+)
 from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, plan_of
 from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._retries import Retries
 
-__all__ = ["Setup", "WorkerOptions", "WorkerSettings"]
+__all__ = ["Lifespan", "Setup", "WorkerOptions", "WorkerSettings"]
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 """A function that gets the worker, and returns what surrounds its work."""
@@ -38,7 +49,11 @@ class WorkerOptions(TypedDict, total=False):
     shutdown_timeout: float
     """How many seconds running handlers get to finish at the end. 25."""
     stuck_after: float
-    """After how many seconds in which the event loop did not turn the worker counts as stuck. 300."""
+    """After how many seconds without a turn of its event loop the worker counts as stuck. 300.
+
+    Then readiness fails, locks are no longer renewed, and a supervisor replaces the process. Liveness fails after a
+    quarter of that time more.
+    """
     threads: int
     """How many plain functions run at once. 40."""
     http: str
@@ -46,7 +61,10 @@ class WorkerOptions(TypedDict, total=False):
     lifespan: Lifespan
     """A function that returns a context manager, which surrounds the work of the worker."""
     on_error: ErrorHook
-    """Called with the message and the error when a handler or a settlement fails."""
+    """A plain function that is called with the message and the error when a handler or a settlement fails.
+
+    It runs in the event loop, so it must return at once. An error that it raises is logged.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +85,25 @@ class WorkerSettings:
     on_error: ErrorHook | None = None
 
     def __post_init__(self) -> None:
-        for name in ("shutdown_timeout", "stuck_after"):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise ValueError(f"{name} must be a number of seconds from 0 on, not {value!r}")
-        if type(self.threads) is not int or self.threads < 1:
-            raise ValueError(f"threads must be a whole number from 1 on, not {self.threads!r}")
+        if self.max_concurrent_calls is not None:
+            require_whole("max_concurrent_calls", self.max_concurrent_calls, 1, 10_000)
+        require_instance("retries", self.retries, Retries)
+        require_middleware("middleware", self.middleware)
+        require_bool("maintenance", self.maintenance)
+        if self.namespace is not None:
+            require_instance("namespace", self.namespace, str)
+        if self.http is not None:
+            require_text("http", self.http)
+        if self.lifespan is not None:
+            require_function("lifespan", self.lifespan)
+            require_arguments("lifespan", self.lifespan, "the worker")
+        if self.on_error is not None:
+            require_plain_function("on_error", self.on_error, "a message", "an error")
+        require_seconds("shutdown_timeout", self.shutdown_timeout, zero=True)
+        require_seconds("stuck_after", self.stuck_after)
+        if self.stuck_after < 1:
+            raise ValueError(f"stuck_after must be from 1 second on, not {self.stuck_after}")
+        require_whole("threads", self.threads, 1, 10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +116,8 @@ class Setup:
     by_path: Mapping[str, Mapping[str, Any]]
     """The worker's options for an entity, and its ``retries``."""
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+    entity_defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of all entities for which the handlers and the worker say nothing."""
 
     def narrowed(self, queues: Sequence[str], concurrency: int | None, http: str | None) -> Self:
         """Return the setup with only these entities, and with this concurrency and HTTP port if they are given."""
@@ -110,7 +143,7 @@ class Setup:
         settings = self.settings
         concurrency = settings.max_concurrent_calls
         defaults = Defaults(
-            entity={} if concurrency is None else {"max_concurrent_calls": concurrency},
+            entity={**self.entity_defaults, **({} if concurrency is None else {"max_concurrent_calls": concurrency})},
             by_path=self.by_path,
             retries=settings.retries,
             middleware=tuple(settings.middleware),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
+from sbredis.workers.declaring._checks import require_seconds, require_whole
 from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed
-from sbredis.workers.declaring._outcomes import Outcome
+from sbredis.workers.declaring._outcomes import GiveBack, Outcome
 from sbredis.workers.declaring._retries import require_exceptions
-from sbredis.workers.included._circuit import Circuit
+from sbredis.workers.included._circuit import Call, Circuit
 
 __all__ = ["CircuitBreaker"]
 
@@ -18,11 +20,17 @@ _log = logging.getLogger("sbredis.worker")
 
 
 class CircuitBreaker:
-    """Pauses the handlers that have it while a service fails that they need.
+    """Pauses entities while a service fails that their handlers need.
 
-    After ``failures`` calls in a row that raised one of ``opens_on``, the worker receives no more messages for these
-    handlers. Every ``pause`` seconds it tries one message. When a call succeeds, all goes on. Messages whose handlers
-    failed come again as after every failure. Handlers that need the same service share one breaker.
+    After ``failures`` calls in a row that raised one of ``opens_on``, the worker receives no more messages of the
+    entities whose handlers have this breaker. Messages that were received meanwhile are given back uncounted. Every
+    ``pause`` seconds the worker tries one message, or one batch. When a call succeeds, all goes on. Messages whose
+    handlers failed come again as after every failure.
+
+    Handlers that need the same service share one breaker. If several handlers share an entity, and one of them has a
+    breaker, the whole entity pauses, because a receiver cannot choose among the messages. Handlers that must not wait
+    for each other need entities of their own, such as subscriptions with rules. Handlers of one worker may share a
+    breaker, and each process of a worker has its own.
     """
 
     def __init__(
@@ -32,37 +40,46 @@ class CircuitBreaker:
         failures: int = 5,
         pause: float = 10.0,
     ) -> None:
-        if type(failures) is not int or failures < 1:
-            raise ValueError(f"failures must be a whole number from 1 on, not {failures!r}")
-        if not pause > 0:
-            raise ValueError(f"pause must be more than 0 seconds, not {pause!r}")
+        require_whole("failures", failures, 1, 10**9)
+        require_seconds("pause", pause)
         require_exceptions("opens_on", opens_on)
+        if not opens_on:
+            raise ValueError("opens_on must have at least one class, because the circuit would never open")
         self._opens_on = opens_on
+        self._failures = failures
+        self._pause = pause
         self._circuit = Circuit(failures, pause)
+        self._now: Callable[[], float] = time.monotonic
 
     async def __call__(self, context: Context, proceed: Proceed) -> Any:
         """Call the handler, and note whether the service has failed."""
         circuit = self._circuit
-        circuit.began()
+        call = circuit.begins(self._now())
+        if call is None:  # it was received before the circuit opened, or while another entity tries the service
+            return GiveBack()
         try:
             result = await proceed()
         except self._opens_on:
-            if circuit.failed(asyncio.get_running_loop().time()):
+            if circuit.failed(call, self._now()):
                 _log.warning("%s: paused, because a service that its handlers need fails", context.entity)
             raise
         except Outcome:
-            self._succeeded(context)
+            self._succeeded(call, context)
             raise
         except BaseException:
-            circuit.ended_otherwise()
+            circuit.ended_otherwise(call)
             raise
-        self._succeeded(context)
+        self._succeeded(call, context)
         return result
 
-    def _succeeded(self, context: Context) -> None:
+    def _succeeded(self, call: Call, context: Context) -> None:
         if self._circuit.open:
             _log.info("%s: receiving again", context.entity)
-        self._circuit.succeeded()
+        self._circuit.succeeded(call)
+
+    def begin(self, now: Callable[[], float]) -> None:
+        """Close the circuit, because a worker starts. ``now`` returns the worker's time."""
+        self._circuit, self._now = Circuit(self._failures, self._pause), now
 
     def room(self, now: float) -> int:
         """Return the number of handlers that may start now. The worker asks before it receives."""

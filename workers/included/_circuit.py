@@ -6,17 +6,26 @@ Theory
 The circuit is *closed* while the service works. After a number of failures in a row it *opens*: nothing is tried. Each
 time ``pause`` seconds have passed, it allows one trial. If the trial succeeds, the circuit closes; if it fails, the
 circuit stays open, and the pause begins again. A trial that ends in another way, because it was cancelled or failed for
-a reason of its own, says nothing about the service: the next trial may begin at once.
+a reason of its own, says nothing about the service: the next trial may begin at once. While the circuit is open, every
+other call is refused. Calls that began before it opened may still end: they close it or extend its pause, but are no
+trials.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["UNLIMITED", "Circuit"]
+__all__ = ["UNLIMITED", "Call", "Circuit"]
 
 UNLIMITED: Final = 1 << 30
+
+
+class Call(NamedTuple):
+    """A call that the circuit has let begin."""
+
+    trial: bool
+    """Whether it tries whether the service works again."""
 
 
 class Circuit:
@@ -46,25 +55,30 @@ class Circuit:
         """Return the seconds until a call may begin by the clock alone; ``None`` if no call waits for the clock."""
         return max(0.0, self._next_trial - now) if self.open and not self._trying else None
 
-    def began(self) -> None:
-        """Note that a call begins."""
-        if self.open:
-            self._trying = True
+    def begins(self, now: float) -> Call | None:
+        """Note that a call begins. Return ``None`` if it must not."""
+        if not self.open:
+            return Call(trial=False)
+        if self.room(now) <= 0:
+            return None
+        self._trying = True
+        return Call(trial=True)
 
-    def succeeded(self) -> None:
+    def succeeded(self, call: Call) -> None:
         """Note that a call was answered by the service."""
         self._failures = 0
-        self._trying = False
+        self.ended_otherwise(call)
 
-    def failed(self, now: float) -> bool:
+    def failed(self, call: Call, now: float) -> bool:
         """Note that the service failed a call. Return whether this has opened the circuit."""
         was_open = self.open
         self._failures += 1
-        self._trying = False
         if self.open:
             self._next_trial = now + self._pause
+        self.ended_otherwise(call)
         return self.open and not was_open
 
-    def ended_otherwise(self) -> None:
+    def ended_otherwise(self, call: Call) -> None:
         """Note that a call ended and says nothing about the service."""
-        self._trying = False
+        if call.trial:
+            self._trying = False

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._checks import require_plain_function, require_seconds
 from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed
 
@@ -29,9 +30,10 @@ class Idempotency:
     def __init__(
         self, window: timedelta | float = 86400.0, *, key: Callable[[ServiceBusReceivedMessage], str] = _message_id
     ) -> None:
-        self._window = window.total_seconds() if isinstance(window, timedelta) else float(window)
-        if not self._window > 0:
-            raise ValueError(f"window must be more than 0 seconds, not {self._window}")
+        seconds = window.total_seconds() if isinstance(window, timedelta) else window
+        require_seconds("window", seconds)
+        require_plain_function("key", key, "a message")
+        self._window = float(seconds)
         self._key = key
 
     async def __call__(self, context: Context, proceed: Proceed) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
-__all__ = ["Counts", "Histogram", "merged"]
+__all__ = ["Counts", "HandlerCounts", "Histogram", "merged"]
 
 BOUNDS: Final = (
     0.001,
@@ -44,10 +44,37 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
+    def observe_between(self, first: float, last: float, count: int) -> bool:
+        """Count a number of durations between these two, if both are in one bucket. Return whether they are."""
+        bucket = bisect_left(BOUNDS, first)
+        if bucket != bisect_left(BOUNDS, last):
+            return False
+        self.counts[bucket] += count
+        self.total += (first + last) / 2 * count
+        return True
+
     def add(self, other: Histogram) -> None:
         """Add the durations of another histogram."""
         self.counts = [one + two for one, two in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
+
+
+@dataclass(slots=True)
+class HandlerCounts:
+    """The counts of one handler of an entity in this worker."""
+
+    errors: int = 0
+    """Calls that raised an error."""
+    running: int = 0
+    """Calls that are running now."""
+    handling: Histogram = field(default_factory=Histogram)
+    """How long calls took."""
+    schedules: int = 0
+    """The schedules of the handler; all processes together count each of them several times."""
+    ticks_sent: int = 0
+    """Ticks of the handler's schedule that were sent."""
+    ticks_passed: int = 0
+    """Ticks that were passed over, because they were missed or overlapped with the one before."""
 
 
 @dataclass(slots=True)
@@ -60,41 +87,71 @@ class Counts:
     dead_lettered: int = 0
     deferred: int = 0
     given_back: int = 0
-    errors: int = 0
-    """Calls of handlers that raised an error."""
     settlements_failed: int = 0
     locks_lost: int = 0
-    running: int = 0
-    """Handlers that are running now."""
-    handling: Histogram = field(default_factory=Histogram)
-    """How long handlers took."""
     lag: Histogram = field(default_factory=Histogram)
-    """How long messages had waited in the entity when their handlers started."""
+    """How long messages had waited in the entity when their handlers started, at the first delivery of each."""
+    handlers: dict[str, HandlerCounts] = field(default_factory=dict[str, HandlerCounts])
+    """The counts of each handler, by its name."""
+
+    def of(self, handler: str) -> HandlerCounts:
+        """Return the counts of one handler."""
+        found = self.handlers.get(handler)
+        if found is None:
+            found = self.handlers[handler] = HandlerCounts()
+        return found
+
+    @property
+    def errors(self) -> int:
+        """Calls of handlers that raised an error."""
+        return sum(each.errors for each in list(self.handlers.values()))
+
+    @property
+    def running(self) -> int:
+        """Handlers that are running now."""
+        return sum(each.running for each in list(self.handlers.values()))
 
     def add(self, other: Counts) -> None:
         """Add the counts of another process."""
-        for each in fields(self):
-            value = getattr(other, each.name)
-            if isinstance(value, Histogram):
-                getattr(self, each.name).add(value)
-            else:
-                setattr(self, each.name, getattr(self, each.name) + value)
+        _add(self, other)
+        for name, counts in other.handlers.items():
+            _add(self.of(name), counts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as values that JSON has, for another process."""
-        return {
-            each.name: [value.counts, value.total] if isinstance(value, Histogram) else value
-            for each in fields(self)
-            if (value := getattr(self, each.name)) is not None
-        }
+        handlers = {name: _written(counts) for name, counts in self.handlers.items()}
+        return {**_written(self), "handlers": handlers}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the counts that :meth:`to_json` has written."""
-        read: dict[str, Any] = {**given}
-        for name in ("handling", "lag"):
-            read[name] = Histogram(*given[name])
-        return cls(**read)
+        handlers = {name: HandlerCounts(**_read(counts)) for name, counts in given["handlers"].items()}
+        return cls(**{**_read(given), "handlers": handlers})
+
+
+def _add(counts: Counts | HandlerCounts, other: Counts | HandlerCounts) -> None:
+    """Add numbers and histograms."""
+    for each in fields(counts):
+        value = getattr(other, each.name)
+        if isinstance(value, Histogram):
+            getattr(counts, each.name).add(value)
+        elif isinstance(value, int):
+            setattr(counts, each.name, getattr(counts, each.name) + value)
+
+
+def _written(counts: Counts | HandlerCounts) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    for each in fields(counts):
+        value = getattr(counts, each.name)
+        if isinstance(value, Histogram):
+            written[each.name] = [value.counts, value.total]
+        elif isinstance(value, int):
+            written[each.name] = value
+    return written
+
+
+def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: Histogram(*value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 def merged(processes: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:

@@ -1,6 +1,6 @@
 """A small HTTP server for the health and the counts of a worker.
 
-It answers GET and HEAD of three paths, one request a connection, and nothing else. It needs no library: an orchestrator
+It answers GET and HEAD of a few paths, one request a connection, and nothing else. It needs no library: an orchestrator
 and Prometheus ask it every few seconds, and nobody else.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -17,11 +19,13 @@ from typing import Any, Final, NamedTuple
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.observing._prometheus import CONTENT_TYPE
 
-__all__ = ["Health", "address_of", "serving_http"]
+__all__ = ["Answer", "Health", "address_of", "serving_answers", "serving_http", "serving_http_in_thread"]
 
 _log = logging.getLogger("sbredis.worker")
 _LONGEST: Final = 16 * 1024
 _TIME: Final = 10.0
+_ENDING: Final = 2.0
+"""The most seconds that the end of the thread is waited for."""
 
 
 class Health(NamedTuple):
@@ -37,6 +41,35 @@ def address_of(text: str) -> tuple[str, int]:
     if not port.isdecimal() or not port.isascii() or not 0 <= int(port) <= 65535:
         raise ValueError(f"the address of the HTTP port must be HOST:PORT or PORT, not {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+Answer = Callable[[str], tuple[HTTPStatus, str, bytes]]
+"""Returns the status, the content type and the body for the path of a request."""
+
+
+@asynccontextmanager
+async def serving_answers(host: str, port: int, answer: Answer) -> AsyncGenerator[int]:
+    """Answer GET and HEAD while the block runs. Gives the port."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(_TIME):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(_response(head, answer))
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(handle, host, port, limit=_LONGEST)
+    except OSError as error:
+        raise WorkerSetupError(f"The HTTP port {host}:{port} cannot be used: {error.strerror or error}.") from error
+    try:
+        bound: int = server.sockets[0].getsockname()[1]
+        yield bound
+    finally:
+        server.close()
 
 
 @asynccontextmanager
@@ -55,27 +88,55 @@ async def serving_http(
         status = HTTPStatus.OK if found.well else HTTPStatus.SERVICE_UNAVAILABLE
         return status, "application/json", json.dumps({"well": found.well, **found.details}).encode() + b"\n"
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(_TIME):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_response(head, answer))
-                    await writer.drain()
-        finally:
-            writer.close()
-
-    try:
-        server = await asyncio.start_server(handle, host, port, limit=_LONGEST)
-    except OSError as error:
-        raise WorkerSetupError(f"The HTTP port {host}:{port} cannot be used: {error.strerror or error}.") from error
-    async with server:
-        bound: int = server.sockets[0].getsockname()[1]
+    async with serving_answers(host, port, answer) as bound:
         _log.info("health and metrics at http://%s:%d/live, /ready and /metrics", host, bound)
         yield bound
 
 
-def _response(head: bytes, answer: Callable[[str], tuple[HTTPStatus, str, bytes]]) -> bytes:
+@asynccontextmanager
+async def serving_http_in_thread(
+    host: str, port: int, *, live: Callable[[], Health], ready: Callable[[], Health], metrics: Callable[[], str]
+) -> AsyncGenerator[int]:
+    """Do the same from a thread with an event loop of its own, which answers while the caller's event loop is blocked.
+
+    The functions are called in that thread.
+    """
+    bound: Future[int] = Future()
+    ended: Future[None] = Future()
+    stops: list[Callable[[], object]] = []
+
+    def stop_it(_: object) -> None:
+        for stop in stops:
+            with suppress(RuntimeError):  # its event loop has ended
+                stop()
+
+    async def serve() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        async with serving_http(host, port, live=live, ready=ready, metrics=metrics) as number:
+            stops.append(lambda: loop.call_soon_threadsafe(stop.set))
+            bound.set_result(number)
+            await stop.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except Exception as error:  # noqa: BLE001 -- it is raised where the port is awaited, or logged
+            if bound.done():
+                _log.exception("the HTTP server has ended because of a defect")
+            else:
+                bound.set_exception(error)
+        finally:
+            ended.set_result(None)
+
+    threading.Thread(target=run, name="sbredis worker http", daemon=True).start()
+    try:
+        yield await asyncio.shield(asyncio.wrap_future(bound))
+    finally:
+        bound.add_done_callback(stop_it)
+        await asyncio.wait((asyncio.wrap_future(ended),), timeout=_ENDING)
+
+
+def _response(head: bytes, answer: Answer) -> bytes:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     if method in {"GET", "HEAD"}:
         status, content_type, body = answer(rest.partition(" ")[0].partition("?")[0])

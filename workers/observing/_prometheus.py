@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -18,14 +18,10 @@ _COUNTERS: Final = {
     "dead_lettered": ("messages_dead_lettered_total", "Messages moved to the dead-letter queue."),
     "deferred": ("messages_deferred_total", "Messages deferred."),
     "given_back": ("messages_given_back_total", "Messages given back without counting a delivery."),
-    "errors": ("handler_errors_total", "Calls of handlers that raised an error."),
     "settlements_failed": ("settlements_failed_total", "Messages whose settlement failed."),
-    "locks_lost": ("locks_lost_total", "Messages whose lock was lost while their handler ran."),
+    "locks_lost": ("locks_lost_total", "Locks lost while handlers ran."),
 }
-_HISTOGRAMS: Final = {
-    "handling": ("handling_seconds", "How long handlers took."),
-    "lag": ("lag_seconds", "How long messages had waited in the entity when their handlers started."),
-}
+_LAG: Final = "From the enqueueing of a message to the first start of a handler, by the clocks of server and worker."
 
 
 def prometheus(namespace: str, entities: Mapping[str, Counts]) -> str:
@@ -36,21 +32,41 @@ def prometheus(namespace: str, entities: Mapping[str, Counts]) -> str:
 def _lines(namespace: str, entities: Mapping[str, Counts]) -> Iterator[str]:
     labels = {entity: f'namespace="{_escaped(namespace)}",entity="{_escaped(entity)}"' for entity in sorted(entities)}
     for attribute, (name, text) in _COUNTERS.items():
-        yield from _head(name, "counter", text)
-        for entity, label in labels.items():
-            yield f"sbredis_worker_{name}{{{label}}} {getattr(entities[entity], attribute)}"
-    yield from _head("handlers_running", "gauge", "Handlers that are running.")
-    for entity, label in labels.items():
-        yield f"sbredis_worker_handlers_running{{{label}}} {entities[entity].running}"
-    for attribute, (name, text) in _HISTOGRAMS.items():
-        yield from _head(name, "histogram", text)
-        for entity, label in labels.items():
-            histogram: Histogram = getattr(entities[entity], attribute)
-            sums = list(accumulate(histogram.counts))
-            for bound, count in zip((*(f"{bound:g}" for bound in BOUNDS), "+Inf"), sums, strict=True):
-                yield f'sbredis_worker_{name}_bucket{{{label},le="{bound}"}} {count}'
-            yield f"sbredis_worker_{name}_sum{{{label}}} {histogram.total!r}"
-            yield f"sbredis_worker_{name}_count{{{label}}} {sums[-1]}"
+        values = [(label, getattr(entities[entity], attribute)) for entity, label in labels.items()]
+        yield from _numbers(name, "counter", text, values)
+    yield from _histograms("lag_seconds", _LAG, [(label, entities[entity].lag) for entity, label in labels.items()])
+    handlers = [
+        (f'{label},handler="{_escaped(name)}"', counts)
+        for entity, label in labels.items()
+        for name, counts in sorted(entities[entity].handlers.items())
+    ]
+    errors = [(label, counts.errors) for label, counts in handlers]
+    yield from _numbers("handler_errors_total", "counter", "Calls of handlers that raised an error.", errors)
+    running = [(label, counts.running) for label, counts in handlers]
+    yield from _numbers("handlers_running", "gauge", "Handlers that are running.", running)
+    scheduled = [(label, counts) for label, counts in handlers if counts.schedules]
+    sent = [(label, counts.ticks_sent) for label, counts in scheduled]
+    yield from _numbers("ticks_sent_total", "counter", "Ticks of schedules that were sent.", sent)
+    passed = [(label, counts.ticks_passed) for label, counts in scheduled]
+    yield from _numbers("ticks_skipped_total", "counter", "Ticks of schedules that were passed over.", passed)
+    handling = [(label, counts.handling) for label, counts in handlers]
+    yield from _histograms("handling_seconds", "How long handlers took.", handling)
+
+
+def _numbers(name: str, kind: str, text: str, values: Sequence[tuple[str, int]]) -> Iterator[str]:
+    yield from _head(name, kind, text)
+    for label, value in values:
+        yield f"sbredis_worker_{name}{{{label}}} {value}"
+
+
+def _histograms(name: str, text: str, values: Sequence[tuple[str, Histogram]]) -> Iterator[str]:
+    yield from _head(name, "histogram", text)
+    for label, histogram in values:
+        sums = list(accumulate(histogram.counts))
+        for bound, count in zip((*(f"{bound:g}" for bound in BOUNDS), "+Inf"), sums, strict=True):
+            yield f'sbredis_worker_{name}_bucket{{{label},le="{bound}"}} {count}'
+        yield f"sbredis_worker_{name}_sum{{{label}}} {histogram.total!r}"
+        yield f"sbredis_worker_{name}_count{{{label}}} {sums[-1]}"
 
 
 def _head(name: str, kind: str, text: str) -> Iterator[str]:

@@ -21,9 +21,14 @@ class Report:
     """The entities that are not consumed, with the reasons."""
     rows: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     """The handlers, for the banner."""
+    depths: dict[str, int] = field(default_factory=dict[str, int])
+    """The messages that are left in each entity, as far as somebody watches them."""
+    schedules: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
+    """The schedules: the entity, the name, the cron line or the period, and the time of the next tick."""
     title: str = ""
     namespace: str = ""
     stuck_after: float = 300.0
+    shutdown_timeout: float = 25.0
     running: bool = False
 
     def to_line(self) -> bytes:
@@ -32,9 +37,12 @@ class Report:
             "counts": {entity: counts.to_json() for entity, counts in self.counts.items()},
             "paused": self.paused,
             "rows": self.rows,
+            "depths": self.depths,
+            "schedules": self.schedules,
             "title": self.title,
             "namespace": self.namespace,
             "stuck_after": self.stuck_after,
+            "shutdown_timeout": self.shutdown_timeout,
             "running": self.running,
         }
         return json.dumps(given).encode() + b"\n"
@@ -47,8 +55,11 @@ class Report:
             {entity: Counts.from_json(counts) for entity, counts in given["counts"].items()},
             given["paused"],
             [(entity, handler, concurrency) for entity, handler, concurrency in given["rows"]],
+            given["depths"],
+            [(entity, name, line, then) for entity, name, line, then in given["schedules"]],
             given["title"],
             given["namespace"],
             given["stuck_after"],
+            given["shutdown_timeout"],
             given["running"],
         )

@@ -14,6 +14,7 @@ from sbredis.workers.running._consuming import Running
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
@@ -22,20 +23,27 @@ __all__ = ["BatchConsumer", "calls_of", "filled", "settle_parts"]
 
 
 async def filled(
-    receiver: ServiceBusReceiver, most: int, first_wait: float, wait: float
+    receiver: ServiceBusReceiver, most: int, first_wait: float, wait: float, time: Time
 ) -> list[ServiceBusReceivedMessage]:
     """Receive a batch: wait for its first message, and then until it is full or has waited long enough."""
-    loop = asyncio.get_running_loop()
-    found = await receiver.receive_messages(most, first_wait, gather=False)
-    ends = loop.time() + wait
+    found = await _first(receiver, most, first_wait, time)
+    ends = time.now() + wait
     try:
-        while found and len(found) < most and (left := ends - loop.time()) > 0:
-            found += await receiver.receive_messages(most - len(found), left, gather=False)
+        while found and len(found) < most and (left := ends - time.now()) > 0 and not time.hurried:
+            found += await receiver.receive_messages(most - len(found), time.patience(left), gather=False)
     except BaseException:
         for message in found:
             await receiver.release_message(message)
         raise
     return found
+
+
+async def _first(receiver: ServiceBusReceiver, most: int, wait: float, time: Time) -> list[ServiceBusReceivedMessage]:
+    ends = time.now() + wait
+    while True:
+        found = await receiver.receive_messages(most, time.patience(ends - time.now()), gather=False)
+        if found or time.hurried or time.now() >= ends:
+            return found
 
 
 def calls_of(
@@ -64,7 +72,7 @@ def calls_of(
                 bodies.append(None if body is None else decoded(message, body.type))
                 fit.append(message)
             except DeadLetter as outcome:
-                others.append((Call(place, handler, (message,)), outcome))
+                others.append((Call(place, handler, (message,)), handling.unfit(message, outcome)))
         if fit:
             call = Call(place, handler, fit)
             call.bodies = bodies
@@ -72,8 +80,13 @@ def calls_of(
     return calls, others
 
 
-async def settle_parts(settlements: Settlements, call: Call, outcomes: Sequence[Outcome | None]) -> None:
-    """Settle the messages of a batch, each by its own outcome. Errors are reported."""
+async def settle_parts(
+    settlements: Settlements, call: Call, outcomes: Sequence[Outcome | None]
+) -> list[Outcome | None]:
+    """Settle the messages of a batch, each by its own outcome. Errors are reported.
+
+    Returns the outcomes that the messages got, in any order; ``None`` for those that could not be settled.
+    """
     done = [message for message, outcome in zip(call.messages, outcomes, strict=True) if isinstance(outcome, Complete)]
     works = [
         settlements.settle_reporting(call.part((message,)), outcome)
@@ -82,7 +95,7 @@ async def settle_parts(settlements: Settlements, call: Call, outcomes: Sequence[
     ]
     if done:
         works.append(settlements.settle_reporting(call.part(done, with_sends=True), Complete()))
-    await asyncio.gather(*works)
+    return await asyncio.gather(*works)
 
 
 class BatchConsumer(Running):
@@ -97,7 +110,11 @@ class BatchConsumer(Running):
         """Receive batches and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
             await self.room_for_one()
-            messages = await filled(self.place.receiver, self._size, 60, self._wait)
+            messages = await filled(self.place.receiver, self._size, 60, self._wait, self.handling.time)
+            if self.gates:
+                messages = self.admitted(messages, self._size)
+                if not messages:
+                    continue
             calls, others = calls_of(messages, self.handling, self.place, self.plan)
             for call, outcome in others:
                 self.settlements.settle_soon(call, outcome)
@@ -106,5 +123,8 @@ class BatchConsumer(Running):
 
     async def _run(self, call: Call) -> None:
         outcomes = await self.handling.outcomes_of(call)
-        if not call.dropped:
+        if call.cut_off and not (call.dropped or call.settled):
+            call.settled = all(isinstance(outcome, Complete) for outcome in outcomes)
+            call.dropped = not call.settled
+        if not call.dropped:  # messages whose locks were lost fail to be settled, each by itself
             self.settlements.start(settle_parts(self.settlements, call, outcomes), len(call.messages))

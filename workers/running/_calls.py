@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
+from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import HandlerPlan
-from sbredis.workers.declaring._outcomes import Outcome
+from sbredis.workers.declaring._outcomes import Abandon, Outcome
+from sbredis.workers.declaring._schedules import TICK
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
-__all__ = ["UNCHANGED", "Call", "Place", "encoded_with", "message_of"]
+__all__ = ["UNCHANGED", "Call", "Place", "can_be_settled", "encoded_with", "message_of"]
 
+_log = logging.getLogger("sbredis.worker")
 UNCHANGED: Final = object()
 """The state of a session that no handler has set."""
 
@@ -45,8 +52,11 @@ class Call:
     __slots__ = (
         "began",
         "bodies",
+        "comes_again",
+        "cut_off",
         "dropped",
         "handler",
+        "lag_noted",
         "lock_lost",
         "message",
         "messages",
@@ -54,7 +64,10 @@ class Call:
         "place",
         "sends",
         "settled",
+        "settling",
         "state",
+        "thread",
+        "timed_out",
     )
 
     def __init__(self, place: Place, handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -73,7 +86,19 @@ class Call:
         """A key that is remembered for a window when the message is completed."""
         self.settled = False
         """Whether the handler has settled the message itself."""
+        self.comes_again = False
+        """Whether the handler has settled the message so that it comes again."""
+        self.settling = False
+        """Whether the outcome is decided, and its settlement is under way."""
+        self.thread: Future[Any] | None = None
+        """The work of a plain function in its thread."""
+        self.timed_out = False
+        """Whether a plain function has run for longer than its time-out."""
+        self.lag_noted = False
+        """Whether the lag of the messages was counted, together with that of others."""
         self.lock_lost = False
+        self.cut_off = False
+        """Whether the handler was cancelled at the end of the worker. Its outcome counts only if it ends well."""
         self.dropped = False
         """Whether the call was ended from outside, and its outcome does not count."""
 
@@ -83,6 +108,21 @@ class Call:
         if with_sends:
             made.sends, made.state, made.once = self.sends, self.state, self.once
         return made
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether a plain function runs for this call now."""
+        return self.thread is not None and self.thread.running()
+
+    def left_behind(self) -> None:
+        """Tell a plain function that does not end that its message is lost to it."""
+        self.lock_lost = True
+        _log.warning(
+            "%s: %s still runs in its thread, which cannot be ended: message %s comes again when its lock ends",
+            self.entity,
+            self.handler.name,
+            self.message.sequence_number,
+        )
 
     # -- for the context -----------------------------------------------------------------------------------------------
 
@@ -96,7 +136,11 @@ class Call:
 
     @property
     def tick(self) -> datetime | None:
-        return None
+        time = (self.message.application_properties or {}).get(TICK)
+        if not isinstance(time, str):
+            return None
+        schedule = self.handler.schedule
+        return datetime.fromisoformat(time).astimezone(UTC if schedule is None else schedule.zone)
 
     @property
     def session_id(self) -> str | None:
@@ -120,8 +164,15 @@ class Call:
 
     async def settle(self, outcome: Outcome) -> None:
         self._check_unsettled()
+        if not isinstance(outcome, Outcome):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"settle() takes an outcome, such as Complete(), not {quoted(outcome)}.")
         self.settled = True
-        await self.place.settle(self, outcome)
+        try:
+            await self.place.settle(self, outcome)
+        except Exception as error:
+            self.settled = not can_be_settled(error)
+            raise
+        self.comes_again = isinstance(outcome, Abandon)
 
     async def get_state(self, as_type: Any) -> Any:
         assert self.place.session is not None
@@ -139,6 +190,15 @@ class Call:
             raise RuntimeError("The message was settled already, so nothing can be added to its settlement.")
 
 
+def can_be_settled(error: Exception) -> bool:
+    """Return whether a message can be settled in another way after a settlement has failed with this error."""
+    if isinstance(error, (MessageLockLostError, SessionLockLostError, MessageAlreadySettled)):
+        return False
+    if isinstance(error, ServiceBusError):
+        return error.outcome is not Effect.UNKNOWN
+    return isinstance(error, (ValueError, TypeError))  # it was refused before it was sent
+
+
 def message_of(value: object, options: SendOptions) -> ServiceBusMessage:
     """Make a message from a value, with the content type of its body."""
     body, given = encoded_with(value, options)
@@ -147,6 +207,9 @@ def message_of(value: object, options: SendOptions) -> ServiceBusMessage:
 
 def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, Any]]:
     """Encode a value. Return the body, and the properties of the message with the content type of the body."""
+    for name in options:
+        if name not in SendOptions.__annotations__:
+            raise TypeError(f"send() got an unexpected keyword argument {name!r}")
     encoded = encode_body(value)
     given: dict[str, Any] = {**options}
     if encoded.content_type is not None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import multiprocessing
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
-from sbredis.workers.declaring._outcomes import Complete, Outcome, outcome_in
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
 from sbredis.workers.running._calls import encoded_with
@@ -25,6 +28,15 @@ from sbredis.workers.running._injecting import Injector, Scopes
 __all__ = ["Start", "find", "serve"]
 
 _log = logging.getLogger("sbredis.worker")
+
+
+_VALUES: Final[Mapping[type[Outcome], tuple[str, ...]]] = {
+    Abandon: ("delay", "properties_to_modify"),
+    Complete: (),
+    DeadLetter: ("reason", "description", "properties_to_modify"),
+    Defer: ("properties_to_modify",),
+}
+"""The values of outcomes that go to the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,8 @@ class _Work:
     bodies: None = None
     lock_lost: bool = False
     """Always false: a process whose lock is lost is killed."""
+    timed_out: bool = False
+    """Always false: a process that takes too long is killed."""
 
     @property
     def entity(self) -> str:
@@ -132,6 +146,7 @@ def serve(connection: Connection, start: Start) -> None:
     """Answer calls until the worker is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the worker decides about this one
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_worker, name="sbredis parent", daemon=True).start()
     for folder in start.path:
         if folder not in sys.path:
             sys.path.append(folder)
@@ -144,10 +159,18 @@ def serve(connection: Connection, start: Start) -> None:
             while True:
                 answer = runner.run(_called(function, injector, scopes, read_asked(connection.recv_bytes()), start))
                 connection.send_bytes(write_answer(answer))
-        except EOFError:
+        except (EOFError, OSError):  # the worker is gone, or has closed its end
             pass
         finally:
             runner.run(scopes.close())
+
+
+def _end_with_worker() -> None:
+    """End this process when the worker is killed: another worker gets the message, and this handler may never end."""
+    worker = multiprocessing.parent_process()
+    if worker is not None:
+        worker.join()
+        os._exit(1)
 
 
 async def _called(
@@ -176,8 +199,17 @@ async def _called(
         if outcome is not None:
             return _answer(outcome, work)
         _log.warning("%s failed", start.name, exc_info=error)
-        return Answer(None, (type(error).__name__, described(error), is_of(error, start.no_retry)))
+        return _failure(error, is_of(error, start.no_retry))
+
+
+def _failure(error: Exception, final: bool) -> Answer:
+    built_in = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
+    return Answer(None, (type(error).__name__, built_in, described(error), final))
 
 
 def _answer(outcome: Outcome, work: _Work, result: Sent | None = None) -> Answer:
-    return Answer((type(outcome).__name__, vars(outcome)), None, work.sends, result)
+    for kind, names in _VALUES.items():
+        if isinstance(outcome, kind):  # or a class of the application that is derived from it
+            values = {name: getattr(outcome, name) for name in names}
+            return Answer((kind.__name__, values), None, work.sends, result)
+    return _failure(TypeError(f"{outcome!r} is not an outcome that a worker knows."), False)

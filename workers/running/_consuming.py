@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import time
-from collections.abc import Coroutine, Iterable
-from contextlib import suppress
-from typing import Any, Protocol, runtime_checkable
+from collections import deque
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._calls import UNCHANGED, Call
+from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
-from sbredis.workers.running._locks import Renewable, snapshot
+from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._starting import SharedTask, new_task
 
-__all__ = ["CANCELLING", "Consumer", "Running"]
+__all__ = ["CANCELLING", "Consumer", "Running", "is_late"]
 
 _log = logging.getLogger("sbredis.worker")
 CANCELLING = 5.0
 """The seconds that cancelled handlers get to end."""
+_LONGEST_WAIT = 0.4
+"""The longest time in seconds that messages wait in the buffer while no handler can start."""
 
 
-@runtime_checkable
-class Gate(Protocol):
-    """Middleware that says how many handlers may start."""
-
-    def room(self, now: float) -> int:
-        """Return the number of handlers that may start now."""
-        ...
-
-    def wait(self, now: float) -> float | None:
-        """Return the seconds after which a handler may start; ``None`` if time alone does not matter."""
-        ...
+def is_late(call: Call) -> bool:
+    """Return whether a call has lost its lock. Log that its result is dropped if it has."""
+    if call.lock_lost:
+        _log.warning("%s: the result of a handler is dropped, because its lock was lost", call.entity)
+    return call.lock_lost
 
 
 class Running:
@@ -58,7 +54,8 @@ class Running:
         batches = max(handler.settings.batch or 1 for handler in plan.handlers)
         self._most_unanswered = self._most * batches
         settlements.when_settled = self._make_room
-        self._gates = [each for handler in plan.handlers for each in handler.middleware if isinstance(each, Gate)]
+        self.gates = Gates(plan.handlers)
+        self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     @property
     def room(self) -> int:
@@ -66,25 +63,33 @@ class Running:
         if self.settlements.unacknowledged > self._most_unanswered:
             return 0
         room = self._most - len(self._running)
-        if self._gates:
-            now = self._loop.time()
-            room = min(room, *(gate.room(now) for gate in self._gates))
-        return room
+        return self.gates.room(self.handling.time.now(), room) if self.gates else room
 
     async def room_for_one(self) -> int:
         """Wait until a handler may start. Return how many may start."""
         while (room := self.room) <= 0:
             self._room.clear()
-            now = self._loop.time()
-            waits = [wait for gate in self._gates if (wait := gate.wait(now)) is not None]
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(waits, default=None)):
-                    await self._room.wait()
+            wait = self.gates.wait(self.handling.time.now()) if self.gates else None
+            await self.handling.time.wait(self._room, wait)
         return room
+
+    def admitted(self, messages: list[ServiceBusReceivedMessage], each: int = 1) -> list[ServiceBusReceivedMessage]:
+        """Return the messages that the gates still admit, after the wait for messages. Give the others back uncounted.
+
+        ``each`` is the number of messages for one call of a handler.
+        """
+        room = self.gates.room(self.handling.time.now(), len(messages)) * each
+        self.give_back(messages[room:])
+        return messages[:room]
+
+    def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Give messages that no handler has begun back uncounted, in a task that the end of the worker waits for."""
+        if messages:
+            self.settlements.start(self.settlements.release(messages), len(messages))
 
     def start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
-        task = self._loop.create_task(work)
+        task = new_task(self._loop, work)
         self._running[task] = call
         task.add_done_callback(self._ended)
 
@@ -101,9 +106,7 @@ class Running:
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages that handlers work on now. Called in another thread."""
-        limit = self.plan.settings.max_auto_lock_renewal_duration
-        ends = -math.inf if limit is None else time.monotonic() - limit
-        calls = [call for call in snapshot(self._running.values()) if call.began > ends]
+        calls = [call for call in snapshot(self._running.values()) if self._limit.allows(call, call.messages)]
         return [message for call in calls for message in call.messages]
 
     def lost(self, renewable: Renewable) -> bool:
@@ -121,17 +124,31 @@ class Running:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def finish(self, seconds: float) -> None:
-        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
+        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
+
+        A message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled. Its
+        message is not given back while it runs: another worker would handle it at the same time. It comes again when
+        its lock ends, and its delivery counts.
+        """
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
         left = dict(self._running)
         for task, call in left.items():
-            call.dropped = True
-            task.cancel()
+            if not call.in_thread:
+                call.cut_off = True
+                task.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
-            messages = [message for call in left.values() if not call.settled for message in call.messages]
-            await self.settlements.release(messages, interrupted=True)
+        messages: list[ServiceBusReceivedMessage] = []
+        for task, call in left.items():
+            if call.in_thread:
+                call.dropped = True
+                call.left_behind()
+                task.cancel()
+            elif call.cut_off and not call.settled:
+                call.dropped = True
+                messages += call.messages
+        await self.settlements.release(messages, interrupted=True)
         await self.settlements.all_settled()
 
 
@@ -146,16 +163,60 @@ class Consumer(Running):
     ) -> None:
         super().__init__(plan, handling, settlements)
         self._prefetching = prefetching
+        self._waits_since: float | None = None
+        """The time since which no handler could start; ``None`` if one can."""
+        self._resting: asyncio.TimerHandle | None = None
 
     async def consume(self) -> None:
         """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
-            room = await self.room_for_one()
-            self._prefetch(self._prefetching.size)
+            if self.gates and self.gates.room(self.handling.time.now(), 2) < 2:
+                self._prefetch(0)
+                room = await self.room_for_one()
+            else:
+                room = self.room
+                if room <= 0:
+                    room = await self._room_after_wait()
+                self._prefetch(self._prefetching.size)
             messages = await self.place.receiver.receive_messages(room, 60, gather=False)
+            if self.gates:
+                messages = self.admitted(messages)
             self.place.counts.received += len(messages)
-            for message in messages:
-                self._begin(message)
+            self.handling.note_lag(self.place.counts, messages)
+            waiting, calls = iter(messages), deque[Call]()
+            try:
+                for message in waiting:
+                    if (call := self._call_for(message)) is not None:
+                        calls.append(call)
+            except Exception:
+                self.give_back(list(waiting))  # the message that failed comes again when its lock ends, and counts
+                raise
+            finally:
+                if calls:
+                    _ = new_task(self._loop, SharedTask(self, calls).run())
+            await asyncio.sleep(0)  # now all calls have ended, or have tasks of their own
+
+    async def _room_after_wait(self) -> int:
+        """Wait until a handler may start. If that takes long, give back what was fetched ahead: others may be idle."""
+        if not self._prefetching.adapts or self.place.receiver.prefetch_count == 0:
+            return await self.room_for_one()
+        self._waits_since = self._loop.time()
+        if self._resting is None:
+            self._resting = self._loop.call_later(_LONGEST_WAIT, self._rest)
+        try:
+            return await self.room_for_one()
+        finally:
+            self._waits_since = None
+
+    def _rest(self) -> None:
+        self._resting = None
+        if self._waits_since is None:
+            return
+        left = self._waits_since + _LONGEST_WAIT - self._loop.time()
+        if left > 0:
+            self._resting = self._loop.call_later(left, self._rest)
+        else:
+            self.place.receiver.prefetch_count = 0
 
     def _prefetch(self, size: int) -> None:
         receiver = self.place.receiver
@@ -166,24 +227,49 @@ class Consumer(Running):
 
     async def finish(self, seconds: float) -> None:
         """Give back what was fetched ahead, let the running handlers finish, and give the rest back uncounted."""
+        if self._resting is not None:
+            self._resting.cancel()
         self.place.receiver.prefetch_count = 0
         await super().finish(seconds)
 
-    def _begin(self, message: ServiceBusReceivedMessage) -> None:
+    def _call_for(self, message: ServiceBusReceivedMessage) -> Call | None:
+        """Return the call of the handler that takes a message. Settle the message if no handler takes it."""
         chosen = self.handling.choose(message)
         if isinstance(chosen, HandlerPlan):
             call = Call(self.place, chosen, (message,))
-            self.start(call, self._run(call))
-        else:
-            self.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
+            call.lag_noted = True
+            return call
+        self.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
+        return None
 
-    async def _run(self, call: Call) -> None:
+    # -- for the shared task -------------------------------------------------------------------------------------------
+
+    def began(self, task: asyncio.Task[None], item: Call) -> None:
+        """Note that a task works on a call."""
+        self._running[task] = item
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Note that a task no longer works on its call."""
+        del self._running[task]
+        self._make_room()
+
+    def failed(self, item: Call, error: Exception) -> None:
+        """Log an error that is not expected."""
+        _log.error("%s ended in a way that was not expected", item.handler.name, exc_info=error)
+
+    def start_alone(self, item: Call) -> None:
+        """Run a call in a task of its own."""
+        self.start(item, self.work_on(item))
+
+    async def work_on(self, call: Call, /) -> None:
+        """Call the handler, and settle the message by the outcome."""
         outcome = await self.handling.outcome_of(call)
-        if call.lock_lost:
-            _log.warning("%s: the result of a handler is dropped, because its lock was lost", call.entity)
+        if is_late(call) or outcome is None or call.dropped:
             return
-        if outcome is None or call.dropped:
-            return
+        if call.cut_off:
+            if not isinstance(outcome, Complete):
+                return  # the message is given back
+            call.settled = True  # the handler has ended well all the same
         if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:
             self.settlements.complete_soon(call.message)
         else:

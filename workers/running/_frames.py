@@ -55,8 +55,8 @@ class Answer:
 
     outcome: tuple[str, Mapping[str, Any]] | None
     """The name and the values of an outcome; ``None`` if the handler raised an error."""
-    error: tuple[str, str, bool] | None = None
-    """The class of an error, its text, and whether the message must not come again."""
+    error: tuple[str, str, str, bool] | None = None
+    """The class of an error, its nearest built-in class, its text, and whether the message must not come again."""
     sends: Sequence[Sent] = field(default_factory=tuple)
     result: Sent | None = None
     """The handler's result, as a message without an entity."""

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Outcome, outcome_in
 from sbredis.workers.declaring._retries import after_failure
 from sbredis.workers.running._calls import Call
-from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
-from sbredis.workers.running._processes import HandlerProcesses
+from sbredis.workers.running._processes import HandlerProcesses, NotAgain
 from sbredis.workers.running._replying import Replies, SendTo
+from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.workers.observing._counts import Counts
 
 __all__ = ["Handling"]
 
 _log = logging.getLogger("sbredis.worker")
 _DONE: Final = Complete()
+_SETTLED: Final = Complete()
+"""Stands for the outcome of a message that its handler has settled itself, in the report of an error after that."""
 _AGAIN: Final = 5.0
 """The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
-ErrorHook = Callable[[Sequence["ServiceBusReceivedMessage"], BaseException], None]
+ErrorHook = Callable[[HandlerPlan, Sequence["ServiceBusReceivedMessage"], BaseException, Outcome], None]
+"""Called with the handler that has failed, the messages of the call, the error, and the first message's outcome."""
 
 
 class Handling:
@@ -43,6 +50,7 @@ class Handling:
         on_error: ErrorHook,
         send: SendTo,
         handled: Callable[[float], None],
+        time: Time,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._plan = plan
@@ -50,8 +58,8 @@ class Handling:
         self._app = app
         self._on_error = on_error
         self._handled = handled
-        self._draw = draw
-        self._now = time.monotonic
+        self.time = time
+        self.draw = draw
         self._dead = plan.source.sub_queue is not None
         self._processes = {
             id(handler): HandlerProcesses(handler, plan.settings.max_concurrent_calls)
@@ -77,20 +85,40 @@ class Handling:
         try:
             handler = self._plan.chooser.choose(message)
         except Exception as error:  # noqa: BLE001 -- a `when` function of the application may raise anything
-            self._on_error((message,), error)
-            return self.after_failure(self._plan.handlers[0], message, error)
+            first = self._plan.handlers[0]
+            outcome = self._allowed(outcome_in(error))
+            if outcome is None:
+                outcome = self.after_failure(first, message, error)
+                self._on_error(first, (message,), error, outcome)
+            return outcome
         if handler is not None:
             return handler
         if self._plan.settings.unmatched == "abandon" or self._dead:
             return Abandon(_AGAIN)
-        return DeadLetter("NoHandler", f"No handler takes a message with the subject {message.subject!r}.")
+        return self.unfit(
+            message, DeadLetter("NoHandler", f"No handler takes a message with the subject {message.subject!r}.")
+        )
+
+    def unfit(self, message: ServiceBusReceivedMessage, outcome: DeadLetter) -> Outcome:
+        """Return the outcome of a message that no handler gets, and log why if it becomes a dead letter."""
+        allowed = self._allowed(DeadLetter(outcome.reason, outcome.description))
+        assert allowed is not None
+        if isinstance(allowed, DeadLetter):
+            _log.warning(
+                "%s: message %s is dead-lettered: %s: %s",
+                self._plan.source.path,
+                message.sequence_number,
+                allowed.reason,
+                allowed.description,
+            )
+        return allowed
 
     async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
         """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
         handler = call.handler
         try:
-            result = await self._invoked(call, scopes or self._app)
-        except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            result = _instance(await self._invoked(call, scopes or self._app))
+        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)[0]
         if call.settled:
             return None
@@ -116,11 +144,10 @@ class Handling:
         """Call the handler of a batch, and return the outcome of each message."""
         count = len(call.messages)
         try:
-            result = await self._invoked(call, scopes or self._app)
-            if isinstance(result, list):
-                outcomes: Any = result
-                return self._each_allowed(call, outcomes)
-        except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            result = _instance(await self._invoked(call, scopes or self._app))
+            if isinstance(result, (list, tuple)):
+                return self._each_allowed(call, cast("Sequence[Any]", result))
+        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)
         if call.settled:
             return [None] * count
@@ -128,7 +155,7 @@ class Handling:
             return [self._allowed(result)] * count
         return [_DONE if call.handler.settings.auto_complete else None] * count
 
-    def _each_allowed(self, call: Call, result: list[Any]) -> list[Outcome | None]:
+    def _each_allowed(self, call: Call, result: Sequence[Any]) -> list[Outcome | None]:
         """Return the outcomes that a handler has returned, one for each message of its batch."""
         if len(result) != len(call.messages) or not all(each is None or isinstance(each, Outcome) for each in result):
             raise TypeError(
@@ -138,31 +165,73 @@ class Handling:
         default = _DONE if call.handler.settings.auto_complete else None
         return [default if each is None else self._allowed(each) for each in result]
 
-    def _judged(self, call: Call, error: Exception) -> list[Outcome | None]:
-        """Return what becomes of each message of a call whose handler has raised something."""
+    def _judged(self, call: Call, error: BaseException) -> list[Outcome | None]:
+        """Return what becomes of each message of a call whose handler has raised something.
+
+        A cancellation that comes from the worker is raised again. One that the handler let out by itself is a failure,
+        and so is the exception of ``sys.exit()``.
+        """
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+            raise error  # the program is interrupted, or the coroutine is closed
+        if isinstance(error, asyncio.CancelledError) and (call.cut_off or call.dropped):
+            raise error
+        outcome = outcome_in(error)
         if call.settled:
-            _log.warning("%s raised an error after it had settled its message: %r", call.handler.name, error)
+            if outcome is None:
+                call.place.counts.of(call.handler.name).errors += 1
+                self._on_error(call.handler, call.messages, error, _SETTLED)
             return [None] * len(call.messages)
-        outcome = self._allowed(outcome_in(error))
+        if isinstance(outcome, UnfitMessage):
+            return [self.unfit(message, outcome) for message in call.messages]
+        outcome = self._allowed(outcome)
         if outcome is not None:
             return [outcome] * len(call.messages)
-        call.place.counts.errors += 1
-        self._on_error(call.messages, error)
-        return [self.after_failure(call.handler, message, error) for message in call.messages]
+        call.place.counts.of(call.handler.name).errors += 1
+        outcomes = [self.after_failure(call.handler, message, error) for message in call.messages]
+        if not call.lock_lost:
+            self._on_error(call.handler, call.messages, error, outcomes[0])
+        return [*outcomes]
+
+    def note_lag(self, counts: Counts, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Count how long messages have waited in the entity, if this is their first delivery.
+
+        Messages that come together are as old as the first and the last of them, if these two fall into one bucket.
+        """
+        fresh = [message for message in messages if message.delivery_count == 1]
+        if len(fresh) > 2:
+            first, last = self._lag(fresh[0]), self._lag(fresh[-1])
+            if counts.lag.observe_between(first, last, len(fresh)):
+                return
+        for message in fresh:
+            counts.lag.observe(self._lag(message))
+
+    def _lag(self, message: ServiceBusReceivedMessage) -> float:
+        enqueued = message.enqueued_time_utc
+        return 0.0 if enqueued is None else max(0.0, (self.time.utc() - enqueued).total_seconds())
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
-        counts, now = call.place.counts, self._now
-        counts.running += 1
+        handler, counts, now = call.handler, call.place.counts, monotonic
+        own = counts.handlers.get(handler.name) or counts.of(handler.name)
+        if not call.lag_noted:
+            self.note_lag(counts, call.messages)
+        own.running += 1
         began = now()
         try:
-            if not call.place.receiver.traces or len(call.messages) > 1:
+            if not call.place.receiver.traces:
+                if not handler.signature.injects:
+                    return await self._invokers[id(handler)](call, outer)
                 return await self._result(call, outer)
-            with call.place.receiver.process_span(call.message):
-                return await self._result(call, outer)
+            with call.place.receiver.process_span(call.messages):
+                try:
+                    return await self._result(call, outer)
+                except Exception as error:
+                    if (outcome := outcome_in(error)) is None:
+                        raise
+                    return outcome  # a raised outcome is no error of the span
         finally:
-            counts.running -= 1
+            own.running -= 1
             took = now() - began
-            counts.handling.observe(took)
+            own.handling.observe(took)
             self._handled(took)
 
     async def _result(self, call: Call, outer: Scopes) -> Any:
@@ -187,4 +256,15 @@ class Handling:
 
     def after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
         """Return the outcome of a message whose handling has failed."""
-        return after_failure(error, message.delivery_count, self._most, handler.retries, self._draw, dead=self._dead)
+        retries = handler.retries
+        if isinstance(error, NotAgain):
+            retries = replace(retries, no_retry=(NotAgain,))
+        return after_failure(error, message.delivery_count, self._most, retries, self.draw, dead=self._dead)
+
+
+def _instance(result: Any) -> Any:
+    """Return the result of a handler. Raise if it is the class of an outcome: the handler has left out ``()``."""
+    kind: object = result
+    if isinstance(kind, type) and issubclass(kind, Outcome):
+        raise TypeError(f"The handler returned the class {kind.__name__}: return an object of it.")
+    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -20,9 +20,13 @@ from sbredis.workers.declaring._outcomes import DeadLetter
 from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature, type_name
 from sbredis.workers.running._calls import Call
 
-__all__ = ["Injector", "Scopes", "decoded", "in_thread"]
+__all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]
 
 AnyContext = Context | SyncContext
+
+
+class UnfitMessage(DeadLetter):
+    """A message that does not fit its handler: it becomes a dead letter, and that is logged."""
 
 
 class _Values:
@@ -115,20 +119,25 @@ def decoded(message: ServiceBusReceivedMessage, as_type: Any) -> Any:
     try:
         return decode_body(bytes(message.body), message.content_type, as_type)
     except MessageBodyError as error:
-        raise DeadLetter(error.code, error.message) from error
+        raise UnfitMessage(error.code, error.message) from error
 
 
 def in_thread(threads: Executor, work: Callable[[], Any]) -> Awaitable[Any]:
     """Run a function in a thread, with the context variables of the caller."""
-    context = copy_context()
-    return asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(_without_stop, work))
+    return asyncio.wrap_future(start_in_thread(threads, work))
+
+
+def start_in_thread(threads: Executor, work: Callable[[], Any]) -> Future[Any]:
+    """Do the same, and return what tells whether the thread runs."""
+    return threads.submit(copy_context().run, _without_stop, work)
 
 
 def _without_stop(work: Callable[[], Any]) -> Any:
     try:
         return work()
-    except StopIteration as error:  # a future cannot hold this exception
-        raise RuntimeError("A function raised StopIteration.") from error
+    except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+        # a future cannot hold the first one, and the others would end the event loop, which they do not mean
+        raise RuntimeError(f"A function raised {type(error).__name__}.") from error
 
 
 @asynccontextmanager
@@ -150,7 +159,7 @@ def _property(message: ServiceBusReceivedMessage, parameter: Parameter) -> Any:
     if _accepts(parameter.type, value):
         return value
     has = "no" if value is None else f"{type(value).__name__} as its"
-    raise DeadLetter(
+    raise UnfitMessage(
         "MessageProperty",
         f"The message has {has} application property {parameter.property_name!r}, but {type_name(parameter.type)} is "
         "needed.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.running._calls import Call
-from sbredis.workers.running._injecting import Injector, Scopes, in_thread, value_of
+from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
 from sbredis.workers.running._processes import HandlerProcesses
 
 __all__ = ["Invoke", "Portal", "invoker"]
+
+_log = logging.getLogger("sbredis.worker")
 
 Invoke = Callable[[Call, Scopes], Awaitable[Any]]
 """Calls the handler with its arguments, and returns its result."""
@@ -45,7 +48,8 @@ def invoker(plan: HandlerPlan, threads: Executor, processes: HandlerProcesses | 
     else:
         invoke = _direct(plan)
     if plan.settings.timeout is not None and processes is None:
-        invoke = _limited(invoke, plan.settings.timeout)
+        limit = _watched if plan.execution == "thread" else _limited
+        invoke = limit(invoke, plan.settings.timeout)
     return _surrounded(plan, invoke) if plan.middleware else invoke
 
 
@@ -84,7 +88,8 @@ def _threaded(plan: HandlerPlan, threads: Executor) -> Invoke:
 
     async def invoke(call: Call, scopes: Scopes) -> Any:
         arguments = await injector.arguments(call, SyncContext(call, portal), scopes)
-        return await in_thread(threads, functools.partial(plan.function, **arguments))
+        call.thread = start_in_thread(threads, functools.partial(plan.function, **arguments))
+        return await asyncio.wrap_future(call.thread)
 
     return invoke
 
@@ -95,6 +100,30 @@ def _limited(invoke: Invoke, seconds: float) -> Invoke:
             return await invoke(call, scopes)
 
     return limited
+
+
+def _watched(invoke: Invoke, seconds: float) -> Invoke:
+    """Tell a plain function that its time is over. Its thread cannot be ended, so it is waited for."""
+    loop = asyncio.get_running_loop()
+
+    def late(call: Call) -> None:
+        call.timed_out = True
+        _log.warning(
+            "%s: %s has run for longer than its time-out of %g s for message %s, and runs on in its thread",
+            call.entity,
+            call.handler.name,
+            seconds,
+            call.message.sequence_number,
+        )
+
+    async def watched(call: Call, scopes: Scopes) -> Any:
+        timer = loop.call_later(seconds, late, call)
+        try:
+            return await invoke(call, scopes)
+        finally:
+            timer.cancel()
+
+    return watched
 
 
 def _surrounded(plan: HandlerPlan, invoke: Invoke) -> Invoke:

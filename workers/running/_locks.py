@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol, TypeVar
 
 from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.observing._pulse import Pulse
+from sbredis.workers.running._calls import Call
+from sbredis.workers.running._time import Time
 
-__all__ = ["Held", "Locks", "Renewable", "snapshot"]
+__all__ = ["Held", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
 
 T = TypeVar("T")
 
@@ -32,36 +36,42 @@ class Held(Protocol):
         ...
 
 
+@contextmanager
+def beating(pulse: Pulse) -> Generator[None]:
+    """Let a pulse show whether this event loop turns, while the block runs."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.Handle
+
+    def beat() -> None:
+        nonlocal timer
+        pulse.turned(time.monotonic())
+        timer = loop.call_later(_BEAT, beat)
+
+    beat()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class Locks:
     """The locks of a worker.
 
-    They are renewed for as long as the event loop turns. If it has not turned for ``stuck_after`` seconds, the worker
-    counts as stuck, and its messages become free for others.
+    They are renewed for as long as the event loop turns. If the worker counts as stuck, its messages become free for
+    others.
     """
 
-    def __init__(self, client: ServiceBusClient, consumers: Iterable[Held], stuck_after: float) -> None:
+    def __init__(self, client: ServiceBusClient, consumers: Iterable[Held], pulse: Pulse) -> None:
         self._consumers = list(consumers)
-        self._stuck_after = stuck_after
-        self._turned = time.monotonic()
-        self._beat: asyncio.TimerHandle | None = None
-        self._renewer = BackgroundLockRenewer(client, self._held, on_lost=self._lost, while_alive=self.alive)
+        self._renewer = BackgroundLockRenewer(
+            client, self._held, on_lost=self._lost, while_alive=lambda: not pulse.stuck(time.monotonic())
+        )
 
     async def __aenter__(self) -> None:
-        self._turn()
         await self._renewer.__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
         await self._renewer.close()
-
-    def alive(self) -> bool:
-        """Return whether the event loop has turned lately."""
-        return time.monotonic() - self._turned < self._stuck_after
-
-    def _turn(self) -> None:
-        self._turned = time.monotonic()
-        self._beat = asyncio.get_running_loop().call_later(_BEAT, self._turn)
 
     def _held(self) -> list[Renewable]:
         return [renewable for consumer in self._consumers for renewable in consumer.renewables()]
@@ -75,6 +85,34 @@ class Locks:
                     what = f"message {renewable.sequence_number}"
                 _log.warning("the lock on %s was lost while its handler ran: %s", what, error)
                 return
+
+
+class RenewalLimit:
+    """For how long the locks of a call are renewed."""
+
+    def __init__(self, seconds: float | None, time: Time, lost: Callable[[Renewable], bool]) -> None:
+        self._seconds = seconds
+        self._time = time
+        self._lost = lost
+        """Ends the call of a lock that was lost."""
+        self._loop = asyncio.get_running_loop()
+
+    def allows(self, call: Call | None, locks: Sequence[Renewable]) -> bool:
+        """Return whether the locks of a call are still renewed. If they are not, and one has ended, end the call.
+
+        Called in another thread.
+        """
+        if self._seconds is None or call is None or time.monotonic() - call.began < self._seconds:
+            return True
+        now = self._time.utc()
+        if not call.lock_lost and any((until := each.locked_until_utc) and until <= now for each in locks):
+            with suppress(RuntimeError):  # the event loop has ended
+                self._loop.call_soon_threadsafe(self._give_up, call, locks[0])
+        return False
+
+    def _give_up(self, call: Call, lock: Renewable) -> None:
+        if not call.lock_lost and self._lost(lock):
+            _log.warning("%s: a lock has ended, because it is not renewed for so long", call.entity)
 
 
 def snapshot(values: Iterable[T]) -> list[T]:

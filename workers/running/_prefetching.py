@@ -8,6 +8,8 @@ only while handlers are fast, and the buffer is never larger than what the handl
 
 - Nothing is fetched ahead before the handling time is known, nor while it is longer than a tenth of the lock.
 - The buffer holds at most a quarter of a second of work, and at most 1,000 messages.
+- If no handler can start for a while, the worker gives the buffer back: its average does not know yet that the handlers
+  have become slow.
 - A number that the application has fixed is kept. But the lock must outlast the handling of the whole buffer and of one
   message more, and a number that breaks this rule is worth a warning.
 """
@@ -41,9 +43,14 @@ class Prefetching:
 
     def handled(self, seconds: float) -> None:
         """Note how long a call of a handler took."""
-        self._count += 1
-        weight = max(_WEIGHT, 1 / self._count)
+        count = self._count = self._count + 1
+        weight = _WEIGHT if count * _WEIGHT >= 1 else 1 / count
         self._handling += weight * (seconds - self._handling)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the buffer adapts to the handlers."""
+        return self._fixed is None
 
     @property
     def size(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import multiprocessing
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -20,7 +22,7 @@ from sbredis.workers.running._child import Start, find, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
 from sbredis.workers.running._injecting import Scopes
 
-__all__ = ["HandlerProcessDied", "HandlerProcesses"]
+__all__ = ["HandlerProcessDied", "HandlerProcesses", "NotAgain", "start_of"]
 
 _OUTCOMES: Final[Mapping[str, Callable[..., Outcome]]] = {
     each.__name__: each for each in (Abandon, Complete, DeadLetter, Defer)
@@ -30,6 +32,10 @@ _spawn = multiprocessing.get_context("spawn")
 
 class HandlerProcessDied(Exception):  # noqa: N818 -- the name is the reason of a dead letter
     """The process of a handler ended while it handled a message."""
+
+
+class NotAgain(Exception):  # noqa: N818 -- a mark beside the class of an error
+    """Marks an error for which the process has found that its message must not come again."""
 
 
 class _Process:
@@ -79,7 +85,7 @@ class HandlerProcesses:
 
     def __init__(self, plan: HandlerPlan, most: int) -> None:
         self._plan = plan
-        self._start = _start_of(plan)
+        self._start = start_of(plan)
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._room = asyncio.Semaphore(most)
@@ -115,7 +121,7 @@ class HandlerProcesses:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _start_of(plan: HandlerPlan) -> Start:
+def start_of(plan: HandlerPlan) -> Start:
     """Return what a process needs to find the handler. Raise if it could not find it."""
     module, name = plan.function.__module__, getattr(plan.function, "__qualname__", "<?>")
     found: Any = None
@@ -132,7 +138,15 @@ def _start_of(plan: HandlerPlan) -> Start:
                 f"{plan.name} runs in a process, so it cannot have the message in its parameter {parameter.name!r}: "
                 "take the body, and a SyncContext."
             )
-    return Start(module, name, plan.retries.no_retry, tuple(sys.path))
+    start = Start(module, name, plan.retries.no_retry, tuple(sys.path))
+    try:
+        pickle.dumps(start)
+    except Exception as error:
+        raise WorkerSetupError(
+            f"{plan.name} cannot run in a process, because its no_retry cannot be pickled: {error}. Define these "
+            "classes at the top of a module that can be imported."
+        ) from error
+    return start
 
 
 def _asked(call: Call) -> Asked:
@@ -152,10 +166,8 @@ def _result(call: Call, answer: Answer) -> Outcome | ServiceBusMessage | None:
     """Return the outcome or the result, or raise the error, that came out of the process."""
     if answer.outcome is None:
         assert answer.error is not None
-        name, text, final = answer.error
-        if final:
-            return DeadLetter(name, text)
-        raise type(name, (Exception,), {})(text)
+        name, built_in, text, final = answer.error
+        raise _error(name, built_in, text, final=final)
     for sent in answer.sends:
         message = ServiceBusMessage(sent.body, **sent.options)
         call.send(sent.entity, message, {})
@@ -163,3 +175,15 @@ def _result(call: Call, answer: Answer) -> Outcome | ServiceBusMessage | None:
     if name == Complete.__name__:
         return None if answer.result is None else ServiceBusMessage(answer.result.body, **answer.result.options)
     return _OUTCOMES[name](**values)
+
+
+def _error(name: str, built_in: str, text: str, *, final: bool) -> Exception:
+    """Return an error like that of the process. It is of the same built-in class, for a circuit breaker to see."""
+    marks = (NotAgain,) if final else ()
+    base: Any = getattr(builtins, built_in, Exception)
+    with suppress(Exception):  # some classes need other values
+        made: Any = type(name, (*marks, base), {})(text)
+        if isinstance(made, Exception):
+            return made
+    error: Exception = type(name, (*marks, Exception), {})(text)
+    return error

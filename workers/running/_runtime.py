@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Self
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal, Self
 
 from sbredis._version import __version__
 from sbredis.aio import (
@@ -18,47 +21,86 @@ from sbredis.aio import (
     ServiceBusSessionReceiver,
 )
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.workers.declaring._handlers import EntityPlan
+from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
+from sbredis.workers.declaring._outcomes import Outcome
+from sbredis.workers.declaring._retries import fate_of
 from sbredis.workers.declaring._worker_options import Setup
 from sbredis.workers.observing._counts import Counts
-from sbredis.workers.observing._http import Health, address_of, serving_http
+from sbredis.workers.observing._depths import watch_depths
+from sbredis.workers.observing._http import Health, address_of, serving_http_in_thread
 from sbredis.workers.observing._prometheus import prometheus
+from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._batches import BatchConsumer
 from sbredis.workers.running._consuming import Consumer
+from sbredis.workers.running._entities import (
+    Facts,
+    check_target,
+    create_missing,
+    facts_of,
+    lifespan_of,
+    require_processes,
+)
+from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
-from sbredis.workers.running._locks import Locks
+from sbredis.workers.running._locks import Locks, beating
 from sbredis.workers.running._prefetching import Prefetching
+from sbredis.workers.running._reaching import Reach
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._threads import Threads
+from sbredis.workers.running._time import Time
+from sbredis.workers.running._tracebacks import from_the_handler
+from sbredis.workers.schedules._ticking import Ticker
 
-__all__ = ["Runtime"]
+__all__ = ["Parts", "Runtime"]
 
 _log = logging.getLogger("sbredis.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of a running worker that tests replace."""
+
+    time: Time = field(default_factory=Time)
+    handling: Callable[..., Handling] = Handling
+    settlements: Callable[..., Settlements] = Settlements
 
 
 class Runtime:
     """One run of a worker, from its start to its end."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, parts: Parts | None = None) -> None:
         self._setup = setup
+        self._parts = Parts() if parts is None else parts
         self._plans = setup.plans()
+        require_processes(self._plans)
         settings = setup.settings
         self.client = ServiceBusClient(
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
         )
         self._senders: dict[str, ServiceBusSender] = {}
         self._services: list[Service] = []
+        self._tickers: list[Ticker] = []
         self._counts: dict[str, Counts] = {}
+        self._depths: dict[str, int] = {}
+        self._state: Literal["starting", "running", "stopping"] = "starting"
+        self._reach: Reach | None = None
+        self._pulse = Pulse(settings.stuck_after, monotonic())
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Let :meth:`run_until_stopped` end."""
-        self.stopped.set()
+        """Set :attr:`stopped`. May be called in any thread."""
+        if threading.get_ident() == self._thread:
+            self.stopped.set()
+            return
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self.stopped.set)
 
     def sender_to(self, entity: str) -> ServiceBusSender:
         """Return the sender to a queue or topic."""
@@ -77,118 +119,146 @@ class Runtime:
         """Handle messages while the block runs."""
         settings = self._setup.settings
         async with AsyncExitStack() as stack:
+            stack.enter_context(beating(self._pulse))
+            if settings.http is not None:
+                await stack.enter_async_context(self._serving_http(settings.http))
             await stack.enter_async_context(self.client)
             await self._create_missing()
             if settings.lifespan is not None:
-                await stack.enter_async_context(settings.lifespan(worker))
-            threads = ThreadPoolExecutor(settings.threads, "sbredis-handler")
+                await stack.enter_async_context(lifespan_of(settings.lifespan, worker))
+            facts = [await facts_of(self.client, plan) for plan in self._plans]  # the lifespan may create entities
+            for handler in (each for plan in self._plans for each in plan.handlers):
+                await check_target(self.client, handler)
+            threads = Threads(settings.threads, "sbredis-handler")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             app = Scopes()
             stack.push_async_callback(app.close)
-            self._services = [await self._service(plan, app, threads, stack) for plan in self._plans]
-            locks = Locks(self.client, [service.consumer for service in self._services], settings.stuck_after)
+            Gates([handler for plan in self._plans for handler in plan.handlers]).begin(self._parts.time.now)
+            self._services = [
+                await self._service(plan, own, app, threads, stack)
+                for plan, own in zip(self._plans, facts, strict=True)
+            ]
+            locks = Locks(self.client, [service.consumer for service in self._services], self._pulse)
             await stack.enter_async_context(locks)
             tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self._services]
+            tasks += [asyncio.create_task(ticker.run(), name=ticker.schedule.name) for ticker in self._tickers]
             stack.push_async_callback(self._finish, tasks)
-            if settings.http is not None:
-                await stack.enter_async_context(self._serving_http(settings.http))
+            if self._services:
+                self._reach = Reach(self.client, self._services[0].entity)
+                if settings.http is not None:
+                    await stack.enter_async_context(self._reach.watching())
+            self._state = "running"
             yield self
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        self._state = "stopping"
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         timeout = self._setup.settings.shutdown_timeout
-        await asyncio.gather(*(service.consumer.finish(timeout) for service in self._services))
+        ends = await asyncio.gather(
+            *(service.consumer.finish(timeout) for service in self._services), return_exceptions=True
+        )
+        for service, end in zip(self._services, ends, strict=True):
+            if isinstance(end, Exception):
+                _log.error("%s: the end of its handlers failed", service.entity, exc_info=end)
+
+    def _administration(self) -> ServiceBusAdministrationClient:
+        settings = self._setup.settings
+        return ServiceBusAdministrationClient(self._setup.url, settings.credential, namespace=settings.namespace)
 
     async def _create_missing(self) -> None:
         """Create the entities that are missing, as far as their handlers ask for it."""
         wanted = [plan for plan in self._plans if plan.settings.create_if_missing is not False]
         if not wanted:
             return
-        setup, settings = self._setup, self._setup.settings
-        async with ServiceBusAdministrationClient(
-            setup.url, settings.credential, namespace=settings.namespace
-        ) as administration:
-            for plan in wanted:
-                source = plan.source
-                given: Any = plan.settings.create_if_missing
-                properties: dict[str, Any] = {} if given is True else dict(given)
-                if source.topic is None:
-                    await administration.ensure_queue(source.name, **properties)
-                else:
-                    await administration.ensure_topic(source.topic)
-                    await administration.ensure_subscription(source.topic, source.name, **properties)
+        async with self._administration() as administration:
+            await create_missing(administration, wanted)
 
     async def _service(
-        self, plan: EntityPlan, app: Scopes, threads: ThreadPoolExecutor, stack: AsyncExitStack
+        self, plan: EntityPlan, facts: Facts, app: Scopes, threads: Executor, stack: AsyncExitStack
     ) -> Service:
-        client, source = self.client, plan.source
-        try:
-            info = await client.describe_entity(source.path)
-        except MessagingEntityNotFoundError as error:
-            raise WorkerSetupError(
-                f"{plan.handlers[0].name} handles {source.path!r}, which does not exist. Create it, or let the "
-                "worker do it: create_if_missing=True."
-            ) from error
-        properties: Any = info.properties
-        most: int = properties.max_delivery_count
-        for handler in plan.handlers:
-            attempts = handler.retries.attempts
-            if attempts is not None and attempts > most:
-                raise WorkerSetupError(
-                    f"{handler.name} asks for {attempts} attempts, but {source.path!r} dead-letters a message after "
-                    f"{most} deliveries: set its max_delivery_count, or ask for fewer."
-                )
+        client, source, most = self.client, plan.source, facts.max_delivery_count
 
-        def failed(messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
-            self._failed(source.path, messages, error)
+        def handler_failed(
+            handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], error: BaseException, outcome: Outcome
+        ) -> None:
+            attempts = min(most, handler.retries.attempts or most)
+            fate = fate_of(outcome, messages[0].delivery_count, attempts)
+            self._failed(f"{source.path}: {handler.name} failed", messages, error, f", which {fate}")
 
-        assert info.lock_duration is not None  # only topics have none
-        lock = info.lock_duration.total_seconds()
-        prefetching = Prefetching(plan.settings.prefetch, plan.settings.max_concurrent_calls, lock)
-        handling = Handling(
+        def settlement_failed(messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
+            self._failed(f"{source.path}: the outcome was not accepted", messages, error, "")
+
+        prefetching = Prefetching(plan.settings.prefetch, plan.settings.max_concurrent_calls, facts.lock)
+        handling = self._parts.handling(
             plan,
             max_delivery_count=most,
             app=app,
             threads=threads,
-            on_error=failed,
+            on_error=handler_failed,
             send=self._send,
             handled=prefetching.handled,
+            time=self._parts.time,
         )
         stack.push_async_callback(handling.close)
         counts = self._counts.setdefault(source.path, Counts())
+        self._prepare_ticks(plan, counts, in_session=facts.requires_session)
 
         def settlements(receiver: ServiceBusReceiver, session: ServiceBusSession | None = None) -> Settlements:
-            return Settlements(
+            return self._parts.settlements(
                 client,
                 receiver,
                 self.sender_to,
                 entity=source.path,
                 counts=counts,
                 session=session,
-                when_failed=failed,
+                when_failed=settlement_failed,
                 judge=handling.after_failure,
             )
 
         def settlements_of(receiver: ServiceBusSessionReceiver) -> Settlements:
             return settlements(receiver, receiver.session)
 
-        receiver = client.get_receiver(source.path)
-        if info.requires_session:
-            return Service(plan, SessionConsumer(plan, handling, client, settlements_of, app), receiver)
+        receiver, time = client.get_receiver(source.path), self._parts.time
+        if facts.requires_session:
+            return Service(plan, SessionConsumer(plan, handling, client, settlements_of, app), receiver, time)
         await receiver.__aenter__()
         if plan.in_batches:
-            return Service(plan, BatchConsumer(plan, handling, settlements(receiver)), receiver)
-        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching), receiver)
+            return Service(plan, BatchConsumer(plan, handling, settlements(receiver)), receiver, time)
+        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching), receiver, time)
 
-    def _failed(self, path: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException) -> None:
+    def _prepare_ticks(self, plan: EntityPlan, counts: Counts, *, in_session: bool) -> None:
+        for handler in plan.handlers:
+            if handler.schedule is not None:
+                own = counts.of(handler.name)
+                own.schedules += 1
+                ticker = Ticker(
+                    handler.schedule,
+                    self.client,
+                    self.sender_to(plan.source.path),
+                    clock=self._parts.time,
+                    counts=own,
+                    in_session=in_session,
+                )
+                self._tickers.append(ticker)
+
+    def _failed(
+        self, what: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException, fate: str
+    ) -> None:
+        """Log an error of a handler or of a settlement once, and tell the hook of it for each message."""
+        more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
+        info = from_the_handler(error)
+        _log.warning("%s for message %s%s%s: %r", what, messages[0].sequence_number, more, fate, error, exc_info=info)
         hook = self._setup.settings.on_error
+        if hook is None:
+            return
         for message in messages:
-            _log.warning("%s: message %s: %r", path, message.sequence_number, error, exc_info=error)
-            if hook is not None:
+            try:
                 hook(message, error)
+            except Exception:  # noqa: BLE001 -- the hook belongs to the application and may raise anything
+                _log.exception("on_error failed")
 
     # -- what it tells -------------------------------------------------------------------------------------------------
 
@@ -201,19 +271,53 @@ class Runtime:
             for service in self._services
             for handler in service.plan.handlers
         ]
-        title = f"sbredis {__version__} · {repr(self.client)[1:-1]}"
-        stuck_after = self._setup.settings.stuck_after
-        return Report(self._counts, self._paused(), rows, title, self.client.namespace, stuck_after, running=True)
+        schedules = [
+            (each.entity, each.schedule.name, str(each.schedule), each.next.isoformat(" ", "seconds"))
+            for each in self._tickers
+        ]
+        address = repr(self.client).removeprefix("<ServiceBusClient ").removesuffix(", open>")
+        title = f"sbredis {__version__} · {address}"
+        return Report(
+            self._counts,
+            self._paused(),
+            rows,
+            self._depths,
+            schedules,
+            title,
+            self.client.namespace,
+            self._setup.settings.stuck_after,
+            self._setup.settings.shutdown_timeout,
+            running=True,
+        )
+
+    async def watch_depths(self) -> None:
+        """Count the messages that are left in the entities again and again, for the reports."""
+        await watch_depths(self._administration(), [plan.source for plan in self._plans], self._depths)
 
     def _paused(self) -> dict[str, str]:
-        return {service.entity: str(service.paused_by) for service in self._services if service.paused_by is not None}
+        lost = None if self._reach is None else self._reach.lost
+        return {service.entity: why for service in self._services if (why := service.why_paused or lost) is not None}
+
+    def watching_server(self) -> AbstractAsyncContextManager[None]:
+        """Ask the server now and then whether it answers, for reports, while the block runs."""
+        return nullcontext() if self._reach is None else self._reach.watching()
 
     def _serving_http(self, address: str) -> AbstractAsyncContextManager[int]:
         host, port = address_of(address)
-        return serving_http(
+        return serving_http_in_thread(
             host,
             port,
-            live=lambda: Health(well=True, details={}),
-            ready=lambda: Health(not self._paused(), {"paused": self._paused()}),
-            metrics=lambda: prometheus(self.client.namespace, self._counts),
+            live=self._live,
+            ready=self._ready,
+            metrics=lambda: prometheus(self.client.namespace, dict(self._counts)),
         )
+
+    def _live(self) -> Health:
+        """Return whether the process should go on. Called in another thread, as is the next function."""
+        now = monotonic()
+        return Health(not self._pulse.dead(now), {"event_loop_silent_for": round(self._pulse.silence(now), 1)})
+
+    def _ready(self) -> Health:
+        state = "stuck" if self._pulse.stuck(monotonic()) else self._state
+        paused = self._paused()
+        return Health(state == "running" and not paused, {"state": state, "paused": paused})

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.exceptions import SessionLockLostError
+from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, Outcome
+from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
 from sbredis.workers.running._batches import calls_of, filled, settle_parts
 from sbredis.workers.running._calls import Call
-from sbredis.workers.running._consuming import CANCELLING
+from sbredis.workers.running._consuming import CANCELLING, is_late
+from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
-from sbredis.workers.running._locks import Renewable, snapshot
+from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
 from sbredis.workers.running._settling import Settlements
 
 if TYPE_CHECKING:
@@ -46,19 +48,24 @@ class SessionConsumer:
         self._client = client
         self._settlements_of = settlements_of
         self._app = app
+        self.gates = Gates(plan.handlers)
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
+        self._failed: Exception | None = None
+        """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
+        self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
         source = self._plan.source
         names = (source.name,) if source.topic is None else (source.topic, source.name)
         while True:
-            while len(self._held) >= self._plan.settings.max_concurrent_calls:
-                self._room.clear()
-                await self._room.wait()
+            await self._room_for_one()
+            if (error := self._failed) is not None:
+                self._failed = None
+                raise error
             receiver = await self._client.accept_next_session(*names, max_wait_time=60)
             if receiver is not None:
                 task = asyncio.get_running_loop().create_task(self._hold(receiver))
@@ -66,40 +73,70 @@ class SessionConsumer:
                 self._sessions[task] = receiver.session
                 task.add_done_callback(self._given_back)
 
+    async def _room_for_one(self) -> None:
+        """Wait until one more session may be held."""
+        time = self._handling.time
+        while len(self._held) >= self._plan.settings.max_concurrent_calls or not self._admits():
+            self._room.clear()
+            await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
+
+    def _admits(self) -> bool:
+        """Return whether the gates let a handler start."""
+        return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
+
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task]
         self._room.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ServiceBusError):
             _log.warning("%s: a session was given back after an error: %s", self._plan.source.path, error)
+        elif isinstance(error, Exception):
+            self._failed = error
 
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
         settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
         settings = self._plan.settings
-        loop = asyncio.get_running_loop()
-        ends, left = loop.time() + settings.max_session_time, settings.max_session_messages
+        time = self._handling.time
+        ends, left = time.now() + settings.max_session_time, settings.max_session_messages
         most = max(handler.settings.batch or _AHEAD for handler in self._plan.handlers)
         wait = min(handler.settings.batch_wait for handler in self._plan.handlers) if self._plan.in_batches else 0.0
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         try:
-            while not self._stopping and loop.time() < ends and left != 0:
+            while not self._stopping and time.now() < ends and left != 0 and self._admits():
                 wanted = most if left is None else min(most, left)
-                messages = await filled(receiver, wanted, settings.session_idle_timeout, wait)
+                messages = await filled(receiver, wanted, settings.session_idle_timeout, wait, time)
                 if not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
             _log.warning("%s: %s", self._plan.source.path, error)
-        except asyncio.CancelledError:
-            call = self._held[task]
-            if call is not None and not call.settled and not call.lock_lost:
-                await settlements.release(call.messages, interrupted=True)
-            raise
         finally:
+            call = self._held[task]
+            if call is None or call.settled or call.settling or call.lock_lost:
+                pass
+            elif self._stopping and call.in_thread:
+                call.left_behind()
+            elif self._stopping:
+                await settlements.release(call.messages, interrupted=True)
+            else:  # the end of the session would give the messages back uncounted: they would come again for ever
+                for message in call.messages:
+                    await settlements.settle_reporting(call.part((message,)), self._again(call, message))
             self._held[task] = None
-            await receiver.close()
+            await receiver.close(release_session=call is None or not call.in_thread)
+            await self._clean_up(scopes)
+
+    def _again(self, call: Call, message: ServiceBusReceivedMessage) -> Abandon:
+        """Return the outcome of a message that its handler has left unsettled: nothing may overtake it."""
+        return Abandon(call.handler.retries.delay(message.delivery_count, self._handling.draw))
+
+    async def _clean_up(self, scopes: Scopes) -> None:
+        """End the dependencies of a session. Their errors belong to the application."""
+        try:
             await scopes.close()
+        except Exception:  # noqa: BLE001 -- a function of the application may raise anything
+            _log.exception("%s: a dependency of a session could not be cleaned up", self._plan.source.path)
 
     async def _handle_all(
         self,
@@ -110,23 +147,29 @@ class SessionConsumer:
         ends: float,
     ) -> bool:
         """Handle messages in their order. Return whether the session may be kept."""
-        loop = asyncio.get_running_loop()
-        settlements.place.counts.received += len(messages)
         for message in messages:
-            if self._stopping or loop.time() >= ends:
+            if self._stopping or self._handling.time.now() >= ends or not self._admits():
                 return False
+            settlements.place.counts.received += 1
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
             call = self._held[task] = Call(settlements.place, handler, (message,))
-            outcome: Outcome | None
             if isinstance(chosen, Outcome):
-                outcome = chosen
+                outcome: Outcome | None = chosen
             else:
                 outcome = await self._handling.outcome_of(call, scopes)
-            if outcome is not None:
-                outcome = await settlements.settle_reporting(call, outcome)
-                if outcome is None or isinstance(outcome, Abandon):
+                await self._forget_cancellation(task, call)
+            if is_late(call):
+                return False
+            if not call.settled:
+                if call.cut_off and not isinstance(outcome, Complete):
                     return False
+                call.settling = True
+                outcome = await settlements.settle_reporting(call, outcome or self._again(call, message))
+                if outcome is None or isinstance(outcome, (Abandon, GiveBack)):
+                    return False
+            elif call.comes_again:
+                return False
             self._held[task] = None
         return True
 
@@ -143,20 +186,46 @@ class SessionConsumer:
         calls, others = calls_of(messages, self._handling, settlements.place, self._plan)
         again = any(isinstance(outcome, Abandon) for _, outcome in others)
         for call, outcome in others:
+            self._held[task] = call
+            call.settling = True
             await settlements.settle_reporting(call, outcome)
         for call in calls:
             self._held[task] = call
             outcomes = await self._handling.outcomes_of(call, scopes)
-            await settle_parts(settlements, call, outcomes)
-            again = again or any(isinstance(outcome, Abandon) for outcome in outcomes)
+            await self._forget_cancellation(task, call)
+            if is_late(call):
+                return False
+            if not call.settled:
+                if call.cut_off and not all(isinstance(each, Complete) for each in outcomes):
+                    return False
+                call.settling = True
+                decided = [
+                    outcome or self._again(call, message)
+                    for message, outcome in zip(call.messages, outcomes, strict=True)
+                ]
+                outcomes = await settle_parts(settlements, call, decided)
+            again = (
+                again
+                or call.comes_again
+                or any(each is None or isinstance(each, (Abandon, GiveBack)) for each in outcomes)
+            )
         self._held[task] = None
         return not again
+
+    async def _forget_cancellation(self, task: asyncio.Task[None], call: Call) -> None:
+        """Take back that a handler has cancelled its own task, which has further messages to handle."""
+        if task.cancelling() and not (call.cut_off or call.dropped):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            while task.uncancel():
+                pass
 
     # -- locks ---------------------------------------------------------------------------------------------------------
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the sessions that are held. Called in another thread."""
-        return snapshot(self._sessions.values())
+        held, allows = self._held, self._limit.allows
+        return [session for task, session in snapshot(self._sessions.items()) if allows(held.get(task), (session,))]
 
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a session whose lock was lost."""
@@ -164,8 +233,11 @@ class SessionConsumer:
             if session is renewable:
                 call = self._held[task]
                 if call is not None:
-                    call.lock_lost = call.dropped = True
+                    call.lock_lost = True
                     call.place.counts.locks_lost += 1
+                    if call.handler.execution == "thread" and not call.settling:
+                        return True  # the thread is told, and runs on
+                    call.dropped = True
                 task.cancel()
                 return True
         return False
@@ -173,12 +245,27 @@ class SessionConsumer:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def finish(self, seconds: float) -> None:
-        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
+        """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
+
+        A session whose handler runs on in a thread stays locked until its lock ends.
+        """
         self._stopping = True
+        for task, call in self._held.items():
+            if call is None:  # it waits for messages
+                task.cancel()
         if self._held:
             await asyncio.wait(set(self._held), timeout=seconds)
-        left = set(self._held)
-        for task in left:
-            task.cancel()
+        left = dict(self._held)
+        for task, call in left.items():
+            if call is None or not (call.settling or call.in_thread):
+                if call is not None:
+                    call.cut_off = True
+                task.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
+        for task, call in left.items():
+            if call is not None and call.in_thread:
+                call.dropped = True
+                task.cancel()
+        if settling := [task for task, call in self._held.items() if call is not None and call.settling]:
+            await asyncio.wait(settling)

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
-from sbredis.exceptions import Outcome as Effect
+from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from sbredis.workers.running._calls import UNCHANGED, Call, Place
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
+from sbredis.workers.running._calls import UNCHANGED, Call, Place, can_be_settled
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Settlements"]
 
 _log = logging.getLogger("sbredis.worker")
+_DONE: Final = Complete()
 _CALLS: Final = 4
 """The number of calls for completions that are under way at once. Further completions gather until one has ended."""
 
@@ -57,6 +57,26 @@ class Settlements:
         self._calls: set[asyncio.Task[object]] = set()
         self._under_way = 0
         """The number of messages whose settlement is under way."""
+
+    # -- what tests watch ----------------------------------------------------------------------------------------------
+
+    def noted(self, messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
+        """Count messages that are settled."""
+        if isinstance(outcome, Complete):
+            self._counts.completed += len(messages)
+        elif isinstance(outcome, Abandon):
+            self._counts.abandoned += len(messages)
+        elif isinstance(outcome, DeadLetter):
+            self._counts.dead_lettered += len(messages)
+        else:
+            self._counts.deferred += len(messages)
+
+    def failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
+        """Count and report messages that could not be settled."""
+        self._counts.settlements_failed += len(messages)
+        self._when_failed(messages, error)
+
+    # ------------------------------------------------------------------------------------------------------------------
 
     @property
     def unacknowledged(self) -> int:
@@ -107,53 +127,57 @@ class Settlements:
     async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
         try:
             await self._receiver.complete_messages(batch)
-            self._counts.completed += len(batch)
+            self.noted(batch, _DONE)
         except MessageLockLostError as error:
-            lost = set(error.sequence_numbers)
-            failed = [each for each in batch if each.sequence_number in lost] or batch
-            self._counts.completed += len(batch) - len(failed)
-            self._failed(failed, error)
-        except ServiceBusError as error:
-            self._failed(batch, error)
-
-    def _failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
-        self._counts.settlements_failed += len(messages)
-        self._when_failed(messages, error)
+            lost = _lost(batch, error)
+            self.noted([each for each in batch if each not in lost], _DONE)
+            self.failed(lost, error)
+        except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker
+            if len(batch) > 1 and isinstance(error, ValueError):  # one message is to blame, and nothing was sent
+                for message in batch:
+                    await self._complete([message])
+            else:
+                self.failed(batch, error)
 
     async def settle_reporting(self, call: Call, outcome: Outcome) -> Outcome | None:
         """Settle the messages of a call. An error is reported, and not raised.
 
-        Returns the outcome that the messages got; ``None`` if they could not be settled.
+        If the outcome is refused, or what the handler has sent, nothing of it has happened, and the call counts as
+        failed. Returns the outcome that the first message got; ``None`` if it could not be settled.
         """
         try:
             return await self.settle(call, outcome)
-        except (ServiceBusError, ValueError, TypeError) as error:
-            self._failed(call.messages, error)
+        except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker
+            self.failed(_lost(call.messages, error), error)
+            if not can_be_settled(error):
+                return None
+            judged = [(message, self._judge(call.handler, message, error)) for message in call.messages]
+        try:
+            for message, each in judged:
+                await self._settle_one(call, message, each)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self.failed(_lost(call.messages, error), error)
             return None
+        return judged[0][1]
 
     # -- with waiting --------------------------------------------------------------------------------------------------
 
     async def settle(self, call: Call, outcome: Outcome) -> Outcome:
         """Settle the messages of a call, together with what the handler has sent if the outcome completes them.
 
-        If what it has sent is refused, nothing of it has happened, and the call counts as failed. Returns the outcome
-        that the messages got.
+        Returns the outcome.
         """
         if isinstance(outcome, Complete):
             if call.sends or call.state is not UNCHANGED or call.once is not None:
-                try:
-                    await self._transact(call)
-                except (ServiceBusError, ValueError, TypeError) as error:
-                    if isinstance(error, ServiceBusError) and not _can_be_settled(error):
-                        raise
-                    self._failed(call.messages, error)
-                    outcomes = [self._judge(call.handler, message, error) for message in call.messages]
-                    for message, each in zip(call.messages, outcomes, strict=True):
-                        await self._settle_one(call, message, each)
-                    return outcomes[0]
+                await self._transact(call)
             else:
-                await call.place.receiver.complete_messages(call.messages)
-            self._counts.completed += len(call.messages)
+                try:
+                    await call.place.receiver.complete_messages(call.messages)
+                except MessageLockLostError as error:
+                    lost = _lost(call.messages, error)
+                    self.noted([each for each in call.messages if each not in lost], outcome)
+                    raise
+            self.noted(call.messages, outcome)
         elif len(call.messages) == 1:
             await self._settle_one(call, call.message, outcome)
         else:
@@ -166,17 +190,18 @@ class Settlements:
             await receiver.abandon_message(
                 message, delay=outcome.delay, properties_to_modify=outcome.properties_to_modify
             )
-            self._counts.abandoned += 1
         elif isinstance(outcome, DeadLetter):
             await receiver.dead_letter_message(
                 message, outcome.reason, outcome.description, properties_to_modify=outcome.properties_to_modify
             )
-            self._counts.dead_lettered += 1
+        elif isinstance(outcome, GiveBack):
+            await self.release((message,))
+            return
         elif isinstance(outcome, Defer):
             await receiver.defer_message(message, properties_to_modify=outcome.properties_to_modify)
-            self._counts.deferred += 1
         else:
             raise TypeError(f"{outcome!r} is not an outcome that a worker knows.")
+        self.noted((message,), outcome)
 
     async def _transact(self, call: Call) -> None:
         try:
@@ -213,7 +238,9 @@ class Settlements:
                 self._counts.given_back += 1
 
 
-def _can_be_settled(error: ServiceBusError) -> bool:
-    """Return whether messages can be settled in another way after a transaction has failed with this error."""
-    lost = isinstance(error, (MessageLockLostError, SessionLockLostError))
-    return not lost and error.outcome is not Effect.UNKNOWN
+def _lost(messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> Sequence[ServiceBusReceivedMessage]:
+    """Return the messages whose locks were lost according to an error; all of them if it names none."""
+    if not isinstance(error, MessageLockLostError):
+        return messages
+    numbers = set(error.sequence_numbers)
+    return [each for each in messages if each.sequence_number in numbers] or messages

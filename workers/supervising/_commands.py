@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sbredis.workers.observing._http import address_of
+
 __all__ = ["Command", "read_command"]
 
 _EXAMPLES = """\
@@ -29,7 +31,8 @@ class Command:
     concurrency: int | None = None
     max_messages: int | None = None
     http: str | None = None
-    log_format: str = "text"
+    log_format: str | None = None
+    """The form of log lines; ``None`` for text on a terminal, and JSON elsewhere."""
     reports_to: int | None = None
     """A file descriptor to which this process reports as a child of a supervisor."""
 
@@ -54,12 +57,11 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
     parser.add_argument(
         "--max-messages-per-process", type=_count, metavar="N", help="replace a process after this many messages"
     )
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve /live, /ready and /metrics there")
+    parser.add_argument("--http", type=_address, metavar="HOST:PORT", help="serve /live, /ready and /metrics there")
     parser.add_argument(
         "--log-format",
         choices=("text", "json"),
-        default="text",
-        help="the form of log lines (text)",
+        help="the form of log lines (text on a terminal, else json)",
     )
     parser.add_argument("--reports-to", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -76,6 +78,14 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
         log_format=given.log_format,
         reports_to=given.reports_to,
     )
+
+
+def _address(text: str) -> str:
+    try:
+        address_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _count(text: str) -> int:

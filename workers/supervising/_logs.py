@@ -24,18 +24,38 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logs(form: str) -> None:
-    """Write the log to the standard error output as ``text`` or ``json``.
+class _Once(logging.Filter):
+    """Keeps one of the equal lines about connections: a worker has several clients of the same servers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to write the record."""
+        if record.name != "sbredis.transport" or record.levelno > logging.INFO:
+            return True
+        text = record.getMessage()
+        if text in self._seen:
+            return False
+        self._seen.add(text)
+        return True
+
+
+def set_up_logs(form: str | None) -> None:
+    """Write the log to the standard error output as ``text`` or ``json``; by default as text only on a terminal.
 
     Nothing is changed if the application has set up logging itself.
     """
     if logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        _Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    )
+    if form == "json" or (form is None and not sys.stderr.isatty()):
+        handler.setFormatter(_Json())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
+    handler.addFilter(_Once())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
@@ -15,12 +16,20 @@ _log = logging.getLogger("sbredis.worker")
 
 
 @contextmanager
-def stopping_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once."""
+def stopping_by_signals(stop: Callable[[], None], *, supervised: bool) -> Generator[None]:
+    """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once.
+
+    Ctrl-C on a terminal reaches all processes. One that has a supervisor ignores it, because the supervisor sends it a
+    SIGTERM.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("A program handles signals in its main thread: elsewhere, use `await worker.run()`.")
     loop = asyncio.get_running_loop()
     received: list[int] = []
 
     def handle(number: int) -> None:
+        if supervised and number == signal.SIGINT:
+            return
         received.append(number)
         if len(received) > 1:
             os._exit(128 + number)  # the locks of its messages end by themselves

@@ -53,6 +53,8 @@ _NICKNAMES: Final = {
     "@hourly": "0 * * * *",
 }
 _PART: Final = re.compile(r"(?:(?P<all>\*)|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?", re.ASCII)
+_MOST_DAYS: Final = 4
+"""The number of days whose times are kept."""
 _HORIZON: Final = 8 * 366 + 7
 """The days within which every line that can happen does happen: a 29 February comes within eight years."""
 
@@ -60,7 +62,9 @@ _HORIZON: Final = 8 * 366 + 7
 class Cron:
     """A cron line in a time zone."""
 
-    __slots__ = ("_days", "_either", "_hours", "_line", "_minutes", "_months", "_repeats", "_weekdays", "_zone")
+    __slots__ = (
+        *("_days", "_either", "_found", "_hours", "_line", "_minutes", "_months", "_repeats", "_weekdays", "_zone"),
+    )
 
     def __init__(self, line: str, fields: Sequence[frozenset[int]], zone: tzinfo, texts: Sequence[str]) -> None:
         self._line = line
@@ -70,6 +74,8 @@ class Cron:
         self._weekdays = {day % 7 for day in weekdays}
         self._either = not texts[2].startswith("*") and not texts[4].startswith("*")
         self._repeats = texts[1].startswith("*")
+        self._found: dict[date, list[datetime]] = {}
+        """The times of the days that were asked for last."""
 
     def __str__(self) -> str:
         return self._line
@@ -104,6 +110,14 @@ class Cron:
 
     def _on(self, day: date) -> list[datetime]:
         """Return the times of a local day in UTC."""
+        times = self._found.get(day)
+        if times is None:
+            if len(self._found) >= _MOST_DAYS:
+                self._found.clear()
+            times = self._found[day] = self._times_on(day)
+        return times
+
+    def _times_on(self, day: date) -> list[datetime]:
         found: set[datetime] = set()
         for hour in self._hours:
             for minute in self._minutes:
@@ -141,8 +155,8 @@ def parse_cron(line: str, zone: tzinfo = UTC) -> Cron:
     texts = _NICKNAMES.get(line.strip().lower(), line).split()
     if len(texts) != len(_FIELDS):
         raise ValueError(
-            f"The cron line {quoted(line)} has {len(texts)} fields, but needs five: minute, hour, day of the month, "
-            "month, day of the week."
+            f"The cron line {quoted(line)} has {len(texts)} of the five fields that it needs: minute, hour, day of the "
+            "month, month, day of the week."
         )
     fields = [_values(line, field, text) for field, text in zip(_FIELDS, texts, strict=True)]
     cron = Cron(line, fields, zone, texts)

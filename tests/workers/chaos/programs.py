@@ -1,0 +1,227 @@
+"""Worker processes that a test starts, kills and terminates while it sends messages to them."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import re
+import signal
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage
+from tests.children import child
+from tests.waiting import eventually
+from tests.workers.chaos.journal import Ends, Handling, Journal, faults
+
+__all__ = ["LOCK", "Town", "crowd"]
+
+LOCK = timedelta(seconds=5)
+"""The shortest lock that an entity can have."""
+AHEAD = 20
+"""The number of messages for each worker that wait in each entity, so that every worker has something to do."""
+SESSIONS = 6
+
+
+class Town:
+    """The messages that were sent, and the worker processes that handle them."""
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        administration: ServiceBusAdministrationClient,
+        url: str,
+        folder: Path,
+        kinds: Sequence[str],
+        *,
+        processes: AsyncExitStack,
+        ahead: bool,
+        **options: Any,
+    ) -> None:
+        self.client = client
+        self._administration = administration
+        self.journal = Journal(folder)
+        self.folder = folder
+        self.kinds = tuple(kinds)
+        self.sent: list[int] = []
+        self.to_out: set[int] = set()
+        self.sent_at: dict[int, float] = {}
+        self.unknown: set[int] = set()
+        """The messages whose sending was not acknowledged. The server may have them."""
+        self.unsafe: set[int] = set()
+        """The messages about which nothing is promised."""
+        self.ends = Ends(shutdown_timeout=options.get("shutdown_timeout", 25.0))
+        self.takes: Sequence[float] = (0.0, 0.0, 0.001, 0.005, 0.02, 0.05)
+        """How long the handlers take, chosen by chance."""
+        self.long: tuple[Sequence[str], float] = (), 0.0
+        """Some handlers of these entities take this long."""
+        self.living: dict[int, asyncio.subprocess.Process] = {}
+        self._processes = processes
+        self._given: dict[str, Any] = {"url": url, "folder": str(folder), "kinds": self.kinds, "options": options}
+        self._given["prefetch"] = None if ahead else 0
+        self._random = random.Random(len(kinds))
+        self._senders = {kind: client.get_queue_sender(kind) for kind in kinds}
+
+    async def create(self) -> None:
+        await self.client.ensure_queue("out")
+        for kind in self.kinds:
+            await self.client.ensure_queue(
+                kind, lock_duration=LOCK, max_delivery_count=2000, requires_session=kind == "session"
+            )
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    async def send(self, kind: str, count: int, *takes: float) -> None:
+        """Send messages to an entity."""
+        first = len(self.sent) + len(self.unknown)
+        numbers = range(first, first + count)
+        messages = [self._message(kind, number, takes) for number in numbers]
+        self.unknown.update(numbers)  # until the server has acknowledged them
+        try:
+            await self._senders[kind].send_messages(messages)
+        except ServiceBusError:
+            return
+        self.unknown.difference_update(numbers)
+        self.sent += numbers
+        self.sent_at.update(dict.fromkeys(numbers, time.time()))
+
+    def _message(self, kind: str, number: int, takes: Sequence[float]) -> ServiceBusMessage:
+        sends = kind in {"plain", "thread", "session"} and number % 3 == 0
+        if sends:
+            self.to_out.add(number)
+        chosen = self._random.choice(takes or self.takes)
+        if kind in self.long[0] and number % 10 == 0:
+            chosen = self.long[1]
+        body = json.dumps({"id": number, "takes": chosen, "sends": sends})
+        session = f"s{number % SESSIONS}" if kind == "session" else None
+        return ServiceBusMessage(body, session_id=session, message_id=str(number))
+
+    async def feed(self) -> None:
+        """Send messages for ever, so that each entity always has some that wait."""
+        while True:
+            self.journal.look()
+            ahead = AHEAD * len(self.living)
+            if len(self.sent) - len(self.journal.begun) < ahead * len(self.kinds):
+                for kind in self.kinds:
+                    await self.send(kind, ahead)
+            await asyncio.sleep(0.05)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> int:
+        """Start a worker process, and return its id."""
+        program, env = "tests.workers.chaos.app:worker", {"CHAOS": json.dumps(self._given)}
+        with (self.folder / "log").open("ab") as log:
+            process = await self._processes.enter_async_context(
+                child("-m", "sbredis.workers", program, env=env, stderr=log)
+            )
+        self.living[process.pid] = process
+        return process.pid
+
+    async def working(self, pid: int) -> None:
+        """Wait until a process works on a message. Fail if it has ended."""
+
+        def works() -> bool:
+            assert self.living[pid].returncode is None, (self.folder / "log").read_text()[-3000:]
+            self.journal.look()
+            return bool(self.journal.held.get(pid))
+
+        await eventually(works)
+
+    async def ready(self) -> list[bool]:
+        """Return what each process with an HTTP port says about its readiness."""
+        log = (self.folder / "log").read_text()
+        addresses = re.findall(r"http://([^ /]+)/live", log)
+        return await asyncio.gather(*(asyncio.to_thread(_is_ready, address) for address in addresses))
+
+    async def kill(self, pid: int) -> None:
+        """Kill a process while it holds messages."""
+        self.ends.killed[pid] = time.time()
+        self.living[pid].kill()
+        await self.living.pop(pid).wait()
+
+    async def terminate(self, pid: int) -> int:
+        """Send SIGTERM to a process, and return its exit code."""
+        self.ends.terminated[pid] = time.time()
+        self.living[pid].send_signal(signal.SIGTERM)
+        return await self.living.pop(pid).wait()
+
+    def forget(self, since: float, until: float) -> None:
+        """Promise nothing about the messages that were sent, locked or completed between two times."""
+        changed = {line["id"] for line in self.journal.lines() if line["time"] >= since}
+        for number, sent_at in self.sent_at.items():
+            if sent_at <= until and (sent_at >= since or number in changed):
+                self.unsafe.add(number)
+
+    # -- the check -----------------------------------------------------------------------------------------------------
+
+    def handlings(self) -> list[Handling]:
+        return self.journal.handlings()
+
+    async def finished(self) -> None:
+        """Wait until all messages are handled and completed."""
+
+        async def empty() -> bool:
+            self.journal.look()
+            return self.journal.done >= set(self.sent) - self.unsafe and not await self.left()
+
+        await eventually(empty, 240)
+
+    async def left(self) -> int:
+        """Return how many messages the entities have, dead letters included."""
+        counts = [await self._administration.get_queue_runtime_properties(kind) for kind in self.kinds]
+        return sum(each.total_message_count for each in counts)
+
+    def faults(self) -> list[str]:
+        """Return everything that is against the promises."""
+        exempt = self.unsafe | self.unknown
+        given = [each for each in self.handlings() if each.message not in exempt]
+        return faults(set(self.sent) - exempt, given, self.ends)
+
+    async def outputs(self) -> list[int]:
+        """Return what the handlers have sent in the transactions that completed their messages."""
+        found: list[int] = []
+        last = 0
+        async with self.client.get_queue_receiver("out") as receiver:
+            while page := await receiver.peek_messages(1000, sequence_number=last + 1):
+                found += [int(str(message)) for message in page]
+                last = page[-1].sequence_number or 0
+        return sorted(found)
+
+
+def _is_ready(address: str) -> bool:
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    finally:
+        connection.close()
+
+
+@asynccontextmanager
+async def crowd(
+    url: str, folder: Path, kinds: Sequence[str], workers: int, *, ahead: bool = True, **options: Any
+) -> AsyncGenerator[Town]:
+    """Start worker processes. At the end kill those that still run.
+
+    Unless they may fetch ``ahead``, they lock only messages that they begin at once.
+    """
+    async with (
+        ServiceBusClient(url, namespace="ns") as client,
+        ServiceBusAdministrationClient(url, namespace="ns") as administration,
+        AsyncExitStack() as processes,
+    ):
+        town = Town(client, administration, url, folder, kinds, processes=processes, ahead=ahead, **options)
+        await town.create()
+        for _ in range(workers):
+            await town.start()
+        yield town

@@ -1,0 +1,96 @@
+"""The long form of the tests of workers that are killed, terminated and cut off.
+
+python -m tests.workers.chaos.run [SCENE ...] [--times N] [--kinds KIND,...] [--workers N] [--messages N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from sbredis.servers import LocalCluster, LocalServer
+from tests.workers.chaos.growth import handled, resident
+from tests.workers.chaos.scenes import failovers, kills, outages, terminations
+
+__all__ = ["SCENES"]
+
+ALL_KINDS = ("plain", "thread", "session", "batch", "process")
+
+
+async def _kills(given: argparse.Namespace, folder: Path) -> str:
+    with LocalServer() as server:
+        return await kills(server, folder, given.times, given.kinds, given.workers)
+
+
+async def _terminations(given: argparse.Namespace, folder: Path) -> str:
+    with LocalServer() as server:
+        return await terminations(server, folder, given.times, given.kinds, given.workers)
+
+
+async def _outages(given: argparse.Namespace, folder: Path) -> str:
+    return await outages(folder, max(1, given.times // 10), given.kinds, given.workers, 10.0)
+
+
+async def _failovers(given: argparse.Namespace, folder: Path) -> str:
+    said: list[str] = []
+    for replicated in (True, False):
+        own = folder / str(replicated)
+        own.mkdir()
+        kinds = ("plain", "session") if replicated else ("plain",)
+        with LocalCluster(3, 1, node_timeout=2000) as cluster:
+            said.append(await failovers(cluster, own, max(2, given.times // 2), kinds, replicated=replicated))
+    return "; ".join(said)
+
+
+async def _memory(given: argparse.Namespace, folder: Path) -> str:
+    del folder
+    sizes: list[float] = []
+    rounds = 20
+
+    def look(number: int) -> None:
+        sizes.append(resident())
+        sys.stdout.write(f"{number * given.messages // rounds:>12,} messages: {sizes[-1]:.1f} MB\n")
+        sys.stdout.flush()
+
+    with LocalServer() as server:
+        await handled(server.url, rounds, given.messages // rounds, look)
+    steady = sizes[2:]  # by then everything is made that is made once
+    assert max(steady) - min(steady) <= 10, "the memory is not flat within 5 MB"
+    middle = (max(steady) + min(steady)) / 2
+    return f"{given.messages:,} messages, {middle:.1f} MB ± {max(steady) - middle:.1f} MB"
+
+
+SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]] = {
+    "kills": _kills,
+    "terminations": _terminations,
+    "outages": _outages,
+    "failovers": _failovers,
+    "memory": _memory,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"{', '.join(SCENES)}; all of them by default")
+    parser.add_argument("--times", type=int, default=20, help="how often each thing happens (20)")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="how many messages the memory is measured with")
+    parser.add_argument("--workers", type=int, default=4, help="how many processes work (4)")
+    parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=ALL_KINDS, help="the entities")
+    given = parser.parse_args()
+    for scene in given.scenes or SCENES:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            said: str = asyncio.run(SCENES[scene](given, Path(folder)))
+        sys.stdout.write(f"{scene:>14} x {given.times}: {said}; {time.monotonic() - began:.0f} s\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""Tests of circuit breakers: when they open, whom they hold back, and how they try whether the service works again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sbredis import ServiceBusMessage
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.testing import Bus
+from sbredis.workers import CircuitBreaker, Context, Proceed, Retries, Router, Worker
+from sbredis.workers.declaring._handlers import Defaults, plan_of
+from sbredis.workers.included._circuit import UNLIMITED, Call, Circuit
+from sbredis.workers.running._gates import Gates
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+async def empty(bus: Bus) -> bool:
+    return not await bus.active("orders")
+
+
+async def nothing() -> None: ...
+
+
+def begun(circuit: Circuit, now: float) -> Call:
+    call = circuit.begins(now)
+    assert call is not None
+    return call
+
+
+def test_the_life_of_a_circuit() -> None:
+    circuit = Circuit(2, 10)
+    assert circuit.room(0) == UNLIMITED
+    assert not circuit.failed(begun(circuit, 0), 0)
+    circuit.succeeded(begun(circuit, 0))
+    late = begun(circuit, 1)
+    assert not circuit.failed(begun(circuit, 1), 1)
+    assert circuit.failed(begun(circuit, 1), 2)
+    assert (circuit.open, circuit.room(2), circuit.wait(2)) == (True, 0, 10)
+    assert circuit.begins(11) is None
+    assert circuit.room(12) == 1
+    trial = begun(circuit, 12)
+    assert (circuit.room(12), circuit.wait(12)) == (0, None)
+    assert circuit.begins(13) is None
+    circuit.ended_otherwise(late)
+    assert circuit.room(13) == 0, "the trial goes on, although a call ends that began before the circuit opened"
+    assert not circuit.failed(trial, 13)
+    assert (circuit.room(22), circuit.room(23)) == (0, 1)
+    circuit.ended_otherwise(begun(circuit, 23))
+    assert (circuit.open, circuit.room(23)) == (True, 1)
+    circuit.succeeded(begun(circuit, 23))
+    assert (circuit.open, circuit.room(23), circuit.wait(23)) == (False, UNLIMITED, None)
+
+
+class Life(RuleBasedStateMachine):
+    """A circuit beside a list of the calls that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.circuit = Circuit(2, 10)
+        self.now = 0.0
+        self.calls: list[Call] = []
+
+    @rule()
+    def begin(self) -> None:
+        room = self.circuit.room(self.now)
+        call = self.circuit.begins(self.now)
+        assert (call is not None) == (room > 0)
+        if call is not None:
+            assert call.trial == self.circuit.open
+            self.calls.append(call)
+
+    @rule(seconds=st.sampled_from([1, 4, 10]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data(), how=st.sampled_from(["fails", "succeeds", "ends"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        call = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
+        if how == "fails":
+            was_open = self.circuit.open
+            assert self.circuit.failed(call, self.now) == (self.circuit.open and not was_open)
+            assert not self.circuit.open or self.circuit.room(self.now) == 0
+        elif how == "succeeds":
+            self.circuit.succeeded(call)
+            assert not self.circuit.open
+        else:
+            self.circuit.ended_otherwise(call)
+
+    @invariant()
+    def one_trial_at_a_time(self) -> None:
+        trials = sum(call.trial for call in self.calls)
+        assert trials <= 1 or not self.circuit.open
+        assert self.circuit.room(self.now) <= 1 - trials or not self.circuit.open
+
+
+TestLifeOfACircuit = Life.TestCase
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"failures": 0}, {"failures": "5"}, {"pause": 0}, {"pause": "10"}, {"pause": math.inf}),
+        *({"opens_on": ConnectionError}, {"opens_on": (KeyboardInterrupt,)}, {"opens_on": ()}),
+    ],
+)
+def test_a_breaker_refuses_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"{next(iter(options))} must"):
+        CircuitBreaker(**options)
+
+
+async def test_a_breaker_stops_receiving_and_tries_one_message_at_a_time(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2000)
+    works = False
+    tried: list[str] = []
+    breaker = CircuitBreaker(failures=2, pause=0.2)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0), max_concurrent_calls=1)
+
+    @worker.queue("orders", middleware=[breaker])
+    async def place(text: str) -> None:
+        tried.append(text)
+        if not works:
+            raise ConnectionError
+
+    for number in range(3):
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(str(number)))
+    async with worker.running():
+        await eventually(lambda: len(tried) == 2)
+        assert breaker._circuit.open
+        assert len(tried) == 2
+        works = True
+        await eventually(lambda: len(tried) == 5)
+    assert not await sbredis_bus.active("orders")
+
+
+def test_the_gates_of_an_entity_admit_as_many_as_the_narrowest() -> None:
+    one, two = CircuitBreaker(failures=1, pause=10), CircuitBreaker(failures=1, pause=0.5)
+    router = Router()
+    router.queue("q", subject="a", middleware=[one, two])(nothing)
+    router.queue("q", subject="b", middleware=[one])(nothing)
+    (plan,) = plan_of(router._declared, Defaults(entity={}, by_path={}, retries=NOW, overrides={}))
+    gates = Gates(plan.handlers)
+    assert (gates.room(0, 7), gates.wait(0)) == (7, 1.0)
+    two._circuit.failed(begun(two._circuit, 0), 0)
+    assert gates.room(0.4, 7) == 0
+    assert gates.wait(0.4) == pytest.approx(0.1)
+    assert gates.room(0.5, 7) == 1
+    one._circuit.failed(begun(one._circuit, 0), 0)
+    assert (gates.room(0.5, 7), gates.wait(0.5)) == (0, 1.0), "another entity may open a gate that it shares"
+    gates.begin(lambda: 0.0)
+    assert gates.room(0, 7) == 7
+    assert not Gates([])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["batches", "sessions", "one of two handlers"])
+async def test_a_breaker_holds_back_every_kind_of_entity(sbredis_bus: Bus, kind: str) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2000, requires_session=kind == "sessions")
+    breaker = CircuitBreaker(failures=1, pause=0.1)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    tried: list[object] = []
+    works = False
+    options: dict[str, Any] = {"batch": 2, "batch_wait": 0.01} if kind == "batches" else {}
+
+    async def place(message: Any) -> None:
+        tried.append(message)
+        if not works:
+            raise ConnectionError
+
+    if kind == "batches":
+        place.__annotations__["message"] = list[ServiceBusReceivedMessage]
+    if kind == "one of two handlers":
+        options["subject"] = "fails"
+
+        @worker.queue("orders")
+        async def other() -> None: ...
+
+    worker.queue("orders", middleware=[breaker], max_concurrent_calls=1, session_idle_timeout=0.1, **options)(place)
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    for session_id in ("a", "b"):
+        await sender.send_messages(
+            ServiceBusMessage(b"", subject="fails", session_id=session_id if kind == "sessions" else None)
+        )
+    async with worker.running():
+        await eventually(lambda: tried)
+        assert breaker._circuit.open
+        for _ in range(5):
+            await asyncio.sleep(0)
+        count = len(tried)
+        assert count <= 2
+        works = True
+        await eventually(lambda: empty(sbredis_bus))
+        assert not breaker._circuit.open
+
+
+async def test_a_breaker_that_two_entities_share_lets_both_go_on(sbredis_bus: Bus) -> None:
+    breaker = CircuitBreaker(failures=1, pause=0.05)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0.01, jitter=False))
+    works, seen = False, []
+    for name in ("one", "two"):
+        await sbredis_bus.create_queue(name, max_delivery_count=2000)
+
+    async def place(text: str) -> None:
+        if not works:
+            raise ConnectionError
+        seen.append(text)
+
+    for name in ("one", "two"):
+        worker.queue(name, middleware=[breaker], max_concurrent_calls=1)(place)
+    async with worker.running():
+        await worker.send("one", "one")
+        await eventually(lambda: breaker._circuit.open)
+        works = True
+        await worker.send("two", "two")
+        await eventually(lambda: sorted(seen) == ["one", "two"])
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_a_service_is_tried_by_one_call_at_a_time(sbredis_bus: Bus, requires_session: bool) -> None:
+    breaker = CircuitBreaker(failures=2, pause=0.05)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    at_once: list[int] = []
+    running, tried = 0, 0
+    for name in ("one", "two"):
+        await sbredis_bus.create_queue(name, max_delivery_count=2000, requires_session=requires_session)
+
+    async def place() -> None:
+        nonlocal running, tried
+        opened = breaker._circuit.open
+        running += 1
+        try:
+            if opened:
+                at_once.append(running)
+            await asyncio.sleep(0.01)
+        finally:
+            running -= 1
+        tried += opened
+        raise ConnectionError
+
+    for name in ("one", "two"):
+        worker.queue(name, middleware=[breaker], max_concurrent_calls=4, session_idle_timeout=0.01)(place)
+    async with worker.running():
+        for number in range(8):
+            for name in ("one", "two"):
+                await worker.send(name, b"", session_id=str(number))
+        await eventually(lambda: tried >= 5)
+    assert at_once == [1] * len(at_once)
+
+
+async def test_a_message_that_the_breaker_refuses_is_given_back_uncounted(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    breaker = CircuitBreaker(failures=1, pause=3600)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=3600, longest_delay=3600, jitter=False))
+    both = asyncio.Event()
+
+    async def opening(context: Context, proceed: Proceed) -> object:
+        """Let the circuit open between the reception of a message and its call."""
+        if str(context.message) == "late":
+            await eventually(lambda: breaker._circuit.open)
+        return await proceed()
+
+    @worker.queue("orders", middleware=[opening, breaker])
+    async def place(text: str) -> None:
+        assert text == "early"
+        both.set()
+        raise ConnectionError
+
+    async with worker.running():
+        async with sbredis_bus.client.get_queue_sender("orders") as sender:
+            await sender.send_messages([ServiceBusMessage("late"), ServiceBusMessage("early")])
+        await both.wait()
+        counts = worker._running().report().counts["orders"]
+        await eventually(lambda: counts.given_back >= 1)  # it may have come again before the worker paused
+    counted = {str(message): message.delivery_count for message in await sbredis_bus.active("orders")}
+    assert counted == {"late": 0, "early": 1}

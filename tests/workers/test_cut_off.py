@@ -1,0 +1,83 @@
+"""Tests of handlers that are cancelled at the end of a worker, and end in their own way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.testing import Bus
+from sbredis.workers import Abandon, Outcome, Worker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def until_cancelled(begun: list[str], end: str) -> Outcome | None:
+    begun.append(end)
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    if end == "raises":
+        raise LookupError
+    return Abandon() if end == "abandons" else None
+
+
+async def send(bus: Bus, *texts: str) -> None:
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(text) for text in texts])
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_a_handler_that_ends_well_although_it_was_cancelled_has_handled_its_message(
+    sbredis_bus: Bus, requires_session: bool
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=requires_session)
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    begun: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str) -> Outcome | None:
+        return await until_cancelled(begun, text)
+
+    async with worker.running():
+        await worker.send("orders", "returns", session_id="a")
+        await eventually(lambda: begun)
+    assert await sbredis_bus.active("orders") == []
+
+
+async def test_a_handler_that_fails_when_it_is_cancelled_was_interrupted(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    begun: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str) -> Outcome | None:
+        return await until_cancelled(begun, text)
+
+    async with worker.running():
+        await send(sbredis_bus, "raises", "abandons")
+        await eventually(lambda: len(begun) == 2)
+    receiver = sbredis_bus.client.get_queue_receiver("orders")
+    again = await receiver.receive_messages(2, 60)
+    assert [(message.interrupted, message.delivery_count) for message in again] == [(True, 1)] * 2
+
+
+@pytest.mark.parametrize(("end", "left"), [("returns", 0), ("raises", 2)])
+async def test_a_batch_that_ends_well_although_it_was_cancelled_is_completed(
+    sbredis_bus: Bus, end: str, left: int
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    begun: list[str] = []
+
+    @worker.queue("orders", batch=2, batch_wait=30)
+    async def place(texts: list[str]) -> Outcome | None:
+        return await until_cancelled(begun, texts[0])
+
+    async with worker.running():
+        await send(sbredis_bus, end, end)
+        await eventually(lambda: begun)
+    again = await sbredis_bus.client.get_queue_receiver("orders").receive_messages(2, 0)
+    assert [(message.interrupted, message.delivery_count) for message in again] == [(True, 1)] * left

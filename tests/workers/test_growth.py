@@ -1,0 +1,33 @@
+"""A worker keeps nothing of the messages that it has handled. ``make prove-workers`` measures a million."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+
+from sbredis.servers import LocalServer
+from tests.workers.chaos.growth import handled, objects_of_ours
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run without the debug mode of asyncio, like all tests with servers."""
+    return "asyncio"
+
+
+async def test_the_memory_of_a_worker_does_not_grow_with_its_messages(server: LocalServer) -> None:
+    counts: list[Counter[str]] = []
+    blocks: list[int] = []
+
+    def look(number: int) -> None:
+        if number >= 2:  # by then everything is made that is made once
+            counts.append(objects_of_ours())
+            blocks.append(sys.getallocatedblocks())
+
+    await handled(server.url, 4, 5000, look)
+    assert not {name: count for name, count in (counts[-1] - counts[0]).items() if count > 100}
+    assert blocks[-1] - blocks[0] < 5000, blocks  # half a block of memory for each message

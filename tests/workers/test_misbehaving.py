@@ -1,0 +1,289 @@
+"""Tests of handlers that misbehave. Each delivery of their messages counts, so that none comes again for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.testing import Bus
+from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Depends, Outcome, Retries, Worker
+from sbredis.workers.declaring._retries import after_failure
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+class Unknown(Outcome):
+    """An outcome that no worker knows."""
+
+
+class Interruption(BaseException):
+    """An exception that is not an Exception."""
+
+
+def exits() -> None:
+    sys.exit(3)
+
+
+def interrupts() -> None:
+    raise Interruption("now")
+
+
+def groups() -> None:
+    raise BaseExceptionGroup("both", [SystemExit(1), ValueError()])
+
+
+def cancels_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def sends_nowhere(context: Context) -> None:
+    context.send("no such queue!", b"")
+
+
+async def cancels_itself_and_waits() -> None:
+    cancels_itself()
+    await asyncio.sleep(0)
+
+
+async def settles_with(context: Context, outcome: Any) -> None:
+    await context.settle(outcome)
+
+
+misbehaviour: dict[str, tuple[str, Callable[[Context], Any]]] = {
+    "exits": ("SystemExit", lambda _: exits()),
+    "interrupts": ("Interruption", lambda _: interrupts()),
+    "a group with an exit": ("BaseExceptionGroup", lambda _: groups()),
+    "cancels itself": ("CancelledError", lambda _: cancels_itself_and_waits()),
+    "an unknown outcome": ("TypeError", lambda _: Unknown()),
+    "the class of an outcome": ("TypeError", lambda _: Complete),
+    "a property that is none": ("TypeError", lambda _: Defer(properties_to_modify={"a": object()})),  # type: ignore[dict-item]
+    "properties that are none": ("TypeError", lambda _: DeadLetter("a", properties_to_modify=5)),  # type: ignore[arg-type]
+    "settles with nonsense": ("TypeError", lambda context: settles_with(context, "done")),
+    "settles with a property that is none": (
+        "TypeError",
+        lambda context: settles_with(context, Abandon(properties_to_modify={"a": object()})),  # type: ignore[dict-item]
+    ),
+    "sends to a name that cannot be": ("ValueError", sends_nowhere),
+    "an option that does not exist": ("TypeError", lambda context: context.send("q", b"", colour="red")),  # type: ignore[call-arg]
+    "a key that is too long": ("ValueError", lambda context: context.once("x" * 1000, 5)),
+}
+
+
+@pytest.mark.parametrize("requires_session", [False, True], ids=["plain", "session"])
+@pytest.mark.parametrize(("reason", "behave"), misbehaviour.values(), ids=list(misbehaviour))
+async def test_a_message_whose_handler_misbehaves_becomes_a_dead_letter(
+    sbredis_bus: Bus, reason: str, behave: Callable[[Context], Any], requires_session: bool
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=requires_session, max_delivery_count=3)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    seen: list[str] = []
+
+    @worker.queue("orders", max_concurrent_calls=1, session_idle_timeout=0.01)
+    async def place(text: str, context: Context) -> Any:
+        seen.append(text)
+        if text == "bad":
+            result = behave(context)
+            return await result if asyncio.iscoroutine(result) else result
+        return None
+
+    async with worker.running():
+        for text in ("bad", "good"):
+            await worker.send("orders", text, session_id="a")
+        await eventually(lambda: settled(sbredis_bus))
+    assert sorted(seen) == ["bad", "bad", "bad", "good"]
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert (str(letter), letter.dead_letter_reason) == ("bad", reason)
+
+
+async def settled(bus: Bus) -> bool:
+    return not await bus.active("orders")
+
+
+@pytest.mark.parametrize("raised", [SystemExit, Interruption, KeyboardInterrupt, GeneratorExit])
+async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(
+    sbredis_bus: Bus, raised: type[BaseException]
+) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+
+    @worker.queue("orders")
+    def place() -> None:
+        raise raised
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: settled(sbredis_bus))
+    assert len(await sbredis_bus.dead_lettered("orders")) == 1
+
+
+@pytest.mark.parametrize("behave", [exits, interrupts, groups])
+async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, behave: Callable[[], None]) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+
+    @worker.queue("orders", batch=2, batch_wait=0.01)
+    async def place(messages: list[ServiceBusReceivedMessage]) -> None:
+        assert messages
+        behave()
+
+    async with worker.running():
+        async with sbredis_bus.client.get_queue_sender("orders") as sender:
+            await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+        await eventually(lambda: settled(sbredis_bus))
+    assert len(await sbredis_bus.dead_lettered("orders")) == 2
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_handler_that_cancels_its_task_and_returns_keeps_its_session(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    seen: list[tuple[str, int]] = []
+
+    @worker.queue("orders")
+    async def place(text: str, context: Context) -> None:
+        seen.append((text, context.attempt))
+        cancels_itself()
+
+    async with worker.running():
+        for text in ("one", "two"):
+            await worker.send("orders", text, session_id="a")
+        await eventually(lambda: settled(sbredis_bus))
+    assert seen == [("one", 1), ("two", 1)]
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+async def test_what_a_handler_leaves_unsettled_is_counted_and_not_overtaken(
+    sbredis_bus: Bus, batch: int | None
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=True, max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    seen: list[str] = []
+    options: dict[str, Any] = {} if batch is None else {"batch": batch, "batch_wait": 0.01}
+
+    async def place(text: Any) -> None:
+        seen.append(text)
+
+    place.__annotations__["text"] = str if batch is None else list[str]
+    worker.queue("orders", auto_complete=False, session_idle_timeout=0.01, **options)(place)
+    async with sbredis_bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
+    async with worker.running():
+        await eventually(lambda: settled(sbredis_bus))
+    assert seen == (["one", "one", "two", "two"] if batch is None else [["one", "two"]] * 2)
+    assert len(await sbredis_bus.dead_lettered("orders")) == 2
+
+
+async def test_a_message_that_its_handler_abandons_itself_is_not_overtaken(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    seen: list[tuple[str, int]] = []
+
+    @worker.queue("orders", session_idle_timeout=0.01)
+    async def place(text: str, context: Context) -> None:
+        seen.append((text, context.attempt))
+        if (text, context.attempt) == ("one", 1):
+            await context.settle(Abandon())
+
+    async with sbredis_bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
+    async with worker.running():
+        await eventually(lambda: settled(sbredis_bus))
+    assert seen == [("one", 1), ("one", 2), ("two", 1)]
+
+
+async def test_a_dependency_of_a_session_that_cannot_be_cleaned_up_is_logged(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    seen: list[str] = []
+
+    async def till() -> AsyncGenerator[int]:
+        yield 1
+        raise LookupError
+
+    @worker.queue("orders", session_idle_timeout=0.01)
+    async def place(text: str, number: Annotated[int, Depends(till, scope="session")]) -> None:
+        seen.append(text * number)
+
+    async with worker.running():
+        for text in ("one", "two"):
+            await worker.send("orders", text, session_id=text)
+        await eventually(lambda: caplog.text.count("a dependency of a session could not be cleaned up") == 2)
+        assert not worker._running().report().paused
+    assert sorted(seen) == ["one", "two"]
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_settling_raises_what_was_refused_and_the_handler_may_settle_again(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    raised: list[BaseException] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> None:
+        context.send("nowhere", b"")
+        try:
+            await context.settle(Complete())
+        except MessagingEntityNotFoundError as error:
+            raised.append(error)
+            await context.settle(DeadLetter("Nowhere"))
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: settled(sbredis_bus))
+    assert len(raised) == 1
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "Nowhere"
+
+
+async def test_a_dead_letter_with_long_texts_is_stored(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place() -> DeadLetter:
+        return DeadLetter("r" * 5000, "d" * 5000)
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: settled(sbredis_bus))
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "r" * 4095 + "…"
+    assert letter.dead_letter_error_description == "d" * 4095 + "…"
+
+
+def test_half_a_surrogate_pair_does_not_keep_a_message_from_becoming_a_dead_letter() -> None:
+    outcome = after_failure(ValueError("half: \ud800"), 3, 3, Retries(), lambda: 0.0)
+    assert outcome == DeadLetter("ValueError", "half: ?")
+    assert DeadLetter("\udfff").reason == "?"
+
+
+async def test_a_batch_may_answer_with_a_tuple(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", batch=2, batch_wait=30)
+    async def place(texts: list[str]) -> tuple[Outcome | None, ...]:
+        return tuple(DeadLetter("Bad") if text == "bad" else None for text in texts)
+
+    async with worker.running():
+        async with sbredis_bus.client.get_queue_sender("orders") as sender:
+            await sender.send_messages([ServiceBusMessage("bad"), ServiceBusMessage("good")])
+        await eventually(lambda: settled(sbredis_bus))
+    assert [str(letter) for letter in await sbredis_bus.dead_lettered("orders")] == ["bad"]

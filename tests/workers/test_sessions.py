@@ -1,0 +1,68 @@
+"""Tests of handlers of messages that belong to sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.testing import Bus
+from sbredis.workers import Context, Retries, Worker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+async def empty(bus: Bus, queue: str) -> bool:
+    return not await bus.active(queue)
+
+
+async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    seen: dict[str, list[int]] = {}
+
+    @worker.queue("steps", session_idle_timeout=0.1)
+    async def step(number: int, context: Context) -> None:
+        session = context.session
+        assert session is not None
+        total = await session.get_state(int) or 0
+        if number == 3 and context.attempt == 1:
+            raise ValueError
+        session.set_state(total + number)
+        seen.setdefault(session.session_id, []).append(number)
+
+    async with worker.running():
+        for number in range(1, 6):
+            for session_id in ("a", "b"):
+                await worker.send("steps", number, session_id=session_id)
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert seen == {"a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]}
+    for session_id in seen:
+        async with sbredis_bus.client.get_queue_receiver("steps", session_id=session_id) as receiver:
+            assert await receiver.session.get_state() == b"15"
+
+
+async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    begun = asyncio.Event()
+    told: list[bool] = []
+    first, second = Worker(sbredis_bus.url, shutdown_timeout=0), Worker(sbredis_bus.url)
+
+    @first.queue("steps")
+    async def wait() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    @second.queue("steps", session_idle_timeout=0.1)
+    async def step(context: Context) -> None:
+        told.append(context.interrupted)
+
+    async with first.running():
+        await first.send("steps", b"", session_id="a")
+        await begun.wait()
+    async with second.running():
+        await second.send("steps", b"", session_id="a")
+        await eventually(lambda: len(told) == 2)
+    assert told == [True, False]

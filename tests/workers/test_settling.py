@@ -1,0 +1,443 @@
+"""Tests of how a worker settles messages: acknowledged, in order, together with what was sent, or with an error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import MessageLockLostError, OperationTimeoutError, WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.testing import Bus
+from sbredis.workers import Abandon, Complete, Context, DeadLetter, Logging, Retries, Router, Worker
+from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
+from tests.aio.telemetry_listener import Listener, listener
+from tests.waiting import eventually
+
+__all__ = ["listener"]
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+async def empty(bus: Bus, queue: str = "orders") -> bool:
+    return not await bus.active(queue)
+
+
+async def dead(bus: Bus, count: int) -> bool:
+    return len(await bus.dead_lettered("orders")) == count
+
+
+# -- settlements that fail ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [OperationTimeoutError("the server is gone"), RuntimeError("a defect")])
+async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    errors: list[BaseException] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, raised: errors.append(raised))
+
+    @worker.queue("orders")
+    async def place() -> None: ...
+
+    async def complete(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", complete)
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: errors == [error])
+        counts = worker._running().report().counts["orders"]
+    assert (counts.settlements_failed, counts.completed, counts.errors) == (1, 0, 0)
+
+
+async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_completed_with_it(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    errors: list[str] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(type(error).__name__))
+    all_there = asyncio.Event()
+    seen: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str, message: ServiceBusReceivedMessage) -> None:
+        seen.append(text)
+        if text == "odd":
+            await worker.client.get_receiver("orders").complete_message(message)
+        if len(seen) == 4:
+            all_there.set()
+        await all_there.wait()
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "odd", "two", "three")])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus))
+        await eventually(lambda: errors)
+        counts = worker._running().report().counts["orders"]
+    assert errors == ["MessageAlreadySettled"]
+    assert (counts.completed, counts.settlements_failed) == (3, 1)
+
+
+async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    errors: list[BaseException] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=3, batch_wait=0.01)
+    async def place(messages: list[ServiceBusReceivedMessage]) -> None:
+        sizes.append(len(messages))
+        if len(messages) == 3:
+            handle = await worker.client.get_receiver("orders").get_lock_handle(messages[1])
+            await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "two", "three")])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus))
+        counts = worker._running().report().counts["orders"]
+    assert sizes == [3, 1]
+    assert [type(error) for error in errors] == [MessageLockLostError]
+    assert (counts.completed, counts.settlements_failed) == (3, 1)
+
+
+# -- acknowledgements --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stops", [False, True])
+async def test_few_handlers_start_while_outcomes_are_unacknowledged_and_the_end_waits_for_all(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, max_concurrent_calls=2)
+    begun: list[int] = []
+    answered = asyncio.Event()
+    complete = ServiceBusReceiver.complete_messages
+
+    async def slow(receiver: ServiceBusReceiver, messages: Any, **options: Any) -> None:
+        await answered.wait()
+        await complete(receiver, messages, **options)
+
+    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", slow)
+
+    @worker.queue("orders", prefetch=0)
+    async def place(number: int) -> None:
+        begun.append(number)
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])
+    async with worker.running():
+        consumer: Any = worker._running()._services[0].consumer
+        await eventually(lambda: consumer.settlements.unacknowledged > 2)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(begun) <= 4  # two whose outcomes are unacknowledged, and two that started with them
+        if stops:
+            asyncio.get_running_loop().call_later(0.05, answered.set)
+        else:
+            answered.set()
+            await eventually(lambda: empty(sbredis_bus))
+    assert len(await sbredis_bus.active("orders")) == (20 - len(begun))
+    assert not await sbredis_bus.locked("orders")
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def state_of(bus: Bus, session_id: str) -> bytes | None:
+    async with bus.client.get_queue_receiver("steps", session_id=session_id) as receiver:
+        return await receiver.session.get_state()
+
+
+@pytest.mark.slow
+async def test_a_delay_holds_back_the_session_and_a_failure_leaves_its_state(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0.2, jitter=False))
+    told: list[str] = []
+
+    @worker.queue("steps", session_idle_timeout=0.05)
+    async def step(text: str, context: Context) -> Any:
+        told.append(f"{text} {context.attempt}")
+        assert context.session is not None
+        if context.attempt == 1:
+            context.session.set_state("wrong")
+            if text == "one":
+                raise ValueError
+            if text == "two":
+                return Abandon(delay=0.2)
+        state = await context.session.get_state(str)
+        context.session.set_state((state or "") + text)
+        return None
+
+    async with worker.running():
+        for text in ("one", "two", "three"):
+            await worker.send("steps", text, session_id="a")
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert told == ["one 1", "one 2", "two 1", "two 2", "three 1"]
+    assert await state_of(sbredis_bus, "a") == b"onetwothree"
+
+
+async def test_a_handler_of_a_session_may_settle_in_the_middle_or_not_at_all(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    told: list[str] = []
+
+    @worker.queue("steps", session_idle_timeout=0.05, auto_complete=False)
+    async def step(text: str, context: Context) -> None:
+        told.append(text)
+        assert context.session is not None
+        if text != "left":
+            context.send("out", text)
+            context.session.set_state(text)
+            await context.settle(DeadLetter("no") if text == "dead" else Complete())
+            raise ValueError("after the end")
+
+    async with worker.running():
+        for text in ("one", "dead", "left"):
+            await worker.send("steps", text, session_id="a")
+        await eventually(lambda: "left" in told)
+    assert told[:3] == ["one", "dead", "left"]
+    assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"one"]
+    assert await state_of(sbredis_bus, "a") == b"one"
+    assert [bytes(message.body) for message in await sbredis_bus.active("steps")] == [b"left"]
+
+
+async def test_a_session_whose_lock_is_lost_ends_its_handler_and_comes_again(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True, lock_duration=timedelta(seconds=5))
+    worker = Worker(sbredis_bus.url)
+    told: list[str] = []
+    begun = asyncio.Event()
+
+    @worker.queue("steps", session_idle_timeout=0.05)
+    async def step(context: Context) -> None:
+        assert context.session is not None
+        context.session.set_state("wrong" if context.attempt == 1 and not begun.is_set() else "right")
+        if not begun.is_set():
+            begun.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                told.append(f"ended, {context.lock_lost}")
+        told.append("handled")
+
+    async with worker.running():
+        await worker.send("steps", b"", session_id="a")
+        await begun.wait()
+        consumer: Any = worker._running()._services[0].consumer
+        (session,) = consumer.renewables()
+        consumer.lost(session)
+        await eventually(lambda: "handled" in told)
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+        assert worker._running().report().counts["steps"].locks_lost == 1
+    assert told == ["ended, True", "handled"]
+    assert await state_of(sbredis_bus, "a") == b"right"
+
+
+# -- which retries count -----------------------------------------------------------------------------------------------
+
+
+def planned(router: Router, worker: Retries, entity: Retries | None) -> EntityPlan:
+    by_path = {} if entity is None else {"q": {"retries": entity}}
+    (plan,) = plan_of(router._declared, Defaults(entity={}, by_path=by_path, retries=worker, overrides={}))
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("handler", "entity", "worker", "attempts"),
+    [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (2, None, 4, 2), (None, None, None, None)],
+)
+def test_the_retries_of_the_handler_go_before_those_of_the_entity_and_of_the_worker(
+    handler: int | None, entity: int | None, worker: int | None, attempts: int | None
+) -> None:
+    router = Router()
+    options: Any = {} if handler is None else {"retries": Retries(attempts=handler)}
+
+    @router.queue("q", **options)
+    async def handle() -> None: ...
+
+    plan = planned(router, Retries(attempts=worker), None if entity is None else Retries(attempts=entity))
+    assert plan.handlers[0].retries.attempts == attempts
+
+
+async def test_an_outcome_goes_before_all_retries(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=5)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=300, attempts=1))
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> Any:
+        attempts.append(context.attempt)
+        return Abandon() if context.attempt < 3 else None
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: empty(sbredis_bus))
+    assert attempts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("retries", [Retries(attempts=2, first_delay=0), Retries(no_retry=(LookupError,))])
+async def test_after_the_last_attempt_the_error_is_the_reason(sbredis_bus: Bus, retries: Retries) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=5)
+    worker = Worker(sbredis_bus.url, retries=retries)
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> None:
+        attempts.append(context.attempt)
+        raise KeyError("x" * 5000)
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: dead(sbredis_bus, 1))
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "KeyError"
+    assert letter.dead_letter_error_description is not None
+    assert len(letter.dead_letter_error_description) == 1024
+    assert attempts == list(range(1, (retries.attempts or 1) + 1))
+
+
+# -- options that do not fit -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [{"replies": True}, {"publishes": "out"}])
+def test_a_handler_of_batches_has_no_result_to_send(option: Any) -> None:
+    with pytest.raises(WorkerSetupError, match=f"cannot have {next(iter(option))}=: use context.send"):
+        Router().queue("orders", batch=5, **option)
+
+
+async def test_a_batch_that_would_outwait_its_lock_is_refused_at_the_start(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", lock_duration=timedelta(seconds=10))
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", batch=5, batch_wait=6)
+    async def place() -> None: ...
+
+    with pytest.raises(WorkerSetupError, match="waits up to 6 s for messages, but a lock lasts 10 s"):
+        await worker.run()
+
+
+def in_a_process(text: str) -> None: ...
+
+
+def test_handlers_in_processes_run_as_often_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    router = Router()
+    router.queue("q", execution="process")(in_a_process)
+    assert planned(router, Retries(), None).settings.max_concurrent_calls == 3
+    router = Router()
+    router.queue("q", execution="process", max_concurrent_calls=7)(in_a_process)
+    assert planned(router, Retries(), None).settings.max_concurrent_calls == 7
+
+
+# -- what is observed --------------------------------------------------------------------------------------------------
+
+
+async def test_each_count_of_a_worker(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    running: list[int] = []
+
+    @worker.queue("orders")
+    async def place(text: str) -> Any:
+        running.append(worker._running().report().counts["orders"].running)
+        if text == "fails":
+            raise ValueError
+        return DeadLetter("no") if text == "dies" else None
+
+    async with worker.running():
+        for text in ("done", "fails", "dies"):
+            await worker.send("orders", text)
+        await eventually(lambda: empty(sbredis_bus))
+        counts = worker._running().report().counts["orders"]
+    (handler,) = counts.handlers
+    assert handler.endswith("place")
+    assert (counts.received, counts.completed, counts.abandoned, counts.dead_lettered) == (4, 1, 1, 2)
+    assert (counts.errors, counts.running, counts.settlements_failed) == (2, 0, 0)
+    assert sum(counts.handlers[handler].handling.counts) == 4
+    assert sum(counts.lag.counts) == 3  # the second delivery of one message does not count
+    assert min(running) >= 1
+
+
+async def test_spans_of_handlers_belong_to_the_send_and_an_outcome_is_no_error(
+    sbredis_bus: Bus, listener: Listener
+) -> None:
+    listener.set_up_tracing()
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        raise DeadLetter("no") if text == "outcome" else ValueError
+
+    spans: dict[str, Any] = {}
+    async with worker.running():
+        for text in ("outcome", "error"):
+            await worker.send("orders", text)
+            await eventually(lambda: "process orders" in listener.spans and len(spans) < len(processed(listener)))
+            spans[text] = processed(listener)[-1]
+    for span in spans.values():
+        assert span.links
+        assert span.context.trace_id == span.links[0].context.trace_id
+    assert [spans[text].status.is_ok or spans[text].status.is_unset for text in spans] == [True, False]
+    assert not spans["outcome"].events
+
+
+async def test_the_span_of_a_batch_links_to_all_its_sends(sbredis_bus: Bus, listener: Listener) -> None:
+    listener.set_up_tracing()
+    await sbredis_bus.create_queue("orders")
+    for text in ("one", "two"):
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(text))
+    worker = Worker(sbredis_bus.url)
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=2, batch_wait=5)
+    async def place(texts: list[str]) -> None:
+        sizes.append(len(texts))
+
+    async with worker.running():
+        await eventually(lambda: processed(listener))
+    (span,) = processed(listener)
+    assert sizes == [2]
+    assert len({link.context.span_id for link in span.links}) == 2
+    assert span.attributes["messaging.batch.message_count"] == 2
+
+
+def processed(listener: Listener) -> list[Any]:
+    return [span for span in listener.all_spans if span.name == "process orders"]
+
+
+async def test_calls_are_logged_without_their_bodies(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sbredis.worker.calls")
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url, middleware=[Logging()])
+
+    @worker.queue("orders", max_concurrent_calls=1)
+    async def place(text: str) -> Any:
+        if text == "secret-error":
+            raise ValueError(text)
+        if text == "secret-raised":
+            raise ExceptionGroup("", [DeadLetter(text)])
+        return DeadLetter(text) if text == "secret-outcome" else text
+
+    async with worker.running():
+        for text in ("secret-result", "secret-error", "secret-outcome", "secret-raised"):
+            await worker.send("orders", text)
+        await eventually(lambda: empty(sbredis_bus))
+    records = [record for record in caplog.records if record.name == "sbredis.worker.calls"]
+    said = [record.getMessage().partition(" after ")[0] for record in records]
+    assert said == [
+        "orders: message 1, attempt 1: returned",
+        "orders: message 2, attempt 1: raised ValueError",
+        "orders: message 3, attempt 1: DeadLetter",
+        "orders: message 4, attempt 1: DeadLetter",
+    ]
+    assert all(record.entity == "orders" and record.seconds >= 0 for record in records)  # type: ignore[attr-defined]
+    assert "secret" not in "".join(said)

@@ -1,0 +1,146 @@
+"""Tests of what a worker shows on a terminal, and of its log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbredis.workers.supervising._logs import set_up_logs
+from sbredis.workers.supervising._terminal import CLEAR, AboveLine, above_the_line, terminal
+
+APP = """
+    import asyncio
+    from contextlib import asynccontextmanager
+    from sbredis.workers import Worker
+
+    @asynccontextmanager
+    async def lifespan(worker):
+        await worker.client.ensure_queue("orders")
+        await worker.send("orders", "a teapot")
+        yield
+
+    worker = Worker("memory://shop", lifespan=lifespan)
+
+    @worker.queue("orders", create_if_missing=True)
+    async def place(text: str) -> None:
+        print(f"placed {text}")
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_each_line_is_written_above_the_live_line() -> None:
+    stream = Terminal()
+    above = AboveLine(stream)
+    assert [above.write(text) for text in ("one ", "line", "", "\n", "another\n")] == [4, 4, 0, 1, 8]
+    assert stream.getvalue() == f"{CLEAR}one line\n{CLEAR}another\n"
+    assert above.isatty()
+
+
+@pytest.mark.parametrize(("kind", "wrapped"), [(Terminal, True), (io.StringIO, False)])
+def test_only_a_terminal_is_written_to_in_this_way(
+    kind: type[io.StringIO], wrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = kind()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with above_the_line(), above_the_line():
+        assert isinstance(sys.stderr, AboveLine) == wrapped
+        assert terminal() is (stream if wrapped else None)
+    assert sys.stderr is stream
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The logger above all, which gets its level back."""
+    root = logging.getLogger()
+    level = root.level
+    yield root
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "is_json"),
+    [(Terminal, None, False), (io.StringIO, None, True), (Terminal, "json", True), (io.StringIO, "text", False)],
+)
+def test_the_log_is_text_on_a_terminal_and_json_elsewhere(
+    kind: type[io.StringIO],
+    form: str | None,
+    is_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    root: logging.Logger,
+) -> None:
+    stream = kind()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(root, "handlers", [])  # pytest's own
+    set_up_logs(form)
+    for _ in range(2):
+        logging.getLogger("sbredis.transport").info("connected")  # by each client of the worker
+        logging.getLogger("sbredis.worker").warning("failed")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    if is_json:
+        assert [json.loads(line)["message"] for line in lines] == ["connected", "failed", "failed"]
+    else:
+        assert [line.split(" ", 1)[1] for line in lines] == [
+            "INFO sbredis.transport: connected",
+            "WARNING sbredis.worker: failed",
+            "WARNING sbredis.worker: failed",
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]])
+def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(options: list[str], tmp_path: Path) -> None:
+    """Ctrl-C reaches the supervisor and its processes, and is one signal for all of them together."""
+    (tmp_path / "app.py").write_text(textwrap.dedent(APP))
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sbredis.workers", "app:worker", *options]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = read_until(ours, "left")
+        os.killpg(process.pid, signal.SIGINT)
+        shown += read_until(ours, None)
+        assert process.wait() == 0, shown
+    os.close(ours)
+    lines = shown.replace("\r\n", "\n").split("\n")
+    assert any("memory shop" in line and "ServiceBusClient" not in line for line in lines)
+    assert any("orders" in line and line.endswith("16 at once  app.place") for line in lines)
+    assert any(line.endswith(f"{CLEAR}placed a teapot") for line in lines)
+    assert "finishing the running handlers" in shown
+
+
+def read_until(terminal: int, text: str | None) -> str:
+    """Read what a terminal shows until this text comes, or to the end."""
+    found = ""
+    while text is None or text not in found:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the last process has closed it
+            break
+        if not part:
+            break
+        found += part.decode(errors="replace")
+    return found

@@ -1,0 +1,124 @@
+"""Check before a worker receives that its entities and handlers fit together, and create entities that are missing."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
+from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
+from sbredis.workers.declaring._worker_options import Lifespan
+from sbredis.workers.running._processes import start_of
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["Facts", "check_target", "create_missing", "facts_of", "lifespan_of", "require_processes"]
+
+_log = logging.getLogger("sbredis.worker")
+
+
+class Facts(NamedTuple):
+    """The properties of an entity that its handlers depend on."""
+
+    requires_session: bool
+    lock: float
+    """The duration of locks in seconds."""
+    max_delivery_count: int
+
+
+def require_processes(plans: Sequence[EntityPlan]) -> None:
+    """Raise if a handler is to run in a process that could not find it."""
+    for plan in plans:
+        for handler in plan.handlers:
+            if handler.execution == "process":
+                start_of(handler)
+
+
+def lifespan_of(lifespan: Lifespan, worker: object) -> AbstractAsyncContextManager[Any]:
+    """Return the lifespan of a worker. Raise if the function has made something else."""
+    made: Any = lifespan(worker)
+    if inspect.iscoroutine(made):
+        made.close()  # it is never awaited
+    if not isinstance(made, AbstractAsyncContextManager):
+        raise WorkerSetupError(
+            f"lifespan must return an asynchronous context manager, not {type(made).__name__}: write an async def with "
+            "a yield, and decorate it with @contextlib.asynccontextmanager."
+        )
+    found: AbstractAsyncContextManager[Any] = made
+    return found
+
+
+async def create_missing(administration: ServiceBusAdministrationClient, plans: Sequence[EntityPlan]) -> None:
+    """Create the entities of these handlers that do not exist.
+
+    Raises :class:`~sbredis.exceptions.WorkerSetupError` for properties that no entity can have.
+    """
+    for plan in plans:
+        source = plan.source
+        given: Any = plan.settings.create_if_missing
+        properties: dict[str, Any] = {} if given is True else dict(given)
+        try:
+            if source.topic is None:
+                await administration.ensure_queue(source.name, **properties)
+            else:
+                await administration.ensure_topic(source.topic)
+                await administration.ensure_subscription(source.topic, source.name, **properties)
+        except (TypeError, ValueError) as error:
+            raise WorkerSetupError(
+                f"{plan.handlers[0].name} handles {source.path!r}, which cannot be created: {error}."
+            ) from error
+
+
+async def check_target(client: ServiceBusClient, handler: HandlerPlan) -> None:
+    """Raise if the queue or topic that gets a handler's results cannot exist. Warn if it does not exist yet."""
+    target = handler.settings.publishes
+    if target is None:
+        return
+    try:
+        await client.describe_entity(target)
+    except MessagingEntityNotFoundError:
+        _log.warning("%s publishes to %r, which does not exist: until it does, each call fails", handler.name, target)
+    except ValueError as error:
+        raise WorkerSetupError(f"{handler.name} publishes to {target!r}, which cannot exist: {error}.") from error
+
+
+async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
+    """Return the facts of an entity.
+
+    Raises :class:`~sbredis.exceptions.WorkerSetupError` if there is no such entity, or if a handler does not fit it.
+    """
+    path = plan.source.path
+    try:
+        info = await client.describe_entity(path)
+    except MessagingEntityNotFoundError as error:
+        raise WorkerSetupError(
+            f"{plan.handlers[0].name} handles {path!r}, which does not exist. Create it, or let the worker do it: "
+            "create_if_missing=True."
+        ) from error
+    except ValueError as error:
+        raise WorkerSetupError(f"{plan.handlers[0].name} handles {path!r}, which cannot exist: {error}.") from error
+    if info.lock_duration is None:
+        raise WorkerSetupError(
+            f"{plan.handlers[0].name} handles {path!r}, which is a topic: handle one of its subscriptions."
+        )
+    properties: Any = info.properties
+    facts = Facts(bool(info.requires_session), info.lock_duration.total_seconds(), properties.max_delivery_count)
+    longest = max(handler.settings.batch_wait for handler in plan.handlers)
+    if plan.in_batches and not facts.requires_session and longest > facts.lock / 2:
+        raise WorkerSetupError(
+            f"A batch of {path!r} waits up to {longest:g} s for messages, but a lock lasts {facts.lock:g} s: let "
+            f"batch_wait be at most {facts.lock / 2:g}, or the entity's lock_duration longer."
+        )
+    for handler in plan.handlers:
+        attempts = handler.retries.attempts
+        if attempts is not None and attempts > facts.max_delivery_count:
+            raise WorkerSetupError(
+                f"{handler.name} asks for {attempts} attempts, but {path!r} dead-letters a message after "
+                f"{facts.max_delivery_count} deliveries: set its max_delivery_count, or ask for fewer."
+            )
+    return facts

@@ -1,0 +1,219 @@
+"""The report of the benchmark of workers: a table, a comparison with the goals, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from xml.sax.saxutils import escape
+
+__all__ = ["CONTESTANTS", "NATS", "OURS", "Contestant", "Figures", "Results", "picture", "table", "verdicts"]
+
+OURS, NATS = "sbredis", "nats"
+TIMES_NATS = {"asyncio": 1.3, "uvloop": 1.5}
+TIMES_BEST = 10.0
+TIMES_NATS_IDLE = 1.4
+SLOWEST_TRIP = 2.0
+TIMES_ONE = 1.3
+FLAT = 5.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A framework on an event loop."""
+
+    peer: str
+    """The name for the option ``--peers``."""
+    module: str
+    """The module in ``benchmarks.peers``."""
+    title: str
+    loop: str = "asyncio"
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is sbredis."""
+        return self.peer == OURS
+
+    @property
+    def name(self) -> str:
+        """The name in the report."""
+        return f"{self.title}, uvloop" if self.loop == "uvloop" else self.title
+
+
+CONTESTANTS = (
+    Contestant(OURS, "sbredis", "sbredis"),
+    Contestant(OURS, "sbredis", "sbredis", "uvloop"),
+    Contestant(NATS, "nats", "NATS JetStream"),
+    Contestant(NATS, "nats", "NATS JetStream", "uvloop"),
+    Contestant("faststream", "faststream", "FastStream"),
+    Contestant("taskiq", "taskiq", "taskiq"),
+    Contestant("dramatiq", "dramatiq", "Dramatiq"),
+    Contestant("saq", "saq", "saq"),
+    Contestant("bullmq", "bullmq", "BullMQ"),
+    Contestant("streaq", "streaq", "streaQ"),
+    Contestant("docket", "docket", "docket"),
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The medians of a contestant."""
+
+    sent: float
+    """Messages a second."""
+    handled: float
+    """Messages a second."""
+    send_cpu: float
+    """Processor time of its process, in µs a message."""
+    handle_cpu: float
+    p50: float
+    """The time from a send to the start of the handler, in ms."""
+    p99: float
+    messages: int
+
+    @property
+    def both(self) -> float:
+        """The messages that are sent and handled in a second, one after the other."""
+        return 1 / (1 / self.sent + 1 / self.handled)
+
+
+@dataclass
+class Results:
+    """All figures of a run."""
+
+    figures: Mapping[Contestant, Figures]
+    missing: Mapping[str, str]
+    """The contestants that were not measured, and why."""
+    one: float = 0.0
+    """Messages a second of one worker process."""
+    two: float = 0.0
+    memory: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, peer: str, loop: str = "asyncio") -> Figures | None:
+        """Return the figures of a framework on a loop; ``None`` if it was not measured."""
+        return next((each for who, each in self.figures.items() if (who.peer, who.loop) == (peer, loop)), None)
+
+    @property
+    def best_queue(self) -> tuple[Contestant, Figures] | None:
+        """The fastest of the other frameworks on Redis."""
+        others = [(who, each) for who, each in self.figures.items() if who.peer not in (OURS, NATS)]
+        return max(others, key=lambda pair: pair[1].both, default=None)
+
+    def plain(self) -> dict[str, object]:
+        """Return the figures for a JSON file."""
+        rows = {who.name: {**asdict(each), "both": each.both} for who, each in self.figures.items()}
+        return {
+            "figures": rows,
+            "missing": dict(self.missing),
+            "one process": self.one,
+            "two processes": self.two,
+            "memory": dict(self.memory),
+        }
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def table(results: Results) -> list[str]:
+    """Return the measurements as lines of text."""
+    width = max(len(who.name) for who in CONTESTANTS) + 2
+    heads = ("sent/s", "handled/s", "both/s", "send CPU", "handle CPU", "p50", "p99", "messages")
+    lines = [" " * width + "".join(f"{head:>12}" for head in heads)]
+    for who, each in results.figures.items():
+        cells = (
+            f"{each.sent:,.0f}",
+            f"{each.handled:,.0f}",
+            f"{each.both:,.0f}",
+            f"{each.send_cpu:.1f} µs",
+            f"{each.handle_cpu:.1f} µs",
+            f"{each.p50:.2f} ms",
+            f"{each.p99:.2f} ms",
+            f"{each.messages:,}",
+        )
+        lines.append(f"{who.name:<{width}}" + "".join(f"{cell:>12}" for cell in cells))
+    lines += [f"{name:<{width}}is not measured: {why}" for name, why in results.missing.items()]
+    if results.two:
+        lines.append(f"one worker process {results.one:,.0f}/s, two {results.two:,.0f}/s")
+    if results.memory:
+        lines.append(
+            f"memory {results.memory['warm']:.1f} MB after a tenth of {results.memory['count']:,.0f} messages, "
+            f"then at most {results.memory['change']:+.1f} MB"
+        )
+    return lines
+
+
+def verdicts(results: Results) -> list[str]:
+    """Return a line for each goal that this run can judge."""
+    return ["goals", *_verdicts(results)]
+
+
+def _verdicts(results: Results) -> Iterator[str]:
+    for loop, goal in TIMES_NATS.items():
+        ours, nats = results.of(OURS, loop), results.of(NATS, loop)
+        if ours is not None and nats is not None:
+            ratio, idle = ours.both / nats.both, ours.p50 / nats.p50
+            yield _goal(f"sent and handled, on {loop}, ≥ {goal} x NATS", ratio, ratio >= goal)
+            yield _goal(f"p50 of a trip, on {loop}, ≤ {TIMES_NATS_IDLE} x NATS", idle, idle <= TIMES_NATS_IDLE)
+        if ours is not None:
+            yield _goal(f"p99 of a trip, on {loop}, ≤ {SLOWEST_TRIP:.0f} ms", ours.p99, ours.p99 <= SLOWEST_TRIP)
+    best, ours = results.best_queue, results.of(OURS)
+    if best is not None and ours is not None:
+        who, each = best
+        ratio = ours.both / each.both
+        yield _goal(
+            f"sent and handled ≥ {TIMES_BEST:.0f} x the best Redis queue ({who.title})", ratio, ratio >= TIMES_BEST
+        )
+    if results.two:
+        ratio = results.two / results.one
+        yield _goal(f"two processes ≥ {TIMES_ONE} x one", ratio, ratio >= TIMES_ONE)
+    if results.memory:
+        change = results.memory["change"]
+        yield _goal(f"memory flat, ± {FLAT:.0f} MB", change, abs(change) <= FLAT)
+
+
+def _goal(what: str, value: float, met: bool) -> str:
+    return f"  {what:<62}{value:>8.2f}  {'met' if met else 'MISSED'}"
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+ROW, LEFT, BAR, TOP = 30, 190, 420, 58
+SUBTITLE = "1 KB each; a task for each send, 100 at once; then a worker with 100 at once and an empty handler"
+
+STYLE = """
+  text { font: 14px system-ui, sans-serif; fill: #1f2328 }
+  .title { font-weight: 600 }
+  .small { font-size: 12px; fill: #59636e }
+  .bar { fill: #8c959f }
+  .ours { fill: #0969da }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc }
+    .small { fill: #9198a1 }
+    .bar { fill: #656c76 }
+    .ours { fill: #4493f8 }
+  }"""
+
+
+def picture(results: Results) -> str:
+    """Return an SVG with a bar for each contestant: messages sent and handled in a second."""
+    rows = sorted(results.figures.items(), key=lambda pair: -pair[1].both)
+    most = max((each.both for _, each in rows), default=1.0)
+    width, height = LEFT + BAR + 90, TOP + ROW * len(rows) + 12
+    spoken = "; ".join(f"{who.name} {each.both:,.0f}" for who, each in rows)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    label = escape(f"Messages a second: {spoken}")
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}">',
+        f"<style>{STYLE}\n</style>",
+        '<text class="title" x="8" y="22">Messages sent and handled in a second</text>',
+        f'<text class="small" x="8" y="42">{SUBTITLE}</text>',
+    ]
+    for number, (who, each) in enumerate(rows):
+        top = TOP + ROW * number
+        length = max(1.0, BAR * each.both / most)
+        kind = "bar ours" if who.ours else "bar"
+        lines += [
+            f'<text x="{LEFT - 10}" y="{top + 16}" text-anchor="end">{escape(who.name)}</text>',
+            f'<rect class="{kind}" x="{LEFT}" y="{top + 2}" width="{length:.1f}" height="{ROW - 10}" rx="3"/>',
+            f'<text x="{LEFT + length + 8:.1f}" y="{top + 16}">{each.both:,.0f}</text>',
+        ]
+    return "\n".join([*lines, "</svg>"])

@@ -1,0 +1,194 @@
+"""Browse an entity with Spark: its messages stay there, and other receivers go on.
+
+What a range of numbers contains may shrink until it is read, because receivers settle messages. So a batch that Spark
+runs again may have fewer rows. Numbers say where a stream is; they rise, with gaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from sbredis.aio.bulk import Browser
+from sbredis.exceptions import MessagesLostError, SparkSetupError
+from sbredis.spark._loop import run
+from sbredis.spark._offsets import Offsets, Place
+from sbredis.spark._pacing import Pace
+from sbredis.spark._planning import Range, spread
+from sbredis.spark._query import Query, Task
+from sbredis.spark._reading import read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sbredis.engine import Rows
+    from sbredis.spark._values import At
+
+__all__ = ["BrowseReader", "BrowseStreamReader"]
+
+
+class BrowseReader(DataSourceReader):
+    """Reads the messages of an entity once, as they are while the query runs."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks. Spark calls this once, while it plans the query."""
+        return run(self._plan())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of a task. Spark calls this on an executor."""
+        return read_task(self._query, partition, _pages)
+
+    async def _plan(self) -> list[InputPartition]:
+        query, options = self._query, self._query.options
+        browser = await query.browser()
+        starts = await _numbers(browser, options.starting or "earliest", options.starting_time)
+        ends = await _numbers(browser, options.ending or "latest", options.ending_time)
+        ranges = [Range(number, "", after, ends[number]) for number, after in starts.items()]
+        return Task.all(browser.incarnation, ranges, query.task_limits)
+
+
+class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the messages of an entity as they are enqueued."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._pace = Pace(query.options.poll_interval)
+        self._targets: dict[int, int] | None = None
+        """With the trigger AvailableNow: the last number of each partition that the query reads."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where the stream begins. Spark calls this more than once, and again if the first batch is repeated."""
+        return run(self._initial()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch that the options set."""
+        most = self._query.options.most_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the last messages, which end the query. Spark calls this before everything else."""
+        self._targets = run(self._last())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch. Spark calls this at every trigger, 90 times a second if nothing happens."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        began = Offsets.from_json(start)
+        ended = run(self._next(began, most))
+        return start if ended is None else ended.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the last messages in the entity, which Spark shows in the progress of the query."""
+        return None if self._pace.known is None else self._pace.known.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of the batch between two offsets."""
+        one, other = Offsets.from_json(start), Offsets.from_json(end)
+        afters = {number: place.number for number, place in one.places.items()} if other.began is None else other.began
+        ranges = [
+            Range(number, place.birth, afters.get(number, 0), place.number) for number, place in other.places.items()
+        ]
+        return Task.all(other.incarnation, ranges, other.tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
+        return read_task(self._query, partition, _pages)
+
+    async def _browser(self) -> Browser:
+        return await self._query.browser()
+
+    async def _initial(self) -> Offsets:
+        browser, options = await self._browser(), self._query.options
+        numbers = await _numbers(browser, options.starting or "earliest", options.starting_time)
+        return _offsets(browser, numbers, numbers)
+
+    async def _last(self) -> dict[int, int]:
+        return await _numbers(await self._browser(), "latest", None)
+
+    async def _next(self, start: Offsets, most: int | None) -> Offsets | None:
+        """Return the end of the next batch; ``None`` if there is nothing new."""
+        await self._pace.wait()
+        browser = await self._browser()
+        start.refuse_other(browser.path)
+        first = {number: place.number for number, place in start.places.items()}
+        began = start.began if start.began == first else None
+        # The client notices with its first call that an entity was made again.
+        last = await _last_numbers(browser, first)
+        if start.incarnation != browser.incarnation:
+            if self._query.options.fail_on_loss:
+                raise MessagesLostError(
+                    f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
+                    "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
+                )
+            first = dict.fromkeys(browser.partitions, 0)
+            began = first
+            last = await _last_numbers(browser, first)
+        self._pace.known = _offsets(browser, last)
+        ends = last
+        if self._targets is not None:
+            ends = {number: max(min(last[number], self._targets.get(number, 0)), first[number]) for number in last}
+        if most is not None:
+            ends = await _limited(browser, first, ends, most)
+        if ends == first:
+            self._pace.looked(idle=self._targets is None)
+            return None
+        self._pace.looked(idle=False)
+        return _offsets(browser, ends, began, self._query.task_limits)
+
+
+def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
+    return browser.pages(piece.partition, piece.after, piece.upto)
+
+
+def _offsets(
+    browser: Browser,
+    numbers: Mapping[int, int],
+    began: Mapping[int, int] | None = None,
+    tasks: tuple[int, int] = (1, 1),
+) -> Offsets:
+    places = {number: Place("", 0, last) for number, last in numbers.items()}
+    return Offsets(browser.path, browser.incarnation, places, began, tasks)
+
+
+async def _numbers(browser: Browser, at: At, moment: int | None) -> dict[int, int]:
+    """Return the number of each partition after which something begins or ends."""
+    partitions = browser.partitions
+    if moment is not None:
+        found = await asyncio.gather(*(browser.number_before(number, moment) for number in partitions))
+        return dict(zip(partitions, found, strict=True))
+    if at == "earliest":
+        return dict.fromkeys(partitions, 0)
+    if at == "latest":
+        return await _last_numbers(browser, dict.fromkeys(partitions, 0))
+    if set(at) != set(partitions):
+        raise SparkSetupError(
+            f"The offsets name the partitions {sorted(at)}, but '{browser.path}' has {sorted(partitions)}."
+        )
+    return dict(at)
+
+
+async def _last_numbers(browser: Browser, after: dict[int, int]) -> dict[int, int]:
+    found = await asyncio.gather(*(browser.last_number(number, low) for number, low in after.items()))
+    return dict(zip(after, found, strict=True))
+
+
+async def _limited(browser: Browser, first: dict[int, int], last: dict[int, int], most: int) -> dict[int, int]:
+    """Return ends so that a batch has at most ``most`` rows. A gap in the numbers costs no rows."""
+    waiting = [number for number in first if last[number] > first[number]]
+    if not waiting:
+        return last
+    begins = await asyncio.gather(*(browser.first_number(number, first[number]) for number in waiting))
+    shares = spread(most, waiting)
+    ends = dict(last)
+    for number, begin in zip(waiting, begins, strict=True):
+        if shares[number] and begin is not None:
+            ends[number] = min(last[number], begin + shares[number] - 1)
+        elif not shares[number]:
+            ends[number] = first[number]
+    return ends

@@ -1,0 +1,209 @@
+"""The arguments of ``python -m sbredis.spark``. Importing this module needs no PySpark."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sbredis.registry import split_path
+
+__all__ = ["INTERRUPTED", "Command", "read_command", "release_line"]
+
+INTERRUPTED = 130
+"""The exit code of a job that someone has ended before its work was done."""
+
+_EXAMPLES = {
+    "capture": "capture orders --to /data/captured --checkpoint /data/checkpoints/orders",
+    "replay": "replay orders --source /data/captured --where \"subject = 'paid'\" --rate 500",
+    "dlq-report": "dlq-report orders --csv report.csv",
+    "dlq-resubmit": "dlq-resubmit orders --report report.csv --dry-run",
+    "latency": "latency orders",
+    "skew": "skew orders --top 20",
+    "compact": "compact --source /data/captured --to /data/compacted",
+    "reservations": "reservations",
+    "release": "release orders",
+}
+_WITHOUT_SPARK = ("reservations", "release")
+_URL = "SBREDIS_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """The job to run, and its arguments."""
+
+    job: str
+    entity: str = ""
+    """The path of the queue, topic or subscription."""
+    server: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The options that say where the connection string is."""
+    master: str | None = None
+    source: str = ""
+    to: str = ""
+    checkpoint: str = ""
+    consumer: str = ""
+    every: str | None = None
+    """The pause between two batches; ``None`` to stop when everything is captured."""
+    most_rows: int | None = None
+    accept_loss: bool = False
+    where: str | None = None
+    rate: float | None = None
+    tasks: int = 8
+    write_id: str | None = None
+    dry_run: bool = False
+    csv: str | None = None
+    report: str | None = None
+    fingerprints: tuple[str, ...] = ()
+    top: int = 10
+    files: int = 1
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether the job is one for Spark, and not only for the client."""
+        return self.job not in _WITHOUT_SPARK
+
+
+def read_command(arguments: Sequence[str] | None = None) -> Command:
+    """Read the arguments of the command. Ends the program with a message if they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sbredis.spark",
+        description="Run a job on the messages of a queue or a subscription with Spark.",
+        epilog="examples:\n" + "".join(f"  python -m sbredis.spark {line}\n" for line in _EXAMPLES.values()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+
+    def job(name: str, text: str, *, entity: bool = True, server: bool = True) -> argparse.ArgumentParser:
+        made = jobs.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=f"example:\n  python -m sbredis.spark {_EXAMPLES[name]}\n",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if entity:
+            made.add_argument("entity", type=_path, metavar="ENTITY", help="queue, or TOPIC/subscriptions/NAME")
+        if server:
+            _add_server(made)
+        if name not in _WITHOUT_SPARK:
+            made.add_argument("--master", help="where Spark runs, such as local[4] or spark://host:7077")
+        return made
+
+    one = job("capture", "move the messages of an entity into parquet files, each exactly once")
+    one.add_argument("--to", required=True, metavar="DIR", help="folder of the files")
+    one.add_argument("--checkpoint", required=True, metavar="DIR", help="folder in which Spark remembers its progress")
+    one.add_argument(
+        "--consumer", default="capture", help="name of the reservation; another one for each job (capture)"
+    )
+    one.add_argument("--every", metavar="DURATION", help="go on for ever, with a batch every '10 seconds'")
+    one.add_argument("--max-messages", type=_count, metavar="N", help="largest number of messages of a batch")
+    one.add_argument("--accept-loss", action="store_true", help="go on after messages were lost (failOnDataLoss=false)")
+
+    one = job("replay", "send rows of parquet files as messages, each exactly once")
+    one.add_argument("--source", required=True, metavar="DIR", help="folder of parquet files")
+    one.add_argument("--where", metavar="SQL", help="send only the rows for which this is true")
+    one.add_argument("--rate", type=_rate, metavar="N", help="send no more than N messages a second")
+    one.add_argument("--tasks", type=_count, default=8, metavar="N", help="tasks that send (8); the same in each run")
+    one.add_argument("--write-id", metavar="ID", help="name under which a repeated run recognises what is sent already")
+    one.add_argument("--dry-run", action="store_true", help="count the rows, and send nothing")
+
+    one = job("dlq-report", "say why messages are dead letters: reasons, fingerprints, sessions and keys")
+    one.add_argument("--top", type=_count, default=3, metavar="N", help="how many sessions and keys to name (3)")
+    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
+
+    one = job("dlq-resubmit", "move chosen dead letters back to their queue, each exactly once")
+    one.add_argument("--report", metavar="FILE", help="rows of a report as CSV: their dead letters are chosen")
+    one.add_argument(
+        "--fingerprint", action="append", default=[], metavar="TEXT", help="choose by fingerprint; repeatable"
+    )
+    one.add_argument("--rate", type=_rate, metavar="N", help="move no more than N messages a second")
+    one.add_argument("--dry-run", action="store_true", help="count the dead letters, and move nothing")
+
+    one = job("latency", "measure how long messages waited and were worked on; the entity needs audit=True")
+    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
+
+    one = job("skew", "count messages and bytes by partition, session and key")
+    one.add_argument("--top", type=_count, default=10, metavar="N", help="how many sessions and keys to name (10)")
+    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
+
+    one = job("compact", "write captured files again: fewer, larger, without duplicates", entity=False, server=False)
+    one.add_argument("--source", required=True, metavar="DIR", help="folder of captured files")
+    one.add_argument("--to", required=True, metavar="DIR", help="another folder")
+    one.add_argument("--files", type=_count, default=1, metavar="N", help="files for each hour of an entity (1)")
+
+    job("reservations", "list the entities that queries have reserved", entity=False)
+    job("release", "end a reservation, so that receivers get the messages again")
+
+    given = parser.parse_args(arguments)
+    command = Command(
+        **{_NAMES.get(name, name): value for name, value in vars(given).items() if name not in _READ_APART},
+        server=_server(given) if hasattr(given, "url_env") else {},
+        fingerprints=tuple(getattr(given, "fingerprint", ())),
+    )
+    if command.job == "dlq-resubmit" and not command.report and not command.fingerprints:
+        parser.error("dlq-resubmit needs --report or --fingerprint, which choose the dead letters")
+    if command.job == "compact" and os.path.realpath(command.source) == os.path.realpath(command.to):
+        parser.error("--to must be another folder than --source: compacting reads one and writes the other")
+    return command
+
+
+_NAMES = {"max_messages": "most_rows"}
+_READ_APART = ("url", "url_env", "url_file", "namespace", "fingerprint")
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--url-env", default=None, metavar="NAME", help=f"environment variable with the connection string ({_URL})"
+    )
+    where.add_argument("--url-file", metavar="FILE", help="file with the connection string")
+    where.add_argument("--url", metavar="URL", help="connection string; Spark logs it, so not with a password")
+    parser.add_argument("--namespace", metavar="NAME", help="namespace, if the connection string names none")
+
+
+def _server(given: argparse.Namespace) -> dict[str, str]:
+    if given.url is not None:
+        found = {"url": given.url}
+    elif given.url_file is not None:
+        found = {"urlFile": given.url_file}
+    else:
+        found = {"urlEnv": given.url_env or _URL}
+    return found if given.namespace is None else {**found, "namespace": given.namespace}
+
+
+_FLAGS = {"url": "--url", "urlEnv": "--url-env", "urlFile": "--url-file", "namespace": "--namespace"}
+
+
+def release_line(command: Command, path: str | None = None) -> str:
+    """Return the command that ends the reservation of an entity. A connection string that was given is left out."""
+    line = ["python", "-m", "sbredis.spark", "release", path or command.entity]
+    for name, value in command.server.items():
+        if (name, value) != ("urlEnv", _URL):
+            line += [_FLAGS[name], "URL" if name == "url" else value]
+    return shlex.join(line)
+
+
+def _path(text: str) -> str:
+    try:
+        split_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < 1e12:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of messages a second")
+    return rate

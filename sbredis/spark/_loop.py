@@ -1,0 +1,105 @@
+"""One event loop and one client for each server in a process of Spark.
+
+Spark reuses its Python processes for many tasks, so a connection is opened once and not for each task. The loop runs in
+a thread of its own, because Spark's own thread blocks in the methods that Spark calls. A process that was forked from
+another one gets a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from sbredis.aio import ServiceBusClient
+from sbredis.spark._secrets import Server
+
+__all__ = ["ahead", "client_of", "close_clients", "run"]
+
+T = TypeVar("T")
+_AHEAD = 2
+"""The number of pages that a reader fetches before Spark has taken them."""
+
+
+class _Loop:
+    """The event loop of this process, and the clients in it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.clients: dict[Server, ServiceBusClient] = {}
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="sbredis spark", daemon=True).start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work in the loop, and wait for its result."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+_lock = threading.Lock()
+_current: list[_Loop] = []
+
+
+def _loop() -> _Loop:
+    with _lock:
+        if not _current or _current[0].pid != os.getpid():
+            _current[:] = [_Loop()]
+        return _current[0]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run work in the event loop of this process, and return its result."""
+    return _loop().submit(work)
+
+
+async def client_of(server: Server) -> ServiceBusClient:
+    """Return the client for a server. All tasks of this process share it, and it stays open as long as the process."""
+    clients = _loop().clients
+    if server not in clients:
+        clients[server] = ServiceBusClient(server.url, namespace=server.namespace)
+    return clients[server]
+
+
+def close_clients() -> None:
+    """Close the clients of this process. The next use of a server opens a client again."""
+    run(_closed(_loop().clients))
+
+
+async def _closed(clients: dict[Server, ServiceBusClient]) -> None:
+    while clients:
+        await clients.popitem()[1].close()
+
+
+def ahead(pages: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+    """Yield the pages of an asynchronous iterator. The next pages are fetched while Spark works on the current one."""
+    queue: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue(_AHEAD)
+
+    async def fetch() -> None:
+        try:
+            async for page in pages():
+                await queue.put((page, None))
+        except Exception as error:  # noqa: BLE001  # the caller raises it
+            await queue.put((None, error))
+            return
+        await queue.put((None, None))
+
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.create_task(fetch())
+
+    task = run(begin())
+    try:
+        while True:
+            page, error = run(queue.get())
+            if error is not None:
+                raise error
+            if page is None:
+                return
+            yield page
+    finally:
+        task.get_loop().call_soon_threadsafe(task.cancel)

@@ -1,0 +1,307 @@
+"""The options of the Spark format: their names, their values, and the operations in which each is legal. Pure.
+
+One table, :data:`OPTIONS`, declares them. The documentation repeats the table, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar, cast
+
+from sbredis._quoting import quoted
+from sbredis.engine import entity_name, subscription_name
+from sbredis.exceptions import SparkSetupError
+from sbredis.registry import path_of
+from sbredis.spark import _values as values
+
+__all__ = [
+    "OPTIONS",
+    "Kind",
+    "Option",
+    "Options",
+    "included",
+    "nearest",
+    "parse_options",
+    "parse_secret",
+    "reads_settlements",
+]
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """What a query does with an entity. Each option is legal in some of these operations."""
+
+    BROWSE = "spark.read"
+    """A DataFrame of the messages in an entity; they stay there."""
+    BROWSE_STREAM = "spark.readStream with mode=browse"
+    """A stream of the messages of an entity; they stay there."""
+    CONSUME = "spark.readStream with mode=consume"
+    """A stream of the messages of a reserved entity; they are removed."""
+    WRITE = "write"
+    """A DataFrame that is sent."""
+    WRITE_STREAM = "writeStream"
+    """A stream that is sent."""
+
+
+READS = frozenset({Kind.BROWSE, Kind.BROWSE_STREAM, Kind.CONSUME})
+BROWSES = frozenset({Kind.BROWSE, Kind.BROWSE_STREAM})
+STREAMS = frozenset({Kind.BROWSE_STREAM, Kind.CONSUME})
+WRITES = frozenset({Kind.WRITE, Kind.WRITE_STREAM})
+ALL = READS | WRITES
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One option: how its text is read, where it is legal, and its value if it is not given."""
+
+    name: str
+    parse: Callable[[str], T]
+    legal: frozenset[Kind] = ALL
+    default: T | None = None
+    secret: bool = False
+    """Whether errors must not quote its value."""
+
+
+OPTIONS: tuple[Option[Any], ...] = (
+    Option("url", values.text, secret=True),
+    Option("urlEnv", values.text),
+    Option("urlFile", values.text),
+    Option("urlProvider", values.text),
+    Option("namespace", values.text),
+    Option("queue", values.text),
+    Option("topic", values.text),
+    Option("subscription", values.text, READS),
+    Option("records", values.one_of("messages", "settlements"), frozenset({Kind.BROWSE}), "messages"),
+    Option("subQueue", values.one_of("deadLetter", "transferDeadLetter"), BROWSES),
+    Option("mode", values.one_of("browse", "consume"), READS, "browse"),
+    Option("consumer", values.text, frozenset({Kind.CONSUME})),
+    Option("reserveTimeout", values.duration, frozenset({Kind.CONSUME}), 300.0),
+    Option("startingOffsets", values.offsets, BROWSES),
+    Option("startingTimestamp", values.moment, BROWSES),
+    Option("endingOffsets", values.offsets, frozenset({Kind.BROWSE})),
+    Option("endingTimestamp", values.moment, frozenset({Kind.BROWSE})),
+    Option("maxMessagesPerTrigger", values.count(), STREAMS),
+    Option("maxBytesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
+    Option("minMessagesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
+    Option("minBytesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
+    Option("maxTriggerDelay", values.duration, frozenset({Kind.CONSUME}), 900.0),
+    Option("minPollIntervalMs", values.count(0, 3_600_000), STREAMS, 100),
+    Option("minPartitions", values.count(1, 100_000), READS),
+    Option("maxTasks", values.count(1, 100_000), READS),
+    Option("failOnDataLoss", values.boolean, STREAMS, True),
+    Option("includeBody", values.boolean, READS, True),
+    Option("includeProperties", values.boolean, READS, True),
+    Option("writeId", values.text, frozenset({Kind.WRITE})),
+    Option("idColumn", values.text, WRITES),
+    Option("refusedPath", values.text, WRITES),
+    Option("callTimeout", values.duration, ALL, 60.0),
+)
+
+_BY_NAME: dict[str, Option[Any]] = {option.name.lower(): option for option in OPTIONS}
+_SPARKS_OWN = {"checkpointlocation", "queryname", "outputmode"}
+"""Options of Spark's own writers of streams, which reach the sink with ours."""
+_URLS = ("url", "urlEnv", "urlFile", "urlProvider")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The checked options of one query. The names are those of :data:`OPTIONS`, in Python's spelling."""
+
+    kind: Kind
+    entity: str | None
+    """The path of the queue, topic or subscription; ``None`` if each row of a write names its own."""
+    records: str = "messages"
+    """Whether the query reads ``messages`` or ``settlements``."""
+    sub_queue: str | None = None
+    consumer: str | None = None
+    reserve_timeout: float = 300.0
+    starting: values.At | None = None
+    starting_time: int | None = None
+    ending: values.At | None = None
+    ending_time: int | None = None
+    most_rows: int | None = None
+    most_bytes: int | None = None
+    least_rows: int | None = None
+    least_bytes: int | None = None
+    longest_delay: float = 900.0
+    poll_interval: float = 0.1
+    least_tasks: int | None = None
+    most_tasks: int | None = None
+    fail_on_loss: bool = True
+    body: bool = True
+    properties: bool = True
+    write_id: str | None = None
+    id_column: str | None = None
+    refused_path: str | None = None
+    timeout: float = 60.0
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence that names the most similar valid name, or all names."""
+    spelled = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return f"did you mean {spelled[found[0]]}?" if found else f"the names are {', '.join(spelled.values())}."
+
+
+def parse_secret(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that say where the connection string is, after a check that there is exactly one."""
+    known = {name.lower(): value for name, value in given.items()}
+    named = {name: known[name.lower()] for name in _URLS if name.lower() in known}
+    if len(named) != 1:
+        many = f"{' and '.join(named)} are given" if named else "none is given"
+        raise SparkSetupError(f"The connection string comes from one of {', '.join(_URLS)}, but {many}.")
+    if "namespace" in known:
+        named["namespace"] = known["namespace"]
+    return named
+
+
+def included(given: Mapping[str, str]) -> tuple[bool, bool]:
+    """Return whether a read includes the body and the properties.
+
+    Spark asks for the columns before it says whether the query is a batch or a stream, so only the values are checked.
+    """
+    found = _parsed(given)
+    return found.get("includeBody", True), found.get("includeProperties", True)
+
+
+def reads_settlements(given: Mapping[str, str]) -> bool:
+    """Return whether a read is of settlements, which have other columns than messages."""
+    return _parsed(given).get("records") == "settlements"
+
+
+def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Options:
+    """Return the options of a query. Raise :class:`SparkSetupError` for the first one that is wrong."""
+    found = _parsed(given)
+    kind = _kind_of(found, stream=stream, write=write)
+    _refuse_misplaced(found, kind)
+    parse_secret(given)
+    entity = _entity_of(found, kind)
+    _refuse_contradictions(found, kind)
+
+    def value(name: str) -> Any:
+        return found.get(name, _BY_NAME[name.lower()].default)
+
+    return Options(
+        kind=kind,
+        entity=entity,
+        records=value("records"),
+        sub_queue=value("subQueue"),
+        consumer=value("consumer"),
+        reserve_timeout=value("reserveTimeout"),
+        starting=value("startingOffsets"),
+        starting_time=value("startingTimestamp"),
+        ending=value("endingOffsets"),
+        ending_time=value("endingTimestamp"),
+        most_rows=value("maxMessagesPerTrigger"),
+        most_bytes=value("maxBytesPerTrigger"),
+        least_rows=value("minMessagesPerTrigger"),
+        least_bytes=value("minBytesPerTrigger"),
+        longest_delay=value("maxTriggerDelay"),
+        poll_interval=value("minPollIntervalMs") / 1000,
+        least_tasks=value("minPartitions"),
+        most_tasks=value("maxTasks"),
+        fail_on_loss=value("failOnDataLoss"),
+        body=value("includeBody"),
+        properties=value("includeProperties"),
+        write_id=value("writeId"),
+        id_column=value("idColumn"),
+        refused_path=value("refusedPath"),
+        timeout=value("callTimeout"),
+    )
+
+
+def _parsed(given: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.lower() in _SPARKS_OWN:
+            continue
+        option = _BY_NAME.get(name.lower())
+        if option is None and name.lower() == "path":
+            raise SparkSetupError("The Spark format sbredis has no path: name the entity by the option queue or topic.")
+        if option is None:
+            raise SparkSetupError(
+                f"The Spark format sbredis has no option {quoted(name)}: "
+                f"{nearest(name, (each.name for each in OPTIONS))}"
+            )
+        try:
+            found[option.name] = option.parse(value)
+        except ValueError as error:
+            raise SparkSetupError(f"The option {option.name} is wrong: {error}.") from None
+    return found
+
+
+def _kind_of(found: Mapping[str, Any], *, stream: bool, write: bool) -> Kind:
+    if write:
+        return Kind.WRITE_STREAM if stream else Kind.WRITE
+    if found.get("mode", "browse") == "browse":
+        return Kind.BROWSE_STREAM if stream else Kind.BROWSE
+    if not stream:
+        raise SparkSetupError(
+            "mode=consume removes messages batch by batch, which only a stream can do exactly once: use "
+            "spark.readStream with trigger(availableNow=True), or mode=browse."
+        )
+    return Kind.CONSUME
+
+
+def _refuse_misplaced(found: Mapping[str, Any], kind: Kind) -> None:
+    for name in found:
+        legal = _BY_NAME[name.lower()].legal
+        if kind in legal:
+            continue
+        why = ""
+        if kind is Kind.CONSUME and name.startswith("starting"):
+            why = " A consuming query always begins with the oldest message: beginning later would discard the rest."
+        places = ", ".join(each.value for each in Kind if each in legal)
+        raise SparkSetupError(f"The option {name} has no meaning for {kind.value}; it is for {places}.{why}")
+
+
+def _entity_of(found: Mapping[str, Any], kind: Kind) -> str | None:
+    queue, topic = cast("str | None", found.get("queue")), cast("str | None", found.get("topic"))
+    subscription = cast("str | None", found.get("subscription"))
+    if queue is not None and topic is not None:
+        raise SparkSetupError("Both queue and topic are given: name one entity.")
+    try:
+        queue, topic = (None if name is None else entity_name(name) for name in (queue, topic))
+        subscription = None if subscription is None else subscription_name(subscription)
+    except ValueError as error:
+        raise SparkSetupError(f"The options name no entity: {error}.") from None
+    if kind in WRITES:
+        return queue or topic
+    if queue is not None:
+        if subscription is not None:
+            raise SparkSetupError("A subscription belongs to a topic: give topic and subscription, or only queue.")
+        return queue
+    if topic is None or subscription is None:
+        missing = "subscription" if topic is not None else "queue, or topic and subscription"
+        raise SparkSetupError(f"The option {missing} is missing: it says which messages to read.")
+    return path_of(topic, subscription)
+
+
+def _refuse_contradictions(found: Mapping[str, Any], kind: Kind) -> None:
+    if kind is Kind.CONSUME and "consumer" not in found:
+        raise SparkSetupError(
+            "mode=consume needs the option consumer: a name for this query, under which it reserves the entity. Keep "
+            "the name as long as you keep the checkpoint."
+        )
+    if found.get("records") == "settlements":
+        for name in ("subQueue", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"):
+            if name in found:
+                raise SparkSetupError(f"{name} has no meaning with records=settlements: all settlements are read.")
+    for one, other in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
+        if one in found and other in found:
+            raise SparkSetupError(f"Both {one} and {other} are given: give one of them.")
+    for name in ("startingTimestamp", "endingTimestamp"):
+        if name in found and "subQueue" in found:
+            raise SparkSetupError(
+                f"{name} has no meaning with subQueue: the numbers of dead letters do not follow their enqueued times. "
+                "Filter by the column enqueued_time instead."
+            )
+    for what in ("MessagesPerTrigger", "BytesPerTrigger"):
+        if found.get(f"min{what}", 0) > found.get(f"max{what}", 1 << 60):
+            raise SparkSetupError(f"min{what} is greater than max{what}.")
+    if "minPartitions" in found and found["minPartitions"] > found.get("maxTasks", 1 << 60):
+        raise SparkSetupError("minPartitions is greater than maxTasks.")

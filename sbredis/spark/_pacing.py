@@ -1,0 +1,44 @@
+"""The pauses of an idle stream between two looks at the server. Spark itself would look 90 times a second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sbredis.spark._offsets import Offsets
+
+__all__ = ["Pace"]
+
+_SLOWDOWN = 10
+"""How many times longer the longest pause is than the first one."""
+
+
+@dataclass
+class Pace:
+    """How often a stream looks. The pauses of an idle stream grow, and the first look after a batch does not wait."""
+
+    interval: float
+    """The length of the first pause, in seconds."""
+    known: Offsets | None = None
+    """What the last look found."""
+    clock: Callable[[], float] = time.monotonic
+    _pause: float = field(default=0.0, init=False)
+    _looked: float = field(default=0.0, init=False)
+
+    def looked(self, *, idle: bool) -> None:
+        """Note that the stream has looked, and whether it found nothing."""
+        self._looked = self.clock()
+        self._pause = min(max(2 * self._pause, self.interval), _SLOWDOWN * self.interval) if idle else 0.0
+
+    def left(self) -> float:
+        """Return for how many seconds to wait before the next look. Time that Spark's trigger has waited counts."""
+        return max(0.0, self._looked + self._pause - self.clock())
+
+    async def wait(self) -> None:
+        """Wait until it is time for the next look."""
+        await asyncio.sleep(self.left())

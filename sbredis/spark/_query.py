@@ -1,0 +1,98 @@
+"""What all parts of one query share: its options, its client, and the browser of its entity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import cpu_count
+
+from pyspark.sql.datasource import InputPartition
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.bulk import Browser
+from sbredis.exceptions import SparkSetupError
+from sbredis.model import ServiceBusSubQueue
+from sbredis.spark._loop import client_of, run
+from sbredis.spark._options import Kind, Options
+from sbredis.spark._planning import Range, limits, tasks_of
+from sbredis.spark._secrets import server_of
+
+__all__ = ["Query", "Task"]
+
+_SUB_QUEUES: Mapping[str | None, ServiceBusSubQueue | None] = {
+    None: None,
+    "deadLetter": ServiceBusSubQueue.DEAD_LETTER,
+    "transferDeadLetter": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+}
+
+
+class Task(InputPartition):
+    """The work of one Python task of Spark: ranges of numbers of partitions of one incarnation of an entity."""
+
+    def __init__(self, incarnation: str, ranges: Sequence[Range]) -> None:
+        super().__init__(None)
+        self.incarnation = incarnation
+        self.ranges = tuple(ranges)
+
+    @classmethod
+    def all(cls, incarnation: str, ranges: Sequence[Range], task_limits: tuple[int, int]) -> list[InputPartition]:
+        """Return the tasks that read these ranges together."""
+        return [cls(incarnation, each) for each in tasks_of(ranges, *task_limits)]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query: what the user gave, and what it means. It can be pickled."""
+
+    given: Mapping[str, str]
+    options: Options
+
+    @property
+    def entity(self) -> str:
+        """The path of the entity that is read."""
+        assert self.options.entity is not None  # the options of a read name an entity
+        return self.options.entity
+
+    async def client(self) -> ServiceBusClient:
+        """Return the client of this process for the server of the query."""
+        return await client_of(server_of(self.given))
+
+    def check_destination(self) -> None:
+        """Raise :class:`MessagingEntityNotFoundError` if the entity to which all rows go does not exist."""
+        if self.options.entity is not None:
+            run(self.destination(self.options.entity))
+
+    async def destination(self, entity: str) -> ServiceBusClient:
+        """Return the client for an entity to which rows go, after a look at what the entity is now."""
+        client = await self.client()
+        browser = await Browser.open(client, entity, timeout=self.options.timeout)
+        await browser.refresh()
+        return client
+
+    async def browser(self, incarnation: str | None = None) -> Browser:
+        """Return a browser of the entity that the options name.
+
+        Processes of Spark live for long, and the entity may have been made again since this process has seen it. So
+        this reads the registry, unless the entity is known under the ``incarnation`` that is wanted.
+        """
+        options = self.options
+        browser = await Browser.open(
+            await self.client(),
+            self.entity,
+            _SUB_QUEUES[options.sub_queue],
+            scheduled=options.kind is Kind.BROWSE,
+            timeout=options.timeout,
+        )
+        if browser.incarnation != incarnation:
+            await browser.refresh()
+        if browser.is_topic:
+            raise SparkSetupError(
+                f"'{browser.path}' is a topic, which holds no messages: read one of its subscriptions, with the "
+                "options topic and subscription."
+            )
+        return browser
+
+    @property
+    def task_limits(self) -> tuple[int, int]:
+        """The least and the largest number of tasks, by the options and by the cores of this machine."""
+        return limits(self.options.least_tasks, self.options.most_tasks, cpu_count() or 1)

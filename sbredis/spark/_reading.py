@@ -1,0 +1,60 @@
+"""Read the ranges of a task: pages of rows, put together to RecordBatches. It is the same for all kinds of queries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from sbredis.exceptions import MessagesLostError
+from sbredis.spark._batches import BatchMaker
+from sbredis.spark._loop import ahead, run
+from sbredis.spark._query import Query, Task
+from sbredis.spark._schema import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+
+    from sbredis.aio.bulk import Browser
+    from sbredis.engine import Rows
+    from sbredis.spark._planning import Range
+
+__all__ = ["Pages", "read_task"]
+
+Pages = Callable[["Browser", "Range"], AsyncIterator["Rows"]]
+"""Reads the rows of a range, page by page."""
+
+_BATCH_ROWS, _BATCH_BYTES = 10_000, 8 * 1024 * 1024
+"""A RecordBatch with this many rows or bytes takes no further page."""
+
+
+def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a task. A query without messages gets a task that is not one of ours."""
+    if not isinstance(task, Task):
+        return
+    browser = run(query.browser(task.incarnation))
+    columns = columns_of(body=query.options.body, properties=query.options.properties)
+    maker = BatchMaker(columns, browser.path, task.incarnation)
+    if browser.incarnation == task.incarnation:
+        for partition, replies in ahead(lambda: _gathered(browser, task.ranges, pages)):
+            if browser.incarnation != task.incarnation:  # the client notices with its first call
+                break
+            yield maker.batch(partition, browser.base(partition), replies)
+    if browser.incarnation != task.incarnation and query.options.fail_on_loss:
+        raise MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
+
+
+async def _gathered(browser: Browser, ranges: tuple[Range, ...], pages: Pages) -> AsyncIterator[tuple[int, list[Rows]]]:
+    """Yield pages of one partition, as many as one RecordBatch takes."""
+    for piece in ranges:
+        gathered: list[Rows] = []
+        rows = size = 0
+        async for page in pages(browser, piece):
+            gathered.append(page)
+            rows += len(page.records)
+            size += sum(map(len, page.records))
+            if rows >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                yield piece.partition, gathered
+                gathered, rows, size = [], 0, 0
+        if gathered:
+            yield piece.partition, gathered

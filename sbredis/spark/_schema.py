@@ -1,0 +1,176 @@
+"""The columns of the Spark format: those that a query reads, and those that it can write. Pure.
+
+Types are Spark's, in the words of its DDL. :func:`arrow_schema` gives the same types to pyarrow, which must match to
+the letter: Spark refuses a RecordBatch whose schema differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sbredis._quoting import quoted
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark._options import Options, nearest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "READ_COLUMNS",
+    "SETTLEMENT_COLUMNS",
+    "WRITE_COLUMNS",
+    "Column",
+    "arrow_schema",
+    "check_read_schema",
+    "check_written",
+    "columns_of",
+    "ddl",
+]
+
+
+class Column(NamedTuple):
+    """One column: its name, its type in Spark's DDL, and its meaning."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+READ_COLUMNS: tuple[Column, ...] = (
+    Column("entity", "STRING", "path of the queue or subscription"),
+    Column("incarnation", "STRING", "changes when the entity is deleted and created again"),
+    Column("partition", "INT", "partition that has the message"),
+    Column("sequence_number", "BIGINT", "rising number of the message in its partition"),
+    Column("enqueued_sequence_number", "BIGINT", "number in the entity to which the message was sent first"),
+    Column("message_id", "STRING", "id that the sender gave"),
+    Column("session_id", "STRING", "session"),
+    Column("partition_key", "STRING", "key that chose the partition"),
+    Column("correlation_id", "STRING", "id of a related message"),
+    Column("subject", "STRING", "purpose of the message"),
+    Column("content_type", "STRING", "type of the body"),
+    Column("reply_to", "STRING", "entity for replies"),
+    Column("to", "STRING", "destination that the sender named"),
+    Column("enqueued_time", "TIMESTAMP", "time when the message was enqueued"),
+    Column("scheduled_enqueue_time", "TIMESTAMP", "time for which it was scheduled"),
+    Column("expires_at", "TIMESTAMP", "time when it expires"),
+    Column("delivery_count", "INT", "number of failed deliveries"),
+    Column("state", "STRING", "active, deferred or scheduled"),
+    Column("dead_letter_reason", "STRING", "why it is a dead letter, in a word"),
+    Column("dead_letter_description", "STRING", "why it is a dead letter, in a sentence"),
+    Column("dead_letter_source", "STRING", "entity in which it became a dead letter, if it was forwarded"),
+    Column("application_properties", "MAP<STRING, STRING>", "properties of the application, as text"),
+    Column("body", "BINARY", "body"),
+)
+
+SETTLEMENT_COLUMNS: tuple[Column, ...] = (
+    *READ_COLUMNS[:4],
+    Column(
+        "sub_queue", "STRING", "deadLetter or transferDeadLetter, if the message was a dead letter before the event"
+    ),
+    Column("event", "STRING", "what happened; lost if settlements before the next row are no longer remembered"),
+    Column("event_time", "TIMESTAMP", "time of the event"),
+    Column("enqueued_time", "TIMESTAMP", "time when the message was enqueued, in events that give it to a receiver"),
+    Column("lost", "BIGINT", "number of settlements that are lost, if the event is lost"),
+)
+
+WRITE_COLUMNS: tuple[Column, ...] = (
+    Column("body", "BINARY", "body; STRING is sent in UTF-8. The only column that is required"),
+    Column("entity", "STRING", "queue or topic of this row, if no option names one"),
+    Column("message_id", "STRING", "id of the message"),
+    Column("session_id", "STRING", "session"),
+    Column("partition_key", "STRING", "key that chooses the partition"),
+    Column("correlation_id", "STRING", "id of a related message"),
+    Column("subject", "STRING", "purpose of the message"),
+    Column("content_type", "STRING", "type of the body"),
+    Column("reply_to", "STRING", "entity for replies"),
+    Column("to", "STRING", "destination that receivers read"),
+    Column("application_properties", "MAP<STRING, STRING>", "properties of the application"),
+    Column("time_to_live_ms", "BIGINT", "time in ms after which the message expires"),
+    Column("scheduled_enqueue_time", "TIMESTAMP", "time at which the message can be received"),
+)
+
+_WRITTEN = {column.name: column for column in WRITE_COLUMNS}
+_ALSO_WRITTEN: Mapping[str, set[str]] = {"body": {"STRING"}, "time_to_live_ms": {"INT"}, "entity": set()}
+"""Types that a column may have besides the type in the table."""
+_ONLY_READ = {column.name for column in READ_COLUMNS} - set(_WRITTEN)
+
+
+def columns_of(*, body: bool, properties: bool) -> tuple[Column, ...]:
+    """Return the columns that a query reads, with or without the two large ones."""
+    left_out = {name for name, there in (("body", body), ("application_properties", properties)) if not there}
+    return tuple(column for column in READ_COLUMNS if column.name not in left_out)
+
+
+def ddl(columns: Iterable[Column]) -> str:
+    """Return the schema of these columns in Spark's DDL."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of these columns for pyarrow."""
+    import pyarrow as pa
+
+    types = {
+        "STRING": pa.string(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "BINARY": pa.binary(),
+        "MAP<STRING, STRING>": pa.map_(
+            pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=True)
+        ),
+    }
+    return pa.schema([pa.field(column.name, types[column.type]) for column in columns])
+
+
+def check_read_schema(given: Sequence[tuple[str, str]], options: Options) -> None:
+    """Refuse the schema of a read unless it is the one of the format. ``given`` has names and types."""
+    settlements = options.records == "settlements"
+    columns = SETTLEMENT_COLUMNS if settlements else columns_of(body=options.body, properties=options.properties)
+    if [(name, _spelled(kind)) for name, kind in given] != [(each.name, _spelled(each.type)) for each in columns]:
+        raise SparkSetupError(
+            "The Spark format sbredis has a fixed schema: leave out schema(…), and choose columns with select(…). "
+            "includeBody=false and includeProperties=false leave out the two large columns before they reach Spark."
+        )
+
+
+def check_written(given: Sequence[tuple[str, str]], options: Options) -> tuple[str, ...]:
+    """Return the names of the columns to send, after a check of all columns of a DataFrame that is written.
+
+    Columns that only a read has (``sequence_number``, ``state`` and others) are left out, so that a DataFrame that was
+    read can be written.
+    """
+    sent: list[str] = []
+    for name, kind in given:
+        column = _WRITTEN.get(name)
+        if name == options.id_column and _spelled(kind) != "STRING":
+            raise SparkSetupError(f"The column {name} has the type {kind}, but idColumn needs STRING: cast it.")
+        if column is None:
+            if name not in _ONLY_READ and name != options.id_column:
+                raise SparkSetupError(
+                    f"A message has no part for the column {quoted(name)}: {nearest(name, _WRITTEN)} "
+                    "Drop the column, or put it into application_properties."
+                )
+            continue
+        if _spelled(kind) not in {_spelled(column.type), *_ALSO_WRITTEN.get(name, ())}:
+            raise SparkSetupError(f"The column {name} has the type {kind}, but must be {column.type}: cast it.")
+        sent.append(name)
+    _check_needed({name for name, _ in given}, options)
+    return tuple(sent)
+
+
+def _check_needed(given: set[str], options: Options) -> None:
+    if "body" not in given:
+        raise SparkSetupError(
+            "The column body is missing: it is what a message carries. Name a column so: alias('body')."
+        )
+    if options.id_column is not None and options.id_column not in given:
+        raise SparkSetupError(f"idColumn names {quoted(options.id_column)}, which is not a column of the DataFrame.")
+    if options.entity is None and "entity" not in given:
+        raise SparkSetupError("Nothing says where to send: give the option queue or topic, or a column entity.")
+
+
+def _spelled(kind: str) -> str:
+    words = kind.upper().replace(" ", "")
+    return {"LONG": "BIGINT", "INTEGER": "INT"}.get(words, words)

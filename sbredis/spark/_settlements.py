@@ -1,0 +1,109 @@
+"""Read the settlements of an audited entity with Spark: what has happened to its messages."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sbredis.aio.bulk import read_settled
+from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead
+from sbredis.spark._loop import ahead, run
+from sbredis.spark._planning import Range
+from sbredis.spark._query import Query, Task
+from sbredis.spark._schema import SETTLEMENT_COLUMNS, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SettlementsReader"]
+
+
+class SettlementsReader(DataSourceReader):
+    """Reads the settlements that an audited entity remembers."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks. Spark calls this once, while it plans the query."""
+        browser = run(self._query.browser())
+        ranges = [Range(number, "", 0, 1) for number in browser.partitions]
+        return Task.all(browser.incarnation, ranges, self._query.task_limits)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the partitions of a task. Spark calls this on an executor."""
+        import pyarrow as pa
+
+        assert isinstance(partition, Task)
+        query = self._query
+        browser = run(query.browser())
+
+        async def pages() -> AsyncIterator[tuple[int, SettlementsRead]]:
+            client = await query.client()
+            for piece in partition.ranges:
+                async for page in read_settled(client, query.entity, piece.partition, timeout=query.options.timeout):
+                    yield piece.partition, page
+
+        for number, page in ahead(pages):
+            about = (browser.path, browser.incarnation, number)
+            if page.lost:
+                yield _batch(about, {"event": pa.array(["lost"]), "lost": pa.array([page.lost])}, 1)
+            columns = _columns(page.columns, browser.base(number))
+            yield from _pieces(_batch(about, columns, len(page.columns)))
+
+
+def _columns(settled: SettlementColumns, base: int) -> dict[str, pa.Array]:
+    """Return the columns of settlements, without a Python object for each of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = len(settled)
+
+    def numbers(of: array[int]) -> pa.Array:
+        return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(of)])
+
+    def words(letters: bytearray, meanings: Mapping[str, str | None]) -> pa.Array:
+        places = letters.translate(bytes.maketrans("".join(meanings).encode(), bytes(range(len(meanings)))))
+        found = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(places)])
+        taken: pa.Array = pc.take(pa.array(list(meanings.values()), pa.string()), found)
+        return taken
+
+    enqueued = numbers(settled.enqueued)
+    return {
+        "sequence_number": pc.add(numbers(settled.numbers), pa.scalar(base, pa.int64())),
+        "sub_queue": words(settled.sides, _SUB_QUEUES),
+        "event": words(settled.events, _EVENTS),
+        "event_time": numbers(settled.times).cast(pa.timestamp("ms", tz="UTC")),
+        "enqueued_time": pc.if_else(pc.equal(enqueued, 0), None, enqueued).cast(pa.timestamp("ms", tz="UTC")),
+    }
+
+
+def _batch(about: tuple[str, str, int], columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
+    """Return rows about one partition of an entity. A column that is not given is null."""
+    import pyarrow as pa
+
+    schema = arrow_schema(SETTLEMENT_COLUMNS)
+    same = dict(zip(("entity", "incarnation", "partition"), about, strict=True))
+    arrays = [
+        pa.repeat(pa.scalar(same[column.name], column.type), rows)
+        if column.name in same
+        else columns[column.name].cast(column.type)
+        if column.name in columns
+        else pa.nulls(rows, column.type)
+        for column in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces: a page of settlements may have a million of them."""
+    for at in range(0, batch.num_rows, _PIECE):
+        yield batch.slice(at, _PIECE)
+
+
+_PIECE = 50_000
+_EVENTS = {event.value: event.name.lower() for event in SettlementEvent}
+_SUB_QUEUES = {"-": None, "d": "deadLetter", "t": "transferDeadLetter"}

@@ -1,0 +1,176 @@
+"""Send DataFrames and streams, each row once: a task that runs again leaves out the rows that are stored.
+
+A row is recognised by its writer (the streaming query, or ``writeId``), its batch, its task and its place in the task.
+So a task must give the same rows in the same order whenever it runs. Partitions of the entity remember this for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from sbredis.aio.bulk import BulkWriter
+from sbredis.exceptions import RowRefusedError
+from sbredis.spark._loop import run
+from sbredis.spark._query import Query
+from sbredis.spark._refused import RefusedRows
+from sbredis.spark._rows_out import by_entity, outbound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchSink", "StreamSink"]
+
+_log = logging.getLogger("sbredis.spark")
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""The local properties of a task that name its streaming query and its batch."""
+
+
+class _Output(NamedTuple):
+    """What identifies the rows of one task."""
+
+    writer: str
+    batch: int
+    task: int
+    kind: Literal["stream", "batch"]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has done."""
+
+    stored: int = 0
+    known: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Sends a DataFrame. Spark makes it once, and sends copies to the tasks."""
+
+    def __init__(self, query: Query, sent: Sequence[str]) -> None:
+        self._query = query
+        self._sent = sent
+        self._writer = query.options.write_id or secrets.token_hex(8)
+        """The name under which partitions remember the rows. All copies have the same."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task. Spark calls this on an executor, and again if the task fails."""
+        task = _context().partitionId()
+        return _Task(self._query, self._sent, _Output(self._writer, 0, task, "batch")).write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Report what was done. The rows were sent by the tasks."""
+        _log.info("written as %s: %s", self._writer, _sum(messages))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Sends one batch of a stream. Spark makes it for each batch."""
+
+    def __init__(self, query: Query, sent: Sequence[str]) -> None:
+        self._query = query
+        self._sent = sent
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task. Spark calls this on an executor, and again if the task or the batch fails."""
+        context = _context()
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        assert query is not None
+        assert batch is not None
+        output = _Output(query, int(batch), context.partitionId(), "stream")
+        return _Task(self._query, self._sent, output).write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Report what was done. The rows were sent by the tasks."""
+        _log.info("batch %d written: %s", batchId, _sum(messages))
+
+
+class _Task:
+    """The rows of one task on their way to one or more entities."""
+
+    def __init__(self, query: Query, sent: Sequence[str], output: _Output) -> None:
+        self._query = query
+        self._sent = sent
+        self._output = output
+        path = query.options.refused_path
+        self._refused = None if path is None else RefusedRows(path, f"{output.writer}-{output.batch}-{output.task}")
+        self._writers: dict[str, BulkWriter] = {}
+        self._rows: dict[str, int] = {}
+        """The number of rows that each writer was given."""
+        self._stack = AsyncExitStack()
+        self._done = Written()
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Send all rows. Rows are sent in the background while Spark makes the next ones."""
+        try:
+            for batch in batches:
+                run(self._write(batch))
+            run(self._finish())
+        finally:
+            run(self._stack.aclose())
+        if self._refused is not None:
+            self._refused.save()
+        return self._done
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        columns = outbound(batch, self._sent, self._query.options.id_column)
+        for entity, rows in by_entity(batch, self._query.options.entity):
+            if entity is None:
+                self._refuse(batch, rows or [], "the column entity has no value")
+                continue
+            writer, before = await self._writer(entity), self._rows[entity]
+            places = range(batch.num_rows) if rows is None else rows
+            self._rows[entity] += len(places)
+            for refusal in await writer.write(columns if rows is None else columns.rows(rows)):
+                self._refuse(batch, [places[refusal.row - before]], refusal.reason)
+
+    async def _writer(self, entity: str) -> BulkWriter:
+        if entity not in self._writers:
+            output, options = self._output, self._query.options
+            writer = BulkWriter(
+                await self._query.destination(entity),
+                entity,
+                writer=output.writer,
+                batch=output.batch,
+                task=output.task,
+                kind=output.kind,
+                refused="fail" if self._refused is None else "collect",
+                timeout=options.timeout,
+            )
+            self._writers[entity] = await self._stack.enter_async_context(writer)
+            self._rows[entity] = 0
+        return self._writers[entity]
+
+    def _refuse(self, batch: pa.RecordBatch, rows: Sequence[int], reason: str) -> None:
+        if self._refused is None:
+            raise RowRefusedError(f"A row cannot be sent: {reason}. With the option refusedPath, such rows are saved.")
+        self._refused.add(batch, rows, reason)
+        self._done.refused += len(rows)
+
+    async def _finish(self) -> None:
+        for writer in self._writers.values():
+            summary = await writer.finish()
+            self._done.stored += summary.stored
+            self._done.known += summary.known
+            self._done.duplicates += summary.duplicates
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None  # Spark calls a writer only within a task
+    return context
+
+
+def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
+    done = [each for each in messages if isinstance(each, Written)]
+    return (
+        f"{sum(each.stored for each in done)} rows stored, {sum(each.known for each in done)} stored before, "
+        f"{sum(each.duplicates for each in done)} dropped as duplicates, {sum(each.refused for each in done)} refused"
+    )

@@ -1,0 +1,124 @@
+"""A job of ``python -m sbredis.spark`` in processes of its own: Python, its JVM, and the Pythons that the JVM has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from tests.waiting import wait_until
+
+__all__ = ["Job", "Victim"]
+
+Victim = Literal["jvm", "python", "all of them by Ctrl-C"]
+
+
+class Job:
+    """A running job. ``folder`` gets its output; the connection string is in its environment."""
+
+    def __init__(self, url: str, folder: Path, *arguments: str) -> None:
+        self._began = time.monotonic()
+        self._log = folder / "log"
+        self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        environment = {
+            **os.environ,
+            "SBREDIS_URL": url,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.ui.enabled=false pyspark-shell"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sbredis.spark", *arguments, "--master", "local[2]"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.family: set[int] = {self._process.pid}
+        """All processes of the job that were seen."""
+
+    @property
+    def said(self) -> str:
+        """What the job has printed."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode("utf-8", "replace")
+
+    @property
+    def age(self) -> float:
+        """The number of seconds since the start."""
+        return time.monotonic() - self._began
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; ``None`` while the job runs."""
+        return self._process.poll()
+
+    def until(self, condition: Callable[[], object], seconds: float = 300.0) -> bool:
+        """Wait for a condition. Return whether the job still runs then; without a job nothing would come."""
+        try:
+            wait_until(lambda: condition() or self.code is not None, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.said[-3000:]}") from None
+        return self.code is None
+
+    def jvm(self) -> int | None:
+        """Return the process id of the JVM, which is a child of the first Python; ``None`` before it runs."""
+        programs = _processes()
+        self.family |= _descendants(self._process.pid, programs)
+        found = [pid for pid, (parent, name) in programs.items() if parent == self._process.pid and name == "java"]
+        return found[0] if found else None
+
+    def kill(self, victim: Victim) -> bool:
+        """Kill a process with SIGKILL, or do what Ctrl-C at a terminal does. Return whether it was there."""
+        jvm = self.jvm()
+        if victim == "all of them by Ctrl-C" and jvm is not None and self.code is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+            return True
+        pid = jvm if victim == "jvm" else self._process.pid
+        if pid is None or self.code is not None:
+            return False
+        os.kill(pid, signal.SIGKILL)
+        return True
+
+    def wait(self, seconds: float = 300.0) -> int:
+        """Wait for the end of the Python that was started, and return its exit code."""
+        return self._process.wait(seconds)
+
+    def gone(self) -> bool:
+        """Return whether all processes of the job that were seen have ended."""
+        self._process.poll()
+        return not self.family & _processes().keys()
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        self.jvm()
+        for pid in self.family & _processes().keys():
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _processes() -> dict[int, tuple[int, str]]:
+    """Return the parent and the program of each living process."""
+    lines = subprocess.run(
+        ["/bin/ps", "-A", "-o", "pid=,ppid=,stat=,comm="], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
+    split = [line.split(None, 3) for line in lines]
+    return {int(pid): (int(parent), Path(name).name) for pid, parent, state, name in split if not state.startswith("Z")}
+
+
+def _descendants(pid: int, programs: dict[int, tuple[int, str]]) -> set[int]:
+    found: set[int] = set()
+    more = {pid}
+    while more:
+        found |= more
+        more = {each for each, (parent, _) in programs.items() if parent in more} - found
+    return found

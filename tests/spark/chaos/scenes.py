@@ -1,0 +1,202 @@
+"""Jobs of Spark that are killed again and again. At the end of a scene every message must be where it belongs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sbredis import ServiceBusClient, ServiceBusSubQueue
+from sbredis.aio import ServiceBusClient as Client
+from sbredis.aio.bulk import stored_rows
+from sbredis.spark._commands import INTERRUPTED
+from tests.spark.chaos.feeding import Feed, feeding
+from tests.spark.chaos.findings import captured, faults, peeked, waiting
+from tests.spark.chaos.jobs import Job, Victim
+from tests.spark.chaos.moments import MOMENTS, Folders, reach
+from tests.waiting import wait_until
+
+__all__ = ["Scene", "captures", "drained", "job_list", "replays"]
+
+ROWS, TASKS, RATE = 160_000, 4, 30_000
+_WRITER = "chaos"
+_PATIENCE = 120.0
+"""The number of seconds within which all processes of a job must have ended after one of them was killed."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a scene plays, how often its thing happens, and who hears of it."""
+
+    url: str
+    folder: Path
+    times: int
+    seed: int
+    say: Callable[[str], object]
+    queue: str = "orders"
+
+    def create(self) -> None:
+        """Create a queue with several partitions, whose expired messages become dead letters."""
+        with ServiceBusClient(self.url) as client:
+            client.ensure_queue(self.queue, enable_partitioning=True, dead_lettering_on_message_expiration=True)
+
+    def capture(self, *more: str) -> Job:
+        """Start a capture of the queue."""
+        at = Folders(self.folder)
+        given = ("capture", self.queue, "--to", str(at.out), "--checkpoint", str(at.checkpoint), *more)
+        return Job(self.url, self.folder, *given)
+
+    def stream(self) -> Job:
+        """Start a capture of the queue that goes on for ever, in small batches."""
+        return self.capture("--every", "1 second", "--max-messages", "3000")
+
+    def replay(self, source: Path) -> Job:
+        """Start a replay into the queue, slow enough to be killed in the middle."""
+        given = ("--source", str(source), "--tasks", str(TASKS), "--rate", str(RATE), "--write-id", _WRITER)
+        return Job(self.url, self.folder, "replay", self.queue, *given)
+
+    def replayed(self) -> int:
+        """Return how many rows of the replay the queue has stored."""
+
+        async def count() -> int:
+            async with Client(self.url) as client:
+                return await stored_rows(client, self.queue, _WRITER)
+
+        return asyncio.run(count())
+
+    def progress(self) -> str:
+        """Say how far a capture is."""
+        at = Folders(self.folder)
+        return f"{at.planned()} batches planned, {at.committed()} committed"
+
+
+def victims(moments: tuple[str, ...], *kinds: Victim) -> Iterator[tuple[str, Victim]]:
+    """Yield moments and victims without end. Each pair comes before a pair comes again."""
+    for turn in itertools.count():
+        for number, moment in enumerate(moments):
+            yield moment, kinds[(number + turn) % len(kinds)]
+
+
+@contextmanager
+def job_list() -> Generator[list[Job]]:
+    """Yield a list for jobs. At the end of the block, what still runs of them is killed."""
+    jobs: list[Job] = []
+    try:
+        yield jobs
+    finally:
+        for job in jobs:
+            job.end()
+
+
+def finished(job: Job, jobs: list[Job]) -> None:
+    """Wait until a job has succeeded, and until the processes of all jobs have ended."""
+    jobs.append(job)
+    assert job.wait() == 0, job.said[-3000:]
+    for each in jobs:
+        wait_until(each.gone, _PATIENCE, "a process of a job that was killed still runs")
+
+
+def drained(scene: Scene, jobs: list[Job], feed: Feed) -> str:
+    """Capture what is left. Check the files, the queue and its dead letters, and return the figures."""
+    finished(scene.capture(), jobs)
+    assert waiting(scene.url, scene.queue) == 0
+    there, batches = captured(Folders(scene.folder).out)
+    dead = peeked(scene.url, scene.queue, ServiceBusSubQueue.DEAD_LETTER)
+    _refuse(faults(there, dead, feed.sent, feed.unknown, feed.mortal))
+    return (
+        f"{len(feed):,} messages sent, {there.total():,} captured in {batches} batches, {dead.total():,} dead letters, "
+        "lost 0, twice 0, left 0"
+    )
+
+
+def _refuse(found: list[str]) -> None:
+    assert not found, "\n".join([f"{len(found)} faults", *sorted(found)[:10]])
+
+
+def captures(scene: Scene, moments: tuple[str, ...] = tuple(MOMENTS)) -> str:
+    """Kill captures of a queue while messages are sent to it."""
+    chance = random.Random(scene.seed)
+    scene.create()
+    with job_list() as jobs:
+        with feeding(Feed(scene.url, scene.queue, scene.seed)) as feed:
+            for number, (moment, victim) in enumerate(
+                itertools.islice(victims(moments, "jvm", "python"), scene.times), 1
+            ):
+                job = scene.stream()
+                jobs.append(job)
+                there = reach(moment, scene.folder, job, chance)
+                feed.check()
+                assert there, job.said[-3000:]
+                assert job.kill(victim)
+                scene.say(
+                    f"{number:>3}: {victim} killed {job.age:.1f} s after the start, while {moment}: "
+                    f"{scene.progress()}, {len(feed):,} messages sent"
+                )
+                if chance.random() < 0.5:  # otherwise the next run begins while the last one ends
+                    wait_until(job.gone, _PATIENCE)
+        return drained(scene, jobs, feed)
+
+
+def replays(scene: Scene, rows: int = ROWS) -> str:
+    """Kill a replay of files into a queue, to which other messages are sent too."""
+    chance = random.Random(scene.seed)
+    scene.create()
+    source = scene.folder / "source"
+    names = write_source(source, rows, chance)
+    with job_list() as jobs:
+        with feeding(Feed(scene.url, scene.queue, scene.seed, pause=0.3, mortal=0.0)) as feed:
+            for number, (_, victim) in enumerate(
+                itertools.islice(victims(("sending",), "python", "jvm", "all of them by Ctrl-C"), scene.times), 1
+            ):
+                job = scene.replay(source)
+                jobs.append(job)
+                before = scene.replayed()
+                goal = before + 1 + (rows - before) * chance.random() / 2
+                starting = number % 4 == 0 or before == rows
+                if starting:
+                    assert job.until(job.jvm), job.said[-3000:]
+                    time.sleep(chance.random() * 15)
+                else:
+                    assert job.until(partial(sent, scene, goal)), job.said[-3000:]
+                feed.check()
+                assert job.kill(victim), job.said[-3000:]
+                scene.say(
+                    f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {scene.replayed():,} rows sent, "
+                    f"and {len(feed):,} other messages"
+                )
+                if victim not in {"jvm", "python"} and not starting:
+                    assert job.wait() == INTERRUPTED
+                    assert "rows until now; the same command sends the others" in job.said
+                if chance.random() < 0.5:
+                    wait_until(job.gone, _PATIENCE)
+            finished(scene.replay(source), jobs)
+        there = peeked(scene.url, scene.queue)
+        _refuse(faults(there, Counter(), names | feed.sent))
+        return f"{rows:,} rows and {len(feed):,} other messages sent, {there.total():,} found, lost 0, twice 0"
+
+
+def sent(scene: Scene, goal: float) -> bool:
+    """Return whether a replay has sent this many rows."""
+    return scene.replayed() >= goal
+
+
+def write_source(source: Path, rows: int, chance: random.Random) -> set[str]:
+    """Write the files of a replay, and return the names of their messages."""
+    source.mkdir()
+    names = [f"row-{number}" for number in range(rows)]
+    for at in range(0, rows, -(-rows // 3)):
+        piece = names[at : at + -(-rows // 3)]
+        keys = [f"key {chance.randrange(20)}" if chance.random() < 0.3 else None for _ in piece]
+        table = pa.table({"body": [name.encode() for name in piece], "message_id": piece, "partition_key": keys})
+        parquet.write_table(table, source / f"part-{at}.parquet")
+    return set(names)

@@ -1,0 +1,37 @@
+"""The benchmark of Spark runs, and prints its report. No test asserts a speed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.spark import JOBS, WORKS, lines
+from tests.benchmarks.running import benchmark, refused
+
+SPEED = r" +[\d,]+ rows/s +[\d,]+ rows/s +\d+\.\d\d x  ≥ \d\.\d  (met|MISSED)"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")  # says why the test is skipped where there is no Java
+def test_the_short_form_reports_its_rows() -> None:
+    """It has a Spark of its own. Jobs with rows as few as these take as long as Spark needs to begin."""
+    printed = benchmark("spark", "--rows", "2000", "--rounds", "1", "--only", "skew", silent=False)  # Spark complains
+    assert re.fullmatch(r"Python 3\S+; 2,000 rows of 200 B", printed[1])
+    found = {line: bool(re.match(rf"(write|read){SPEED}", line)) for line in printed[3:-1]}
+    assert list(found.values()) == [True] * 2, found
+    assert re.fullmatch(r"skew +\d+\.\d s +\d+\.\d s +\d+\.\d\d x  ≤ 2\.0  MISSED", printed[-1])
+
+
+def test_each_goal_is_compared_with_the_median_ratio() -> None:
+    """The goal of a job is a number of times the time of the plain read; other goals are parts of the plain speed."""
+    exactly = {work.name: [(1.0, work.ratio), (9.0, 1.0), (1.0, 9.0)] for work in WORKS}
+    exactly |= {job.name: [(2.0, 1.0), (1.0, 1.0), (9.0, 1.0)] for job in JOBS}
+    assert [line.split()[-1] for line in lines(exactly, 1000)[1:]] == ["met"] * (len(WORKS) + len(JOBS))
+    missed = {"read": [(1.02, 1.0)], "skew": [(2.1, 1.0)]}
+    assert [line.split()[-1] for line in lines(missed, 1000)[1:]] == ["MISSED"] * 2
+
+
+def test_invalid_arguments_are_refused() -> None:
+    assert "must be 1 at least" in refused("spark", "--rows", "0")
+    assert "must name pieces of work" in refused("spark", "--only", "everything")

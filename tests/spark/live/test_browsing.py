@@ -1,0 +1,197 @@
+"""Tests of browsing: a batch and a stream of the messages in an entity, which stay there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import _parse_datatype_json_string
+
+from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.exceptions import MessagesLostError, MessagingEntityNotFoundError, SparkSetupError
+from sbredis.spark._browse import BrowseReader, BrowseStreamReader
+from sbredis.sync.management import ServiceBusAdministrationClient
+from tests.spark.live.reading import bodies, query, rows_of, send
+
+pytestmark = pytest.mark.slow
+
+
+def read(url: str, **options: str) -> list[dict[str, object]]:
+    reader = BrowseReader(query(url, stream=False, **options))
+    return rows_of(reader, reader.partitions())
+
+
+def test_a_batch_has_every_message_once_and_leaves_it_there(url: str) -> None:
+    send(url, "orders", map(str, range(95)))
+    for _ in range(2):
+        assert sorted(map(int, bodies(read(url, queue="orders")))) == list(range(95))
+
+
+def test_a_row_says_what_the_message_says(url: str) -> None:
+    send(url, "first", [])
+    due = datetime(2035, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    with ServiceBusClient(url) as client, client.get_queue_sender("first") as sender:
+        sender.send_messages(
+            ServiceBusMessage(
+                b"body",
+                message_id="id-1",
+                session_id=None,
+                partition_key="key",
+                correlation_id="c",
+                subject="s",
+                content_type="text/plain",
+                reply_to="r",
+                to="t",
+                time_to_live=timedelta(days=1),
+                application_properties={"a": 1, "b": "x", "c": True},
+            )
+        )
+        sender.schedule_messages(ServiceBusMessage("later"), due)
+        with client.get_queue_receiver("first") as receiver:
+            (peeked,) = (each for each in receiver.peek_messages(5) if each.body == b"body")
+    now, later = sorted(read(url, queue="first"), key=lambda row: str(row["state"]))
+    assert now == {
+        "entity": "first",
+        "incarnation": later["incarnation"],
+        "partition": peeked.sequence_number >> 48,
+        "sequence_number": peeked.sequence_number,
+        "enqueued_sequence_number": peeked.sequence_number,
+        "message_id": "id-1",
+        "session_id": None,
+        "partition_key": "key",
+        "correlation_id": "c",
+        "subject": "s",
+        "content_type": "text/plain",
+        "reply_to": "r",
+        "to": "t",
+        "enqueued_time": peeked.enqueued_time_utc,
+        "scheduled_enqueue_time": None,
+        "expires_at": peeked.expires_at_utc,
+        "delivery_count": 0,
+        "state": "active",
+        "dead_letter_reason": None,
+        "dead_letter_description": None,
+        "dead_letter_source": None,
+        "application_properties": [("a", "1"), ("b", "x"), ("c", "true")],
+        "body": b"body",
+    }
+    assert (later["state"], later["scheduled_enqueue_time"], later["enqueued_time"]) == ("scheduled", due, None)
+
+
+def test_dead_letters_have_their_reasons(url: str) -> None:
+    send(url, "orders", ["bad", "good"], partitioned=False)
+    with ServiceBusClient(url) as client, client.get_queue_receiver("orders") as receiver:
+        (bad,) = receiver.receive_messages(1)
+        receiver.dead_letter_message(bad, reason="torn", error_description="the letter is torn")
+    (row,) = read(url, queue="orders", subQueue="deadLetter")
+    assert (row["body"], row["dead_letter_reason"], row["dead_letter_description"]) == (
+        b"bad",
+        "torn",
+        "the letter is torn",
+    )
+    assert bodies(read(url, queue="orders")) == [b"good"]
+
+
+def test_large_columns_can_be_left_out(url: str) -> None:
+    send(url, "orders", ["one"], application_properties={"a": "b"})
+    (row,) = read(url, queue="orders", includeBody="false", includeProperties="false")
+    assert row.keys().isdisjoint({"body", "application_properties"})
+
+
+def test_a_batch_begins_and_ends_where_the_options_say(url: str) -> None:
+    send(url, "orders", map(str, range(50)), partitioned=False)
+    (partition,) = {row["partition"] for row in read(url, queue="orders")}
+    offsets = {"startingOffsets": json.dumps({partition: 10}), "endingOffsets": json.dumps({partition: 20})}
+    assert sorted(map(int, bodies(read(url, queue="orders", **offsets)))) == list(range(10, 20))
+    assert read(url, queue="orders", startingOffsets="latest") == []
+    assert read(url, queue="orders", endingTimestamp="2001-01-01") == []
+    assert len(read(url, queue="orders", startingTimestamp="2001-01-01", minPartitions="4")) == 50
+    with pytest.raises(SparkSetupError, match=r"The offsets name the partitions \[99\]"):
+        read(url, queue="orders", startingOffsets='{"99": 1}')
+
+
+def test_what_cannot_be_browsed_is_refused(url: str) -> None:
+    with ServiceBusAdministrationClient.from_connection_string(url) as administration:
+        administration.create_topic("events")
+    with pytest.raises(MessagingEntityNotFoundError, match="nosuch"):
+        read(url, queue="nosuch")
+    with pytest.raises(SparkSetupError, match="'events' is a topic, which holds no messages: read one of its subscri"):
+        read(url, queue="events")
+
+
+def test_a_stream_takes_each_message_once_in_limited_batches(url: str) -> None:
+    send(url, "orders", map(str, range(60)))
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders", maxMessagesPerTrigger="25"))
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(25)
+    start, taken = reader.initialOffset(), []
+    assert start == reader.initialOffset()
+    while (end := reader.latestOffset(start, limit)) != start:
+        rows = rows_of(reader, reader.partitions(start, end))
+        assert len(rows) <= 25
+        taken += rows
+        start = end
+    assert sorted(map(int, bodies(taken))) == list(range(60))
+    send(url, "orders", ["new"])
+    assert bodies(rows_of(reader, reader.partitions(start, reader.latestOffset(start, ReadAllAvailable())))) == [b"new"]
+
+
+def test_a_first_batch_that_is_repeated_begins_where_it_began(url: str) -> None:
+    send(url, "orders", ["old"])
+    options = {"queue": "orders", "startingOffsets": "latest"}
+    reader = BrowseStreamReader(query(url, stream=True, **options))
+    start = reader.initialOffset()
+    send(url, "orders", ["new"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    again = BrowseStreamReader(query(url, stream=True, **options))
+    assert bodies(rows_of(again, again.partitions(again.initialOffset(), end))) == [b"new"]
+
+
+def test_a_draining_stream_ends_with_the_messages_that_were_there(url: str) -> None:
+    send(url, "orders", map(str, range(20)))
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders"))
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    send(url, "orders", ["too late"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert sorted(map(int, bodies(rows_of(reader, reader.partitions(start, end))))) == list(range(20))
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_an_entity_that_was_made_again_is_a_loss(url: str) -> None:
+    send(url, "orders", ["one"])
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders"))
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with ServiceBusAdministrationClient.from_connection_string(url) as administration:
+        administration.delete_queue("orders")
+    send(url, "orders", ["two"])
+    for option in ("true", "false"):
+        later = BrowseStreamReader(query(url, stream=True, queue="orders", failOnDataLoss=option))
+        if option == "true":
+            with pytest.raises(MessagesLostError, match="was deleted and created again since the last batch"):
+                later.latestOffset(end, ReadAllAvailable())
+        else:
+            after = later.latestOffset(end, ReadAllAvailable())
+            assert bodies(rows_of(later, later.partitions(end, after))) == [b"two"]
+
+
+def test_the_arrow_schema_is_the_one_that_spark_makes_of_the_columns(url: str) -> None:
+    """Spark refuses a RecordBatch whose schema differs in any way."""
+    del url
+    from sbredis.spark._schema import READ_COLUMNS, arrow_schema
+
+    fields = [
+        {"name": column.name, "type": _json_type(column.type), "nullable": True, "metadata": {}}
+        for column in READ_COLUMNS
+    ]
+    spark = _parse_datatype_json_string(json.dumps({"type": "struct", "fields": fields}))
+    assert to_arrow_schema(spark, timezone="UTC").equals(arrow_schema(READ_COLUMNS))
+
+
+def _json_type(kind: str) -> object:
+    if kind.startswith("MAP"):
+        return {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
+    return {"STRING": "string", "INT": "integer", "BIGINT": "long", "TIMESTAMP": "timestamp", "BINARY": "binary"}[kind]

@@ -1,0 +1,113 @@
+"""The arguments of ``python -m sbredis.spark``."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sbredis.spark.__main__ import SETUP_FAILED, main
+from sbredis.spark._commands import Command, read_command, release_line
+
+WRONG = {
+    "no job": ([], "the following arguments are required: JOB"),
+    "an unknown job": (["captur", "orders"], "invalid choice: 'captur'"),
+    "no entity": (["skew"], "the following arguments are required: ENTITY"),
+    "no name of an entity": (["skew", "a b/"], "argument ENTITY: "),
+    "two connection strings": (["skew", "q", "--url", "x", "--url-env", "Y"], "not allowed with argument"),
+    "no folder": (["capture", "q"], "--to, --checkpoint"),
+    "no choice": (["dlq-resubmit", "q"], "dlq-resubmit needs --report or --fingerprint"),
+    "a rate that is none": (["replay", "q", "--source", "x", "--rate", "fast"], "'fast' is not a number"),
+    "a rate of nothing": (["replay", "q", "--source", "x", "--rate", "0"], "'0' is not a number"),
+    "no tasks": (["replay", "q", "--source", "x", "--tasks", "0"], "'0' is not a whole number from 1 on"),
+    "one folder twice": (["compact", "--source", "x", "--to", "./x"], "--to must be another folder"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG)
+def test_wrong_arguments_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_command(arguments)
+    assert ended.value.code == SETUP_FAILED
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "job",
+    ["", "capture", "replay", "dlq-report", "dlq-resubmit", "latency", "skew", "compact", "reservations", "release"],
+)
+def test_every_job_has_help_with_an_example(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_command([*job.split(), "--help"])
+    assert ended.value.code == 0
+    assert f"python -m sbredis.spark {job}" in capsys.readouterr().out
+
+
+def test_the_examples_of_the_help_are_right(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_command(["--help"])
+    told = capsys.readouterr().out
+    lines = [
+        line.split("sbredis.spark ", 1)[1] for line in told.splitlines() if line.startswith("  python -m sbredis.spark")
+    ]
+    assert len(lines) == 9
+    for line in lines:
+        import shlex
+
+        read_command(shlex.split(line))
+
+
+def test_the_connection_string_is_in_the_environment_unless_an_option_says_otherwise() -> None:
+    assert read_command(["skew", "q"]).server == {"urlEnv": "SBREDIS_URL"}
+    assert read_command(["skew", "q", "--url-env", "OTHER"]).server == {"urlEnv": "OTHER"}
+    assert read_command(["skew", "q", "--url-file", "f", "--namespace", "n"]).server == {
+        "urlFile": "f",
+        "namespace": "n",
+    }
+    assert read_command(["skew", "q", "--url", "redis://x"]).server == {"url": "redis://x"}
+
+
+def test_a_command_is_read() -> None:
+    line = "capture orders --to out --checkpoint check --consumer me --every 10s --max-messages 5 --master local[2]"
+    line += " --accept-loss"
+    assert read_command(line.split()) == Command(
+        job="capture",
+        entity="orders",
+        server={"urlEnv": "SBREDIS_URL"},
+        master="local[2]",
+        to="out",
+        checkpoint="check",
+        consumer="me",
+        every="10s",
+        most_rows=5,
+        accept_loss=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "line"),
+    [
+        ([], ""),
+        (["--url-env", "OTHER", "--namespace", "n s"], " --url-env OTHER --namespace 'n s'"),
+        (["--url-file", "f"], " --url-file f"),
+        (["--url", "redis://:secret@host"], " --url URL"),
+    ],
+)
+def test_the_command_that_releases_an_entity_is_told(server: list[str], line: str) -> None:
+    """With everything but a connection string, which may have a password."""
+    command = read_command(["capture", "a/subscriptions/b", "--to", "t", "--checkpoint", "c", *server])
+    assert release_line(command) == f"python -m sbredis.spark release a/subscriptions/b{line}"
+    assert release_line(command, "q").startswith("python -m sbredis.spark release q")
+
+
+def test_the_connection_string_does_not_show_in_a_command() -> None:
+    assert "secret" not in repr(read_command(["skew", "q", "--url", "redis://:secret@host"]))
+
+
+def test_a_missing_connection_string_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SBREDIS_URL", raising=False)
+    assert "SBREDIS_URL" not in os.environ
+    assert main(["reservations"]) == SETUP_FAILED
+    assert "'SBREDIS_URL', which is not set" in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""Tests of the options of the Spark format: names, values, and the operations in which each is legal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark import _values as values
+from sbredis.spark._options import OPTIONS, Kind, Options, included, parse_options, parse_secret
+from tests.offenders import for_each
+
+QUEUE = {"url": "memory://x", "queue": "orders"}
+CONSUME = {**QUEUE, "mode": "consume", "consumer": "capture"}
+EXAMPLES = {
+    "subQueue": "deadLetter",
+    "consumer": "capture",
+    "reserveTimeout": "5 min",
+    "startingOffsets": "latest",
+    "startingTimestamp": "2026-05-01",
+    "endingOffsets": "latest",
+    "endingTimestamp": "2026-05-02",
+    "maxMessagesPerTrigger": "1000",
+    "maxBytesPerTrigger": "1000000",
+    "minMessagesPerTrigger": "10",
+    "minBytesPerTrigger": "1000",
+    "maxTriggerDelay": "10 s",
+    "minPollIntervalMs": "50",
+    "minPartitions": "2",
+    "maxTasks": "4",
+    "failOnDataLoss": "false",
+    "includeBody": "false",
+    "includeProperties": "false",
+    "writeId": "load-1",
+    "idColumn": "order_id",
+    "refusedPath": "/tmp/refused",
+    "callTimeout": "30",
+    "namespace": "shop",
+}
+
+
+def parsed(kind: Kind, **more: str) -> Options:
+    """Parse options as Spark gives them for this kind of query: with names in lower case."""
+    given = {name.lower(): value for name, value in {**(CONSUME if kind is Kind.CONSUME else QUEUE), **more}.items()}
+    stream = kind in (Kind.BROWSE_STREAM, Kind.CONSUME, Kind.WRITE_STREAM)
+    return parse_options(given, stream=stream, write=kind in (Kind.WRITE, Kind.WRITE_STREAM))
+
+
+@for_each("kind", list(Kind), ids=lambda kind: kind.name)
+def test_an_option_is_accepted_exactly_where_it_is_legal(kind: Kind) -> None:
+    for option in OPTIONS:
+        if option.name not in EXAMPLES:
+            continue
+        if kind in option.legal:
+            assert parsed(kind, **{option.name: EXAMPLES[option.name]}).kind is kind
+        else:
+            with pytest.raises(SparkSetupError, match=f"The option {option.name} has no meaning for"):
+                parsed(kind, **{option.name: EXAMPLES[option.name]})
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(
+        SparkSetupError, match=r"no option 'maxmessagepertrigger': did you mean maxMessagesPerTrigger\?"
+    ):
+        parsed(Kind.CONSUME, maxMessagePerTrigger="5")
+    with pytest.raises(SparkSetupError, match=r"no option 'zzzz': the names are url, urlEnv"):
+        parsed(Kind.BROWSE, zzzz="5")
+    with pytest.raises(SparkSetupError, match=r"has no path: name the entity by the option queue or topic"):
+        parsed(Kind.BROWSE, path="orders")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "text"),
+    [
+        (Kind.CONSUME, {"startingOffsets": "latest"}, "would discard the rest"),
+        (Kind.BROWSE, {"topic": "events"}, "Both queue and topic are given"),
+        (Kind.BROWSE, {"subscription": "all"}, "A subscription belongs to a topic"),
+        (Kind.BROWSE, {"queue": "a b"}, "The options name no entity"),
+        (Kind.BROWSE, {"urlEnv": "BUS"}, "comes from one of url, urlEnv, urlFile, urlProvider, but url and urlEnv are"),
+        (Kind.BROWSE, {"startingOffsets": "latest", "startingTimestamp": "5"}, "Both startingOffsets and starting"),
+        (Kind.BROWSE, {"subQueue": "deadLetter", "startingTimestamp": "5"}, "has no meaning with subQueue"),
+        (Kind.BROWSE, {"subQueue": "dead"}, "The option subQueue is wrong: it must be deadLetter or transferDead"),
+        (Kind.BROWSE, {"minPartitions": "5", "maxTasks": "4"}, "minPartitions is greater than maxTasks"),
+        (Kind.BROWSE, {"maxTasks": "0"}, "The option maxTasks is wrong: it must be a whole number from 1"),
+        (Kind.BROWSE, {"includeBody": "maybe"}, "it must be true or false, not 'maybe'"),
+        (Kind.BROWSE, {"startingOffsets": "[1]"}, "it must be earliest, latest, or JSON"),
+        (Kind.BROWSE, {"startingTimestamp": "yesterday"}, "it must be a time like 2026-05-01T12:00:00Z"),
+        (Kind.CONSUME, {"reserveTimeout": "soon"}, "it must be a time such as 90, 500 ms, 5 min or 1 h"),
+        (
+            Kind.CONSUME,
+            {"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
+            "minMessagesPerTrigger is greater",
+        ),
+        (Kind.CONSUME, {"consumer": " "}, "The option consumer is wrong: it must not be empty"),
+    ],
+)
+def test_options_that_contradict_each_other_or_cannot_be_read_are_refused(
+    kind: Kind, more: dict[str, str], text: str
+) -> None:
+    with pytest.raises(SparkSetupError, match=text):
+        parsed(kind, **more)
+
+
+def test_an_entity_must_be_named_for_a_read_and_may_be_a_column_of_a_write() -> None:
+    url = {"url": "memory://x"}
+    with pytest.raises(SparkSetupError, match="The option queue, or topic and subscription is missing"):
+        parse_options(url, stream=False, write=False)
+    with pytest.raises(SparkSetupError, match="The option subscription is missing"):
+        parse_options({**url, "topic": "events"}, stream=False, write=False)
+    assert parse_options(url, stream=False, write=True).entity is None
+    read = parse_options({**url, "topic": "events", "subscription": "all"}, stream=False, write=False)
+    assert read.entity == "events/subscriptions/all"
+
+
+def test_consuming_needs_a_stream_and_a_consumer() -> None:
+    with pytest.raises(
+        SparkSetupError, match=r"use spark.readStream with trigger\(availableNow=True\), or mode=browse"
+    ):
+        parse_options(CONSUME, stream=False, write=False)
+    with pytest.raises(SparkSetupError, match="mode=consume needs the option consumer"):
+        parse_options({**QUEUE, "mode": "consume"}, stream=True, write=False)
+
+
+def test_options_of_sparks_own_writer_are_left_alone() -> None:
+    assert parsed(Kind.WRITE_STREAM, checkpointLocation="/c", queryName="q").entity == "orders"
+
+
+def test_the_columns_are_known_before_the_kind_of_the_query() -> None:
+    assert included({**CONSUME, "includebody": "false"}) == (False, True)
+
+
+def test_the_secret_is_one_option_and_the_namespace_goes_with_it() -> None:
+    assert parse_secret({"urlenv": "BUS", "namespace": "shop", "queue": "q"}) == {"urlEnv": "BUS", "namespace": "shop"}
+    with pytest.raises(SparkSetupError, match="but none is given"):
+        parse_secret({"queue": "q"})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("500 ms", 0.5), ("5min", 300), ("5 minutes", 300), ("1 h", 3600), ("0.5s", 0.5)]
+)
+def test_a_duration_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
+    assert values.duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"), [("1000", 1000), ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T01:00:01+01:00", 1000)]
+)
+def test_a_time_without_a_zone_is_in_utc(text: str, moment: int) -> None:
+    assert values.moment(text) == moment
+    assert values.moment("1970-01-01T00:00:01") == 1000
+
+
+@given(st.dictionaries(st.integers(0, 65535), st.integers(0, (1 << 48) - 1)))
+def test_offsets_by_partition_come_back(numbers: dict[int, int]) -> None:
+    text = "{" + ", ".join(f'"{partition}": {number}' for partition, number in numbers.items()) + "}"
+    assert values.offsets(text) == numbers
+
+
+@given(st.text())
+def test_a_value_that_cannot_be_read_is_refused_and_nothing_else_happens(text: str) -> None:
+    for option in OPTIONS:
+        with suppress(ValueError):
+            option.parse(text)

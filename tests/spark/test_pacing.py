@@ -1,0 +1,52 @@
+"""Tests of the pauses of an idle stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.spark._pacing import Pace
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_pauses_of_an_idle_stream_grow_to_ten_times_the_first() -> None:
+    pace = Pace(0.1, clock=Clock())
+    found: list[float] = []
+    for _ in range(7):
+        pace.looked(idle=True)
+        found.append(pace.left())
+    assert found == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0])
+
+
+def test_a_stream_that_has_found_something_looks_at_once_and_begins_with_the_first_pause() -> None:
+    pace = Pace(0.1, clock=Clock())
+    assert pace.left() == 0
+    for _ in range(5):
+        pace.looked(idle=True)
+    pace.looked(idle=False)
+    assert pace.left() == 0
+    pace.looked(idle=True)
+    assert pace.left() == pytest.approx(0.1)
+
+
+def test_the_time_for_which_the_trigger_of_spark_has_waited_counts() -> None:
+    clock = Clock()
+    pace = Pace(0.1, clock=clock)
+    pace.looked(idle=True)
+    clock.now += 0.06
+    assert pace.left() == pytest.approx(0.04)
+    clock.now += 10
+    assert pace.left() == 0
+
+
+def test_a_stream_without_a_pause_never_waits() -> None:
+    pace = Pace(0.0, clock=Clock())
+    pace.looked(idle=True)
+    assert pace.left() == 0

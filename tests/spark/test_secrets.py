@@ -1,0 +1,61 @@
+"""Tests of the ways in which a query finds its connection string."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark._secrets import Server, server_of, warn_of_password
+
+URL = "redis://:hidden-word@bus:6379"
+
+
+def provided() -> str:
+    return URL
+
+
+def provides_nothing() -> None:
+    return None
+
+
+def test_the_connection_string_comes_from_the_environment_a_file_or_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS", URL)
+    (tmp_path / "bus").write_text(URL + "\n", "utf-8")
+    for given in ({"urlEnv": "BUS"}, {"urlfile": str(tmp_path / "bus")}, {"urlProvider": f"{__name__}:provided"}):
+        assert server_of({**given, "namespace": "shop"}) == Server(URL, "shop")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warn_of_password(given)
+
+
+def test_a_server_does_not_show_its_password() -> None:
+    assert "hidden-word" not in repr(Server(URL, None))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"urlEnv": "NO_SUCH_VARIABLE"}, "which is not set in this process. The driver and every executor need it"),
+        ({"urlFile": "/no/such/file"}, "which this process cannot read"),
+        ({"urlProvider": "no_such_module:function"}, "must be MODULE:FUNCTION"),
+        ({"urlProvider": "nothing"}, "must be MODULE:FUNCTION"),
+        ({"urlProvider": f"{__name__}:provides_nothing"}, "returned no connection string"),
+    ],
+)
+def test_a_connection_string_that_is_not_there_is_named(given: dict[str, str], text: str) -> None:
+    with pytest.raises(SparkSetupError, match=text):
+        server_of(given)
+
+
+def test_a_password_in_the_option_url_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match="Spark writes into its event log") as caught:
+        warn_of_password({"url": URL})
+    assert "hidden-word" not in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_password({"url": "redis://bus:6379"})

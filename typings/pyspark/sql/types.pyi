@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+from typing import Any
+
+class DataType:
+    def simpleString(self) -> str: ...
+
+class StructField:
+    name: str
+    dataType: DataType
+    nullable: bool
+
+class StructType(DataType):
+    fields: list[StructField]
+    names: list[str]
+    def __iter__(self) -> Iterator[StructField]: ...
+    def json(self) -> str: ...
+
+def _parse_datatype_json_string(json_string: str) -> DataType: ...
+
+class Row(tuple[Any, ...]):
+    def __getattr__(self, name: str) -> Any: ...
+    def __getitem__(self, key: Any) -> Any: ...
+    def asDict(self, recursive: bool = False) -> dict[str, Any]: ...

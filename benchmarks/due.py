@@ -16,7 +16,7 @@ from typing import Any
 
 from redis import Redis
 
-from benchmarks.engine import Engine
+from benchmarks.engine_calls import Engine
 from benchmarks.rounds import run_as_program
 from sbredis.engine import CallId, Outgoing, PartitionSettings, Request, new_token
 from sbredis.servers import LocalServer

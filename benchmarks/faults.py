@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio.to_thread
@@ -87,10 +87,10 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 
-async def counts_on(transport: Transport) -> dict[str, int]:
+async def counts_on(transport: Transport, keys: Sequence[bytes] = KEYS) -> dict[str, int]:
     """Return how often each operation was executed, from the data on the servers at the end."""
     counts: dict[str, int] = {}
-    for key in KEYS:
+    for key in keys:
         found = await transport.command("HGETALL", key, key=key)
         counts |= {operation.decode(): int(count) for operation, count in found.items()}
     return counts

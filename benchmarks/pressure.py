@@ -88,14 +88,20 @@ class Report:
 
 
 class Pressure:
-    """A number of callers. Each runs one operation after the other on one of ``keys``."""
+    """A number of callers. Each runs one operation after the other on one of ``keys``.
 
-    def __init__(self, call: Call, keys: Sequence[bytes], callers: int = 200, pause: float = 0.01) -> None:
+    Operations flow when so many ``successes`` have come on the first key.
+    """
+
+    def __init__(
+        self, call: Call, keys: Sequence[bytes], callers: int = 200, pause: float = 0.01, *, successes: int = 400
+    ) -> None:
         self.report = Report()
         self._call = call
         self._keys = keys
         self._callers = callers
         self._pause = pause
+        self._flow = successes
         self._numbers = itertools.count()
         self._stop = asyncio.Event()
         self._succeeded_at = time.monotonic()
@@ -111,13 +117,13 @@ class Pressure:
         self._stop.set()
         await asyncio.gather(*self._tasks)
 
-    async def flows(self, successes: int = 400, within: float = 120.0) -> None:
-        """Wait until this number of further operations on the first key have succeeded."""
-        goal = self._successes + successes
+    async def flows(self, within: float = 120.0) -> None:
+        """Wait until enough further operations on the first key have succeeded."""
+        goal = self._successes + self._flow
         deadline = time.monotonic() + within
         while self._successes < goal:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no {successes} operations on the first key succeeded within {within} s")
+                raise TimeoutError(f"no {self._flow} operations on the first key succeeded within {within} s")
             await asyncio.sleep(0.01)
 
     async def _caller(self, number: int) -> None:

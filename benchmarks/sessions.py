@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine import Engine
+from benchmarks.engine_calls import Engine
 from benchmarks.rounds import run_as_program
 from benchmarks.works import (
     ALL,

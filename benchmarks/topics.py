@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine import Engine
+from benchmarks.engine_calls import Engine
 from benchmarks.rounds import run_as_program
 from benchmarks.rules import COMPLEX, duration
 from benchmarks.works import (
@@ -40,7 +40,7 @@ from benchmarks.works import (
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import Copy, Outgoing, Partition, PartitionSettings
+from sbredis.engine import Copy, Outgoing, Partition, PartitionSettings, publish
 from sbredis.management import RuleProperties, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.rules import Filter, MessageView, Rule, RuleBook, SqlFilter, TrueFilter
@@ -79,7 +79,7 @@ class Fan:
         """Send a number of messages in one call."""
         routes = [[Copy(place) for place in range(len(self._targets))]] * count
         topic = self._topic
-        topic.ask(topic.partition.publish(topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
+        topic.ask(publish(topic.partition, topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
 
     def weight(self) -> tuple[int, int]:
         """Return the bytes of all keys, and of the keys that hold bodies."""

@@ -17,7 +17,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine import Engine, server_cpu
+from benchmarks.engine_calls import Engine, server_cpu
 from benchmarks.rounds import run_as_program
 from benchmarks.works import (
     AT_ONCE,

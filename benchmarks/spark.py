@@ -1,0 +1,217 @@
+"""Compare Spark on two cores with redis-py and pyarrow in one process: reads, writes, streams and jobs on one server.
+
+python -m benchmarks.spark [--rows N] [--rounds N] [--only NAMES] [--server NAME]
+
+The two sides take turns. A first round with few rows does not count. Each job is compared with the plain read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.rounds import run_as_program
+from sbredis.servers import LocalServer, find_server
+from sbredis.spark import require_java, require_spark
+
+if TYPE_CHECKING:
+    from benchmarks.spark_plain import Plain
+    from benchmarks.spark_works import Bus
+
+WARM = 20_000
+"""The rows of the round that does not count. A short run has none."""
+
+
+class Goal(NamedTuple):
+    """A piece of work, and the goal for it."""
+
+    name: str
+    ratio: float
+    """Of a job: how many times the time of the plain read it may take. Otherwise: how many times the plain speed."""
+
+
+WORKS = (
+    Goal("write", 0.9),
+    Goal("read", 1.0),
+    Goal("read to parquet", 1.0),
+    Goal("consume 100,000", 0.6),
+    Goal("consume 20,000", 0.3),
+)
+JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
+Times = dict[str, list[tuple[float, float]]]
+"""By the name of a piece of work: the seconds of Spark and of the plain side, round by round."""
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that a piece of work takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+class Bench:
+    """The rounds of the benchmark."""
+
+    def __init__(self, bus: Bus, plain: Plain, folder: Path, only: Sequence[str]) -> None:
+        self._bus = bus
+        self._plain = plain
+        self._folder = folder
+        self._only = only
+        self._seconds: dict[str, tuple[float, float]] = {}
+
+    def round(self, rows: int, *, swapped: bool) -> dict[str, tuple[float, float]]:
+        """Measure everything once, and delete what it needed. ``swapped``: the plain side begins."""
+        self._seconds = {}
+        source = self._folder / "source"
+        self._bus.make_rows(source, rows)
+        self._bus.create("bench")
+        self._pair(
+            "write",
+            lambda: self._bus.write("bench", source),
+            lambda: self._plain.write("plain", source),
+            swapped=swapped,
+        )
+        self._reads(swapped=swapped)
+        for size in (100_000, 20_000):
+            if self._wants(f"consume {size:,}"):
+                self._consume(size, source, swapped=swapped)
+        self._jobs(source)
+        self._plain.delete("plain")
+        self._bus.delete("bench")
+        shutil.rmtree(self._folder / "out", ignore_errors=True)
+        return self._seconds
+
+    def _wants(self, name: str) -> bool:
+        return not self._only or name in self._only
+
+    def _pair(self, name: str, ours: Callable[[], object], plain: Callable[[], object], *, swapped: bool) -> None:
+        if swapped:
+            second, first = timed(plain), timed(ours)
+        else:
+            first, second = timed(ours), timed(plain)
+        self._seconds[name] = first, second
+
+    def _reads(self, *, swapped: bool) -> None:
+        bus, plain, out = self._bus, self._plain, self._folder / "out"
+        out.mkdir()
+        self._pair("read", lambda: bus.read("bench"), lambda: plain.read("plain"), swapped=swapped)
+        if self._wants("read to parquet"):
+            self._pair(
+                "read to parquet",
+                lambda: bus.read_to_parquet("bench", out / "read"),
+                lambda: plain.read_to_parquet("plain", out / "read.parquet"),
+                swapped=swapped,
+            )
+
+    def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
+        bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
+        bus.create("consumed")
+        bus.write("consumed", source)
+        plain.copy("plain", "copied")
+        self._pair(
+            f"consume {size:,}",
+            lambda: bus.consume("consumed", size, checkpoint),
+            lambda: plain.consume("copied", size),
+            swapped=swapped,
+        )
+        plain.delete("copied")
+        bus.delete("consumed")
+
+    def _jobs(self, source: Path) -> None:
+        bus, out = self._bus, self._folder / "out"
+        captured = out / "captured"
+        if self._wants("capture") or self._wants("compact") or self._wants("replay"):
+            bus.create("captured")
+            bus.write("captured", source)
+            to = ("--to", str(captured), "--checkpoint", str(out / "captured-checkpoint"))
+            self._job("capture", lambda: bus.job("capture", "captured", *to))
+            bus.delete("captured")
+        if self._wants("compact"):
+            self._job("compact", lambda: bus.compact(captured, out / "compacted"))
+        if self._wants("replay"):
+            bus.create("replayed")
+            self._job("replay", lambda: bus.job("replay", "replayed", "--source", str(captured)))
+            bus.delete("replayed")
+        if self._wants("skew"):
+            self._job("skew", lambda: bus.job("skew", "bench"))
+        for name, dead in (("dlq-report", True), ("latency", False)):
+            if self._wants(name):
+                bus.create("settled", audit=not dead, lock_duration="PT5M")
+                bus.write("settled", source)
+                bus.settle("settled", dead=dead)
+                self._job(name, partial(bus.job, name, "settled"))
+                bus.delete("settled")
+
+    def _job(self, name: str, job: Callable[[], object]) -> None:
+        self._seconds[name] = timed(job), self._seconds["read"][1]
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def lines(times: Times, rows: int) -> list[str]:
+    """Return a line for each piece of work, with its medians and whether the goal is met."""
+    shown = [f"{'':<16} {'Spark':>15} {'plain':>15}   ratio   goal"]
+    for work in WORKS:
+        if work.name in times:
+            ours, plain = (statistics.median(side) for side in zip(*times[work.name], strict=True))
+            ratio = statistics.median(b / a for a, b in times[work.name])
+            met = "met" if ratio >= work.ratio else "MISSED"
+            speeds = f"{rows / ours:>9,.0f} rows/s {rows / plain:>8,.0f} rows/s"
+            shown.append(f"{work.name:<16} {speeds}  {ratio:5.2f} x  ≥ {work.ratio:.1f}  {met}")
+    for job in JOBS:
+        if job.name in times:
+            ours, plain = (statistics.median(side) for side in zip(*times[job.name], strict=True))
+            ratio = statistics.median(a / b for a, b in times[job.name])
+            met = "met" if ratio <= job.ratio else "MISSED"
+            shown.append(f"{job.name:<16} {ours:>13.1f} s {plain:>13.1f} s  {ratio:5.2f} x  ≤ {job.ratio:.1f}  {met}")
+    return shown
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each piece of work (1,000,000)")
+    parser.add_argument("--rounds", type=int, default=3, help="measured rounds; medians are printed (3)")
+    names = [work.name for work in (*WORKS, *JOBS)]
+    parser.add_argument("--only", help=f"what to measure besides write and read, separated by ';': {'; '.join(names)}")
+    parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
+    given = parser.parse_args()
+    only = [] if given.only is None else [name.strip() for name in given.only.split(";")]
+    if min(given.rows, given.rounds) < 1 or not set(only) <= set(names):
+        parser.error("--rows and --rounds must be 1 at least, and --only must name pieces of work")
+    require_spark()
+    require_java()
+    logging.getLogger("sbredis").setLevel(logging.ERROR)  # the server keeps nothing, on purpose
+    from benchmarks.spark_plain import Plain
+    from benchmarks.spark_works import BODY, Bus, start_spark
+
+    print(f"{find_server(given.server)}\nPython {sys.version.split()[0]}; {given.rows:,} rows of {BODY} B", flush=True)
+    with tempfile.TemporaryDirectory(prefix="sbredis-bench-") as name, LocalServer(binary=given.server) as server:
+        folder = Path(name)
+        spark = start_spark(server.url, folder)
+        try:
+            bench = Bench(Bus(spark, server.url, folder), Plain(server.url), folder, only)
+            times: Times = {}
+            if given.rows > WARM:
+                bench.round(WARM, swapped=False)
+            for number in range(given.rounds):
+                for work, seconds in bench.round(given.rows, swapped=number % 2 == 1).items():
+                    times.setdefault(work, []).append(seconds)
+                print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
+        finally:
+            spark.stop()
+    print("", *lines(times, given.rows), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    run_as_program(main)

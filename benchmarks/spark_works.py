@@ -1,0 +1,170 @@
+"""The work that the benchmark of Spark measures: reads, writes, streams and jobs over one server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.calls._partition_client import PartitionClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    CallId,
+    Changes,
+    Lock,
+    Partition,
+    Received,
+    Request,
+    Settled,
+    encode_changes,
+    new_token,
+)
+from sbredis.spark._commands import read_command
+from sbredis.spark._jobs_run import run_job
+
+__all__ = ["Bus", "start_spark"]
+
+_URL = "SBREDIS_BENCH_URL"
+BODY = 200
+_PATIENCE = 600.0
+
+
+def start_spark(url: str, folder: Path) -> SparkSession:
+    """Start Spark with two cores, in this process."""
+    os.environ[_URL] = url
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[2]").appName("benchmark of sbredis")
+    for name, value in {
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+class Bus:
+    """Queues of one server, used by one Spark. Each method does one piece of work, and waits until it is done."""
+
+    def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
+        self._spark = spark
+        self._url = url
+        self._folder = folder
+
+    def make_rows(self, files: Path, rows: int) -> None:
+        """Write parquet files with ids and bodies."""
+        made = self._spark.range(0, rows, 1, 2).select(
+            sql.md5(sql.col("id").cast("string")).alias("message_id"),
+            sql.rpad(sql.col("id").cast("string"), BODY, "x").cast("binary").alias("body"),
+        )
+        made.write.mode("overwrite").parquet(str(files))
+
+    def write(self, queue: str, files: Path) -> None:
+        """Send the rows of parquet files."""
+        rows = self._spark.read.parquet(str(files))
+        rows.write.format("sbredis").options(urlEnv=_URL, queue=queue).mode("append").save()
+
+    def read(self, queue: str) -> None:
+        """Read all messages, and throw the rows away."""
+        self._rows(queue).write.format("noop").mode("overwrite").save()
+
+    def read_to_parquet(self, queue: str, to: Path) -> None:
+        """Read all messages into parquet files."""
+        self._rows(queue).write.mode("overwrite").parquet(str(to))
+
+    def consume(self, queue: str, rows: int, checkpoint: Path) -> None:
+        """Take all messages in batches of some rows, and throw the rows away."""
+        options = {"urlEnv": _URL, "queue": queue, "mode": "consume", "consumer": "bench"}
+        stream = self._spark.readStream.format("sbredis").options(**options, maxMessagesPerTrigger=rows).load()
+        query = (
+            stream.writeStream.foreachBatch(lambda batch, _: batch.write.format("noop").mode("overwrite").save())
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def job(self, *arguments: str) -> str:
+        """Run a job as its command does, and return what it prints."""
+        printed = StringIO()
+        with redirect_stdout(printed):
+            code = run_job(read_command([*arguments, "--url-env", _URL]), self._spark)
+        assert code == 0, printed.getvalue()
+        return printed.getvalue()
+
+    def compact(self, source: Path, to: Path) -> None:
+        """Run the job that knows no server."""
+        with redirect_stdout(StringIO()):
+            run_job(read_command(["compact", "--source", str(source), "--to", str(to)]), self._spark)
+
+    def _rows(self, queue: str) -> DataFrame:
+        return self._spark.read.format("sbredis").options(urlEnv=_URL, queue=queue).load()
+
+    # -- queues --------------------------------------------------------------------------------------------------------
+
+    def create(self, queue: str, **options: Any) -> None:
+        """Create a queue with partitions."""
+        asyncio.run(self._administer(lambda admin: admin.create_queue(queue, enable_partitioning=True, **options)))
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue, also a reserved one."""
+
+        async def work(admin: ServiceBusAdministrationClient) -> None:
+            await admin.release_reservation(queue)
+            await admin.delete_queue(queue)
+
+        asyncio.run(self._administer(work))
+
+    async def _administer(self, work: Callable[[ServiceBusAdministrationClient], Any]) -> None:
+        async with ServiceBusAdministrationClient(self._url) as admin:
+            await work(admin)
+
+    def settle(self, queue: str, *, dead: bool) -> None:
+        """Complete all messages, or make dead letters of them, by calls of 1,000 messages."""
+        asyncio.run(self._settle(queue, dead=dead))
+
+    async def _settle(self, queue: str, *, dead: bool) -> None:
+        async with ServiceBusClient(self._url) as client:
+            until = asyncio.get_running_loop().time() + _PATIENCE
+            entity = await client._connection.entity(queue, until)
+            for number in entity.numbers:
+                link = entity.partition_client(number)
+                lane = link.borrow_lane()
+                while locks := await _received(link, lane, until, dead=dead):
+                    await link.call(lane, _settlement(locks, dead=dead), until)
+
+
+async def _received(link: PartitionClient, lane: str, until: float, *, dead: bool) -> list[Lock]:
+    token = new_token()
+
+    def receive(partition: Partition, call_id: CallId) -> Request[Received]:
+        return partition.receive(call_id, token, MAXIMUM_CALL_MESSAGES)
+
+    found = await link.call(lane, receive, until)
+    return [Lock(token, each.name, _changes(each.name) if dead else b"") for each in found.messages]
+
+
+def _settlement(locks: Sequence[Lock], *, dead: bool) -> Callable[[Partition, CallId], Request[Settled]]:
+    def settle(partition: Partition, call_id: CallId) -> Request[Settled]:
+        return partition.dead_letter(call_id, locks) if dead else partition.complete(call_id, locks)
+
+    return settle
+
+
+def _changes(name: str) -> bytes:
+    return encode_changes(Changes(reason=f"Failed{int(name) % 7}", description=f"line {name}: no such customer"))

@@ -1,0 +1,88 @@
+"""Tests that the benchmark of workers runs, and prints and draws its report. No test asserts a speed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks.workers import affordable
+from benchmarks.workers_report import CONTESTANTS, Contestant, Figures, Results, picture, table, verdicts
+from tests.benchmarks.running import benchmark, mismatches, refused
+
+ROW = r"[\d,]+ +[\d,]+ +[\d,]+ +\d+\.\d µs +\d+\.\d µs +\d+\.\d\d ms +\d+\.\d\d ms +100"
+PATTERNS = [
+    r".+",
+    r"with its append-only file on; Python 3\S+; a server and a process for each measurement",
+    r"100 messages of 1,024 B, 5 single trips; medians, rounds: 1",
+    r"sent/s +handled/s +both/s +send CPU +handle CPU +p50 +p99 +messages",
+    rf"sbredis +{ROW}",
+    r"goals",
+    r"p99 of a trip, on asyncio, ≤ 2 ms +\d+\.\d\d  (met|MISSED)",
+    r"A short run: .*",
+]
+FIGURES = Figures(sent=20_000, handled=20_000, send_cpu=25, handle_cpu=15, p50=0.5, p99=1.5, messages=20_000)
+
+
+def results() -> Results:
+    """Return the figures of a run in which every goal is met exactly."""
+    figures: dict[Contestant, Figures] = {}
+    for who in CONTESTANTS:
+        if who.ours:
+            figures[who] = FIGURES
+        elif who.peer == "nats":
+            slower = 1.5001 if who.loop == "uvloop" else 1.3001
+            figures[who] = replace(FIGURES, sent=20_000 / slower, handled=20_000 / slower, p50=0.5 / 1.4 + 1e-9)
+        else:
+            figures[who] = replace(FIGURES, sent=1_999, handled=1_999)
+    return Results(figures, {}, one=10_000, two=13_001, memory={"count": 1_000_000, "warm": 60.0, "change": -5.0})
+
+
+@pytest.mark.slow
+def test_the_short_form_without_other_frameworks_reports_its_rows() -> None:
+    lines = benchmark(
+        "workers", "--short", "--peers", "sbredis", "--loop", "asyncio", "--messages", "100", "--trips", "5"
+    )
+    assert mismatches(lines, PATTERNS) == ([], 0)
+
+
+def test_invalid_arguments_are_refused() -> None:
+    assert "must be 1 at least" in refused("workers", "--messages", "-1")
+    assert "no peer of this name: rabbit" in refused("workers", "--peers", "rabbit")
+
+
+def test_a_slow_framework_gets_fewer_messages() -> None:
+    assert affordable({"sent": 20_000, "handled": 20_000}, 20_000, 20) == 20_000
+    assert affordable({"sent": 1_000, "handled": 1_000}, 20_000, 20) == 10_000
+    assert affordable({"sent": 1, "handled": 1}, 20_000, 20) == 100
+
+
+def test_the_report_distinguishes_met_and_missed_goals() -> None:
+    met = results()
+    assert {line.split()[-1] for line in verdicts(met)[1:]} == {"met"}
+    assert len(verdicts(met)) == 10
+    worse = replace(FIGURES, sent=19_000, p50=0.51, p99=2.01)
+    missed = replace(
+        met,
+        figures={who: worse if who.ours else each for who, each in met.figures.items()},
+        two=12_999,
+        memory={"count": 1_000_000, "warm": 60.0, "change": 5.01},
+    )
+    assert {line.split()[-1] for line in verdicts(missed)[1:]} == {"MISSED"}
+
+
+def test_a_framework_that_was_not_measured_is_named() -> None:
+    known = results()
+    left = {who: each for who, each in known.figures.items() if who.peer != "saq"}
+    lines = table(replace(known, figures=left, missing={"saq": "No module named 'saq'"}))
+    assert [line for line in lines if "not measured" in line] == [f"{'saq':<24}is not measured: No module named 'saq'"]
+
+
+def test_the_picture_shows_a_bar_for_each_framework_the_fastest_first() -> None:
+    drawn = ET.fromstring(picture(results()))  # noqa: S314 -- we have drawn it
+    bars = [each for each in drawn.iter() if each.tag.endswith("rect")]
+    widths = [float(each.attrib["width"]) for each in bars]
+    assert len(bars) == len(CONTESTANTS)
+    assert widths == sorted(widths, reverse=True)
+    assert [each.attrib["class"] for each in bars[:2]] == ["bar ours", "bar ours"]

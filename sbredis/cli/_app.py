@@ -1,0 +1,100 @@
+"""The program: its options, and the table of its commands."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sbredis._version import __version__
+from sbredis.cli._commands import LazyGroup, common_options
+from sbredis.cli._exit_codes import ExitCode
+
+__all__ = ["program", "run"]
+
+PARTS = {
+    "queue": ("sbredis.cli._entities:queues", "Create, list, show, change and delete queues."),
+    "topic": ("sbredis.cli._entities:topics", "Create, list, show, change and delete topics."),
+    "subscription": ("sbredis.cli._entities:subscriptions", "Create, list, show, change and delete subscriptions."),
+    "rule": ("sbredis.cli._entities:rules", "Create, list, show, change and delete rules."),
+    "apply": ("sbredis.cli._apply:apply", "Create and update the entities that a file declares."),
+    "export": (
+        "sbredis.cli._apply:export",
+        "Write a file that declares the entities of the namespace, for 'sbredis apply'.",
+    ),
+    "send": ("sbredis.cli._send:send", "Send messages to a queue or a topic."),
+    "receive": ("sbredis.cli._receive:receive", "Receive messages, and print their bodies."),
+    "peek": ("sbredis.cli._peek:peek", "Show messages without receiving them."),
+    "message": ("sbredis.cli._peek:message", "Show, delete or dead-letter single messages by their numbers."),
+    "dlq": ("sbredis.cli._dlq:dlq", "List, report, redrive and purge dead letters."),
+    "purge": ("sbredis.cli._purge:purge", "Delete the messages of a queue or a subscription."),
+    "move": (
+        "sbredis.cli._move:move",
+        "Move messages to another queue or topic.",
+    ),
+    "dump": ("sbredis.cli._dump:dump", "Write the messages of an entity as lines of JSON, and change nothing."),
+    "load": (
+        "sbredis.cli._dump:load",
+        "Send the messages of lines of JSON, each of them once.",
+    ),
+    "top": (
+        "sbredis.cli._top:top",
+        "Show all entities live: depth by state, rates, the oldest message, waiting receivers, dead letters.",
+    ),
+    "bench": (
+        "sbredis.cli._bench:bench",
+        "Measure the server: sending, receiving and completing, one by one, in parallel and in batches.",
+    ),
+    "doctor": ("sbredis.cli._doctor:doctor", "Examine the servers and the entities, and say what to do."),
+    "exporter": (
+        "sbredis.cli._exporter:exporter",
+        "Serve the measures of all entities over HTTP, for Prometheus and KEDA.",
+    ),
+    "worker": ("sbredis.cli._passing:worker", "Run a worker: the handlers of a Worker in one or several processes."),
+    "spark": ("sbredis.cli._passing:spark", "Run a job on the messages of a queue or a subscription with Spark."),
+    "maintain": ("sbredis.cli._maintaining:maintain", "Do the work that nobody waits for, until Ctrl-C."),
+    "upgrade": (
+        "sbredis.cli._maintaining:upgrade",
+        "Show the layout of the stored data, and finish what was interrupted.",
+    ),
+    "server": ("sbredis.cli._servers:servers", "Run a server on a folder of this machine, for one user."),
+    "demo": ("sbredis.cli._demonstrating:demo", "Show sbredis at work on servers that it starts itself."),
+    "context": (
+        "sbredis.cli._context:contexts",
+        "Store servers under names, and choose one of them.",
+    ),
+    "completion": ("sbredis.cli._completion:completion", "Print what makes a shell complete commands and entities."),
+}
+"""Each command: where it is, and its line in the help."""
+
+_HELP = """Work with queues, topics and their messages from a terminal.
+
+A server is named by --url, by --context, by $SBREDIS_URL, by $SBREDIS_CONTEXT, or by 'sbredis context use'.
+"""
+
+program = LazyGroup(
+    "sbredis", parts=PARTS, help=_HELP, epilog="\b\nExample:\n  sbredis queue list --url embedded://./bus"
+)
+common_options(program)
+program = click.version_option(__version__, prog_name="sbredis")(program)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the program, and return the exit code."""
+    logging.getLogger("sbredis").addHandler(logging.NullHandler())  # 'sbredis doctor' tells what the warnings tell
+    try:
+        return int(program.main(list(arguments), prog_name="sbredis", standalone_mode=False) or ExitCode.DONE)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.UsageError as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.FAILED
+    except (click.Abort, KeyboardInterrupt):
+        print(file=sys.stderr)  # noqa: T201 -- it is a program
+        return ExitCode.INTERRUPTED

@@ -1,0 +1,148 @@
+"""Carrying out what a file declares, and writing a file that declares what exists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._declared import Key, MistakesError, read_declarations
+from sbredis.cli._entities import messages_in, wrong_arguments
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._exporting import export_text
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names
+from sbredis.cli._plan_text import plan_json, plan_lines, plan_summary
+from sbredis.cli._planning import Existing, Plan, Step, make_plan, undeclared
+from sbredis.cli._progress import Progress
+from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.model import Described, RuleProperties
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["apply_file", "export_file"]
+
+
+async def apply_file(
+    call: Call, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
+) -> ExitCode:
+    """Plan what the file declares, and carry it out. Return the exit code."""
+    if prune_nonempty and not prune:
+        raise click.UsageError("--prune-nonempty needs --prune.")
+    name = "stdin" if file == "-" else file
+    text = _text(file)
+    try:
+        declared = read_declarations(text, name, call.place.namespace)
+        async with call.administration() as administration:
+            existing = await _read(administration)
+            held = await _held(administration, undeclared(declared, existing)) if prune else {}
+            plan = make_plan(name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held)
+            _print(call, plan, done=plan_only or not plan.steps)
+            if plan_only or not plan.steps:
+                return ExitCode.DIFFERENT if plan.steps else ExitCode.DONE
+            if any(step.action == "delete" for step in plan.steps):
+                call.confirm(f"Carry out {plan_summary(plan)}?", entity=call.place.name or name, yes=yes)
+            with wrong_arguments():
+                await _carry_out(administration, plan, sparing=not prune_nonempty)
+    except MistakesError as error:
+        call.out.remark(f"{error}\nnothing was changed")
+        return ExitCode.USAGE
+    count = len(plan.steps)
+    call.out.done(f"applied {count} change{'' if count == 1 else 's'}", **plan_json(plan), applied=count)
+    return ExitCode.DONE
+
+
+def _print(call: Call, plan: Plan, *, done: bool) -> None:
+    if not call.out.as_json:
+        for line in plan_lines(plan):
+            call.out.line(line)
+    elif done:
+        call.out.json({**plan_json(plan), "applied": 0})
+
+
+async def _carry_out(administration: ServiceBusAdministrationClient, plan: Plan, *, sparing: bool) -> None:
+    """Do the steps. An interruption ends the work between two of them, and says how many were done."""
+
+    async def steps(stop: Stop) -> None:
+        for step in plan.steps:
+            if stop:
+                return
+            if step.action == "delete" and sparing and await messages_in(administration, step.kind, step.names):
+                raise click.ClickException(
+                    f"{step.kind.word} {step.path} has got messages since the plan was made, so it was not deleted. "
+                    "Apply the file again."
+                )
+            await _do(administration, step)
+            progress.add()
+
+    with Progress("applied", "change", len(plan.steps)) as progress:
+        await to_a_good_end(steps)
+
+
+async def _do(administration: ServiceBusAdministrationClient, step: Step) -> None:
+    call = step.kind.call(administration, step.action)
+    if step.action == "delete":
+        await call(*step.names)
+    elif step.action == "update":
+        await call(*step.names[:-1], {"name": step.names[-1]}, **step.values)
+    elif step.rules is not None:
+        rules = [RuleProperties(rule.names[-1], **rule.properties) for rule in step.rules]
+        await call(*step.names, rules=rules, **step.values)
+    else:
+        await call(*step.names, **step.values)
+
+
+async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
+    """Write the entities of the namespace to the file, or to stdout."""
+    async with call.administration() as administration:
+        existing = await _read(administration)
+    text = export_text(existing, defaults=defaults)
+    if file is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    _write(file, text)
+    entities = sum(each.kind is not RULE for each in existing)
+    call.out.done(f"{file}: {entities} entities", file=file, entities=entities)
+
+
+def _text(file: str) -> str:
+    """Return the content of the file, or of stdin."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}.") from error
+
+
+def _write(file: str, text: str) -> None:
+    """Replace the file as a whole."""
+    path = Path(file)
+    made = path.with_name(f".{path.name}.new")
+    made.write_text(text, "utf-8")
+    made.replace(path)
+
+
+async def _read(administration: ServiceBusAdministrationClient) -> list[Existing]:
+    """Return all entities and rules of the namespace."""
+    found: list[Existing] = []
+
+    async def add(kind: Kind, parents: Names) -> list[Names]:
+        listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
+        new = [Existing(kind, (*parents, each.name), dict(each)) for each in listed]
+        found.extend(new)
+        return [each.names for each in new]
+
+    await add(QUEUE, ())
+    for topic in await add(TOPIC, ()):
+        for subscription in await add(SUBSCRIPTION, topic):
+            await add(RULE, subscription)
+    return found
+
+
+async def _held(administration: ServiceBusAdministrationClient, entities: Iterable[Existing]) -> dict[Key, int]:
+    """Return the number of messages in each of these entities."""
+    return {each.key: await messages_in(administration, each.kind, each.names) for each in entities}

@@ -1,0 +1,146 @@
+"""One run of a command: the place where it works, its output, its clients, and its questions to the user."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from sbredis.cli._book_file import load_book
+from sbredis.cli._output import Output
+from sbredis.cli._places import Place, choose_place
+from sbredis.cli._stdin import first_line
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["Call", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that every command has."""
+
+    NAMES: ClassVar[tuple[str, ...]] = ("url", "context", "namespace", "output")
+
+    url: str | None = field(default=None, repr=False)
+    context: str | None = None
+    namespace: str | None = None
+    output: str | None = None
+
+
+class Call:
+    """What a command gets as its first argument."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.out = Output(as_json=settings.output == "json")
+        self._place: Place | None = None
+
+    @property
+    def place(self) -> Place:
+        """The server and namespace to work on.
+
+        Raises :class:`~sbredis.cli._places.NoPlaceError` or
+        :class:`~sbredis.exceptions.InvalidConnectionStringError`.
+        """
+        if self._place is None:
+            given = self.settings
+            url = first_line() if given.url == "-" else given.url
+            self._place = choose_place(
+                load_book(), os.environ, url=url, context=given.context, namespace=given.namespace
+            )
+        return self._place
+
+    def client(self, *, maintenance: bool = False) -> ServiceBusClient:
+        """Return a client for the place, to be used as a context manager."""
+        from sbredis.aio import ServiceBusClient
+
+        return ServiceBusClient(self.place.url, namespace=self.place.namespace, maintenance=maintenance)
+
+    def administration(self) -> ServiceBusAdministrationClient:
+        """Return an administration client for the place, to be used as a context manager."""
+        from sbredis.aio.management import ServiceBusAdministrationClient
+
+        return ServiceBusAdministrationClient(self.place.url, namespace=self.place.namespace)
+
+    @asynccontextmanager
+    async def looking_for(self, entity: str) -> AsyncGenerator[None]:
+        """If the entity or rule with this path does not exist, say so and offer the nearest name."""
+        from sbredis.exceptions import MessagingEntityNotFoundError
+
+        try:
+            yield
+        except MessagingEntityNotFoundError as error:
+            error.message = re.sub(r" (Create it|Create the entity again, get|Create them) .*", "", error.message)
+            if near := await self._nearest(entity):
+                error.message += f" Did you mean {near!r}?"
+            raise
+
+    async def _nearest(self, path: str) -> str | None:
+        """Return the existing path that is nearest to this one: the first of its names that is unknown is replaced."""
+        entity, _, rule = path.partition("/rules/")
+        topic, _, subscription = re.sub("/subscriptions/", "/subscriptions/", entity, flags=re.IGNORECASE).partition(
+            "/subscriptions/"
+        )
+        async with self.administration() as administration:
+            topics = [found.name async for found in administration.list_topics()]
+            queues = [] if subscription else [found.name async for found in administration.list_queues()]
+            if _unknown(topic, queues + topics):
+                return _near(topic, queues + topics, f"/subscriptions/{subscription}" if subscription else "")
+            if not subscription:
+                return None
+            subscriptions = [found.name async for found in administration.list_subscriptions(topic)]
+            if _unknown(subscription, subscriptions):
+                return _near(subscription, subscriptions, before=f"{topic}/subscriptions/")
+            rules = [found.name async for found in administration.list_rules(topic, subscription)]
+            return _near(rule, rules, before=f"{topic}/subscriptions/{subscription}/rules/") if rule else None
+
+    def confirm(self, question: str, *, entity: str, yes: bool) -> None:
+        """Ask before something is destroyed. Ends the command if the user does not agree.
+
+        In a protected context the user types the entity's name, even with ``--yes``. Elsewhere ``--yes`` is enough.
+        Without a terminal there is nobody to ask, so the command is refused.
+        """
+        protected = self.place.protected
+        if yes and not protected:
+            return
+        if not sys.stdin.isatty():
+            if protected:
+                raise click.UsageError(f"{self.place} is protected: run this on a terminal.")
+            raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
+        with _interruptible():
+            if protected:
+                typed = click.prompt(f"{question} Type {entity!r} to go on", default="", show_default=False, err=True)
+                agreed = typed == entity
+            else:
+                agreed = click.confirm(question, err=True)
+        if not agreed:
+            raise click.Abort
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end a question at once. Otherwise asyncio notes it, and waits until the user has answered."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _unknown(name: str, known: list[str]) -> bool:
+    return name.lower() not in map(str.lower, known)
+
+
+def _near(name: str, known: list[str], after: str = "", *, before: str = "") -> str | None:
+    return next((f"{before}{near}{after}" for near in difflib.get_close_matches(name, known, 1)), None)

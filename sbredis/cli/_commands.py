@@ -1,0 +1,133 @@
+"""How a command is made: groups that load their commands when they are used, common options, examples in the help."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from sbredis.cli._call import Call, Settings
+from sbredis.cli._running import Work, run_work
+
+__all__ = ["Group", "LazyGroup", "command", "group"]
+
+_CONNECTION = (
+    click.Option(
+        ["common_url", "--url"], metavar="URL", help="The connection string; '-' reads it from stdin. [$SBREDIS_URL]"
+    ),
+    click.Option(
+        ["common_context", "--context"], metavar="NAME", help="A stored context (sbredis context). [$SBREDIS_CONTEXT]"
+    ),
+    click.Option(
+        ["common_namespace", "--namespace"], metavar="NAME", help="The namespace, if not that of the connection string."
+    ),
+)
+_OUTPUT = click.Option(
+    ["common_output", "--output", "-o"], type=click.Choice(["table", "json"]), help="The form of results. [table]"
+)
+
+
+class Group(click.Group):
+    """A group of commands. Its help lists them in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
+        del ctx
+        return list(self.commands)
+
+
+class LazyGroup(Group):
+    """A group that imports the module of a command when the command is used, so that help needs none of them."""
+
+    def __init__(self, *arguments: Any, parts: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.parts = parts
+        """For each name, the place of the command as ``module:attribute``, and the line of help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(self.parts)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of this name."""
+        del ctx
+        if cmd_name not in self.parts:
+            return None
+        module, _, attribute = self.parts[cmd_name][0].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the lines of help of the table, without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.parts.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is refused with the nearest name."""
+        self.commands = dict.fromkeys(self.parts, click.Command("none")) if args[0] not in self.parts else self.commands
+        return super().resolve_command(ctx, args)
+
+
+def command(
+    name: str,
+    *,
+    examples: Sequence[str],
+    connects: bool = True,
+    into: click.Group | None = None,
+    text: str | None = None,
+    params: Sequence[click.Parameter] = (),
+) -> Callable[[Work], click.Command]:
+    """Make a command of a function, whose docstring is the help; ``text`` takes its place.
+
+    The function gets a :class:`~sbredis.cli._call.Call` and the values of its ``click.option`` and ``click.argument``
+    decorators and of ``params``. It may be a coroutine function. It returns the exit code, or ``None`` for success.
+    With ``connects`` the command has the options that name a server.
+    """
+    if not examples:
+        raise ValueError(f"the command {name} needs an example")
+
+    def decorate(work: Work) -> click.Command:
+        @functools.wraps(work)
+        @click.pass_context
+        def run(ctx: click.Context, /, **given: Any) -> None:
+            settings = _settings(ctx, given)
+            ctx.exit(run_work(work, Call(settings), given))
+
+        made = click.command(name, help=text, epilog=_epilog(examples))(run)
+        made.params += [*params, *(_CONNECTION if connects else ()), _OUTPUT]
+        if into is not None:
+            into.add_command(made)
+        return made
+
+    return decorate
+
+
+def group(name: str, text: str) -> Group:
+    """Make a group of commands with this help."""
+    return Group(name, help=text)
+
+
+def common_options(made: click.Command) -> None:
+    """Give the program itself the options that its commands have."""
+    made.params += [*_CONNECTION, _OUTPUT]
+
+
+def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
+    """Return the common options, those of the command before those of the program, and take them out of ``given``."""
+    own = {name: given.pop(f"common_{name}", None) for name in Settings.NAMES}
+    program = {name: ctx.find_root().params.get(f"common_{name}") for name in Settings.NAMES}
+    if own["url"] or own["context"]:
+        program["url"] = program["context"] = None  # the command names another server than the program
+    return Settings(**{name: own[name] if own[name] is not None else program[name] for name in Settings.NAMES})
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    heading = "Example:" if len(examples) == 1 else "Examples:"
+    return "\b\n" + "\n".join([heading, *(f"  {line}" for line in examples)])

@@ -1,0 +1,327 @@
+"""What a file declares: queues, topics, subscriptions and rules, with the line of each. Pure.
+
+A file is YAML, or the JSON configuration of Azure's emulator, which is read as YAML too. It is read as a tree of nodes
+that know their lines. All mistakes of a file are collected, so that its author sees them together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import yaml
+
+from sbredis.cli._caret import under_mistake
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
+from sbredis.cli._values import read_action, read_filter, read_value
+from sbredis.exceptions import RuleSyntaxError
+from sbredis.model import RuleProperties, rule_created
+
+__all__ = ["Declared", "Key", "Mistake", "MistakesError", "read_declarations"]
+
+Key = tuple[str, Names]
+"""The kind of an entity, and its names in small letters."""
+
+NESTED = {TOPIC: SUBSCRIPTION, SUBSCRIPTION: RULE}
+_PREFIX, _STANDARD = "x-", "tag:yaml.org,2002:"
+_EMULATOR = "UserConfig"
+
+
+class Mistake(NamedTuple):
+    """A mistake in a file."""
+
+    line: int
+    text: str
+
+
+class MistakesError(ValueError):
+    """A file has mistakes. Nothing was changed."""
+
+    def __init__(self, file: str, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("\n".join(f"{file}:{line}: {text}" for line, text in sorted(set(mistakes))))
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An entity in a file."""
+
+    kind: Kind
+    names: Names
+    properties: Mapping[str, Any]
+    line: int
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The line of each property."""
+    with_rules: bool = False
+    """Whether the file says which rules a subscription has."""
+
+    @property
+    def key(self) -> Key:
+        """What identifies the entity."""
+        return self.kind.word, key_of(self.names)
+
+    @property
+    def path(self) -> str:
+        """The path of the entity in the namespace."""
+        return path_of(self.names)
+
+    def line_of(self, name: str) -> int:
+        """Return the line of a property, or of the entity."""
+        return self.lines.get(name, self.line)
+
+
+def read_declarations(text: str, file: str, namespace: str | None = None) -> list[Declared]:
+    """Return the entities that a file declares. Raises :class:`MistakesError`.
+
+    ``file`` is its name in errors. ``namespace`` chooses from the namespaces of a configuration of Azure's emulator.
+    """
+    reader = _Reader()
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            reader.wrong(1, "the file is empty")
+        else:
+            reader.read(root, loader, namespace)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reader.wrong(1 if mark is None else mark.line + 1, f"this is not YAML: {error.problem or error.context}")
+    except yaml.YAMLError as error:
+        reader.wrong(1, f"this is not YAML: {' '.join(str(error).split())}")
+    except RecursionError:
+        reader.wrong(1, "the file contains itself by an alias, or is nested too deeply")
+    if reader.mistakes:
+        raise MistakesError(file, reader.mistakes)
+    return reader.found
+
+
+class _Entry(NamedTuple):
+    """A key of a mapping, and its value."""
+
+    name: str
+    line: int
+    value: yaml.Node
+
+
+class _Reader:
+    """Reads nodes, and collects what they declare and the mistakes."""
+
+    def __init__(self) -> None:
+        self.found: list[Declared] = []
+        self.mistakes: list[Mistake] = []
+        self._lines: dict[Key, int] = {}
+        self._flattened: list[yaml.Node] = []
+        self._loader: yaml.SafeLoader
+
+    def wrong(self, place: int | yaml.Node, text: str) -> None:
+        """Note a mistake at a line or at a node."""
+        line = place if isinstance(place, int) else place.start_mark.line + 1
+        self.mistakes.append(Mistake(line, text))
+
+    def read(self, root: yaml.Node, loader: yaml.SafeLoader, namespace: str | None) -> None:
+        """Read a whole file."""
+        self._loader = loader
+        entries = self._entries(root, "the file")
+        for entry in entries:
+            if entry.name == _EMULATOR:
+                self._emulator(entry.value, namespace)
+                return
+        for entry in entries:
+            kind = next((kind for kind in (QUEUE, TOPIC) if kind.plural == entry.name), None)
+            if kind is not None:
+                self._entities(kind, (), entry.value)
+            elif not entry.name.startswith(_PREFIX):
+                self._unknown(entry, "a file", ["queues", "topics"])
+
+    # -- our own form --------------------------------------------------------------------------------------------------
+
+    def _entities(self, kind: Kind, parents: Names, node: yaml.Node) -> None:
+        for entry in self._entries(node, kind.plural):
+            self._entity(kind, (*parents, entry.name), entry.line, self._entries(entry.value, kind.word))
+
+    def _entity(self, kind: Kind, names: Names, line: int, entries: Sequence[_Entry]) -> None:
+        nested = NESTED.get(kind)
+        inside = [entry for entry in entries if nested is not None and entry.name == nested.plural]
+        own = [entry for entry in entries if entry not in inside]
+        self._declare(kind, names, line, self._properties(kind, own), own, with_rules=nested is RULE and bool(inside))
+        for entry in inside:
+            assert nested is not None
+            self._entities(nested, names, entry.value)
+
+    def _properties(self, kind: Kind, entries: Sequence[_Entry]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        known = ["filter", "action"] if kind is RULE else list(kind.settable(new=True))
+        for entry in entries:
+            if entry.name not in known:
+                nested = [NESTED[kind].plural] if kind in NESTED else []
+                self._unknown(entry, f"a {kind.word}", known + nested)
+                continue
+            try:
+                values[entry.name] = self._value(kind, entry.name, self._plain(entry.value))
+            except (ValueError, TypeError) as error:
+                self.wrong(entry.value, str(error))
+        return values
+
+    def _value(self, kind: Kind, name: str, plain: Any) -> Any:
+        if kind is RULE:
+            return read_filter(plain) if name == "filter" else read_action(plain)
+        return read_value(kind.properties.fields()[name], plain)
+
+    def _declare(
+        self,
+        kind: Kind,
+        names: Names,
+        line: int,
+        properties: Mapping[str, Any],
+        entries: Sequence[_Entry],
+        *,
+        with_rules: bool = False,
+    ) -> None:
+        lines = {entry.name: entry.value.start_mark.line + 1 for entry in entries}
+        declared = Declared(kind, names, properties, line, lines, with_rules)
+        try:
+            kind.check(names[-1])
+        except ValueError as error:
+            self.wrong(line, str(error))
+        place = ("queue" if kind is TOPIC else kind.word, declared.key[1])  # a queue and a topic share their names
+        if place in self._lines:
+            self.wrong(line, f"the {kind.word} {declared.path} is declared twice, first in line {self._lines[place]}")
+        self._lines.setdefault(place, line)
+        if kind is RULE:
+            self._check_rule(declared)
+        self.found.append(declared)
+
+    def _check_rule(self, rule: Declared) -> None:
+        for name in rule.properties:
+            try:
+                rule_created(RuleProperties(rule.names[-1], **{name: rule.properties[name]}))
+            except RuleSyntaxError as error:
+                caret = under_mistake(error.text, error.line, error.column)
+                self.wrong(rule.line_of(name), f"{name}: {error.message}\n{caret}")
+            except (ValueError, TypeError) as error:
+                self.wrong(rule.line_of(name), f"{name}: {error}")
+
+    # -- the configuration of Azure's emulator -------------------------------------------------------------------------
+
+    def _emulator(self, node: yaml.Node, namespace: str | None) -> None:
+        settings = {entry.name: entry.value for entry in self._entries(node, _EMULATOR)}
+        if "Namespaces" not in settings:
+            self.wrong(node, f"{_EMULATOR} has no Namespaces")
+            return
+        found = [self._named(each, "a namespace") for each in self._items(settings["Namespaces"], "Namespaces")]
+        chosen = [each for name, _, each in found if len(found) == 1 or name.lower() == (namespace or "").lower()]
+        if len(chosen) != 1:
+            names = ", ".join(name for name, _, _ in found) or "none"
+            self.wrong(settings["Namespaces"], f"choose one of the namespaces with --namespace: {names}")
+            return
+        for kind in (QUEUE, TOPIC):
+            self._emulated(kind, (), chosen[0])
+
+    def _emulated(self, kind: Kind, parents: Names, entries: Mapping[str, _Entry]) -> None:
+        plural = kind.plural.capitalize()
+        listed = self._items(entries[plural].value, plural) if plural in entries else []
+        for node in listed:
+            name, line, inside = self._named(node, f"a {kind.word}")
+            properties = inside.get("Properties")
+            own = [] if properties is None else self._entries(properties.value, "Properties")
+            renamed = [entry._replace(name=_snake(entry.name)) for entry in own]
+            values = self._emulated_rule(renamed) if kind is RULE else self._properties(kind, renamed)
+            names, nested = (*parents, name), NESTED.get(kind)
+            with_rules = (
+                kind is SUBSCRIPTION and "Rules" in inside and bool(self._items(inside["Rules"].value, "Rules"))
+            )
+            self._declare(kind, names, line, values, renamed, with_rules=with_rules)
+            if nested is not None:
+                self._emulated(nested, names, inside)
+
+    def _emulated_rule(self, entries: Sequence[_Entry]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for entry in entries:
+            try:
+                if entry.name == "filter_type":
+                    continue  # the filter itself shows its type
+                plain = _renamed(self._plain(entry.value))
+                if entry.name == "correlation_filter":
+                    values["filter"] = read_filter(plain)
+                elif entry.name in {"sql_filter", "action"}:
+                    sql = {"sql": plain.get("sql_expression"), "parameters": plain.get("parameters")}
+                    name = "action" if entry.name == "action" else "filter"
+                    values[name] = (read_action if name == "action" else read_filter)(sql)
+                else:
+                    self._unknown(entry, "a rule", ["filter_type", "sql_filter", "correlation_filter", "action"])
+            except (ValueError, TypeError) as error:
+                self.wrong(entry.value, str(error))
+        return values
+
+    def _named(self, node: yaml.Node, what: str) -> tuple[str, int, Mapping[str, _Entry]]:
+        entries = {entry.name: entry for entry in self._entries(node, what)}
+        named = entries.get("Name")
+        if named is None or not isinstance(named.value, yaml.ScalarNode):
+            self.wrong(node, f"{what} has no Name")
+            return "unnamed", node.start_mark.line + 1, entries
+        return str(named.value.value), named.line, entries
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _entries(self, node: yaml.Node, what: str) -> list[_Entry]:
+        """Return the keys and values of a mapping. Nothing at all is an empty mapping."""
+        if isinstance(node, yaml.ScalarNode) and node.tag == f"{_STANDARD}null":
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(node, f"{what} must be a mapping of names")
+            return []
+        if node not in self._flattened:
+            self._flattened.append(node)
+            self._require_different([key for key, _ in node.value if key.tag != f"{_STANDARD}merge"])
+            self._loader.flatten_mapping(node)  # what is merged comes first, so that the mapping's own values win
+        entries: dict[str, _Entry] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                entries[key.value] = _Entry(key.value, key.start_mark.line + 1, value)
+            else:
+                self.wrong(key, "a name must be text")
+        return list(entries.values())
+
+    def _require_different(self, keys: Sequence[yaml.Node]) -> None:
+        seen: set[str] = set()
+        for key in keys:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                self.wrong(key, f"{key.value!r} is given twice")
+            seen.add(str(key.value))
+
+    def _items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        if isinstance(node, yaml.SequenceNode):
+            return list(node.value)
+        self.wrong(node, f"{what} must be a list")
+        return []
+
+    def _plain(self, node: yaml.Node) -> Any:
+        """Return the value of a node with the types of JSON."""
+        if isinstance(node, yaml.MappingNode):
+            return {entry.name: self._plain(entry.value) for entry in self._entries(node, "this")}
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(each) for each in node.value]
+        kind = node.tag.removeprefix(_STANDARD)
+        if kind in {"null", "bool", "int", "float"}:
+            return cast("Any", self._loader).construct_object(node)
+        if kind in {"str", "timestamp"}:
+            return node.value
+        raise ValueError(f"{node.tag} is not a type of a value here")
+
+    def _unknown(self, entry: _Entry, what: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(entry.name, known, 1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}."
+        self.wrong(entry.line, f"{what} has no {entry.name!r}. {hint}")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _renamed(plain: Any) -> dict[str, Any]:
+    """Return a mapping of the emulator with our names. Names of application properties stay."""
+    if not isinstance(plain, dict):
+        raise TypeError("this must be a mapping of names")
+    return {_snake(name): value for name, value in cast("dict[str, Any]", plain).items()}

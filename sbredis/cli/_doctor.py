@@ -1,0 +1,93 @@
+"""``sbredis doctor``: examine the servers and the entities, and say what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._entity_facts import read_entities
+from sbredis.cli._entity_findings import findings_of_entities
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._findings import Finding, Severity, gathered
+from sbredis.cli._parameters import DURATION
+from sbredis.cli._server_findings import findings_of_servers, version_of
+from sbredis.exceptions import ServerUnsuitableError
+
+if TYPE_CHECKING:
+    from sbredis.aio import ConnectionReport
+
+__all__ = ["doctor"]
+
+_PATIENCE = 5.0
+_CODES = {Severity.NOTE: ExitCode.DONE, Severity.WARNING: ExitCode.DIFFERENT, Severity.CRITICAL: ExitCode.CRITICAL}
+_STYLES = {Severity.NOTE: "blue", Severity.WARNING: "yellow", Severity.CRITICAL: "red"}
+
+
+@command("doctor", examples=["sbredis doctor", "sbredis doctor --handling-time 20s --output json"])
+@click.option(
+    "--handling-time", type=DURATION, metavar="TIME", help="How long your handlers take, to compare locks with it."
+)
+@click.option("--servers-only", is_flag=True, help="Examine the servers, and not the entities.")
+async def doctor(call: Call, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
+    """Examine the servers and the entities, and say what to do.
+
+    Each finding is a note, a warning or critical. The exit code is 0 if there are only notes, 3 if there are warnings,
+    and 4 if something is critical. It changes nothing, except that a namespace that does not exist yet is created.
+    """
+    from sbredis.aio import check_connection
+
+    try:
+        report = await check_connection(call.place.url, timeout=_PATIENCE, details=True)
+    except ServerUnsuitableError as error:
+        found = [Finding(Severity.CRITICAL, "server", error.message, "Change the server as this says.")]
+        return _show(call, found, None)
+    found = findings_of_servers(report)
+    if not servers_only:
+        found += await _of_entities(call, report, handling_time)
+    return _show(call, found, report)
+
+
+async def _of_entities(call: Call, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
+    async with call.administration() as administration:
+        entities = await read_entities(administration)
+        return findings_of_entities(
+            entities,
+            maintained=await administration.has_maintenance(),
+            reservations=[status async for status in administration.list_reservations()],
+            handling=handling,
+            moves_slots_whole=all(
+                server.facts.product == "valkey" and version_of(server.facts.version) >= (9,)
+                for server in report.servers
+            ),
+        )
+
+
+def _show(call: Call, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
+    """Print the findings, the worst first, and return the exit code."""
+    found = gathered(found)
+    worst = max((finding.severity for finding in found), default=Severity.NOTE)
+    if call.out.as_json:
+        servers = [] if report is None else [str(server.facts) for server in report.servers]
+        findings = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found]
+        call.out.json({"servers": servers, "findings": findings})
+        return _CODES[worst]
+    if report is not None:
+        for server in report.servers:
+            call.out.line(f"{server.facts}: {server.round_trip * 1000:.2f} ms")
+    for finding in found:
+        call.out.line("")
+        call.out.line(f"{call.out.styled(finding.severity.name.lower(), _STYLES[finding.severity])}  {finding.subject}")
+        call.out.paragraph(f"{finding.problem[0].upper()}{finding.problem[1:]}.")
+        call.out.paragraph(f"→ {finding.advice}")
+    counts = Counter(finding.severity for finding in found)
+    call.out.line("")
+    call.out.line(
+        f"{counts[Severity.CRITICAL]} critical, {counts[Severity.WARNING]} warnings, {counts[Severity.NOTE]} notes"
+    )
+    return _CODES[worst]

@@ -1,0 +1,287 @@
+"""``sbredis queue``, ``topic``, ``subscription`` and ``rule``: the same commands for the four kinds of entity.
+
+The commands and their options follow from the table of kinds and from the properties of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from sbredis._root_error import ServiceBusError
+from sbredis.cli._call import Call
+from sbredis.cli._commands import Group, command, group
+from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, Kind, Names, first_sentence, path_of
+from sbredis.cli._names import names_of
+from sbredis.cli._parameters import ParamType
+from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
+from sbredis.cli._values import filter_text, read_text, sql_text, written
+from sbredis.model import Choice, Described, Duration, Field, Flag, RuleProperties, Whole
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["queues", "rules", "subscriptions", "topics", "wrong_arguments"]
+
+
+class _Given(NamedTuple):
+    """A value that an option has; ``None`` is the property's default, and not an option that was left out."""
+
+    value: Any
+
+
+class _FieldType(ParamType):
+    """The values of a property."""
+
+    def __init__(self, field: Field[Any, Any]) -> None:
+        self.field = field
+        self.name = "duration" if isinstance(field, Duration) else "number" if isinstance(field, Whole) else "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Given:
+        """Read the value, or refuse it."""
+        if isinstance(value, _Given):
+            return value
+        try:
+            return _Given(read_text(self.field, value))
+        except (ValueError, TypeError) as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the names of a choice."""
+        del ctx, param
+        found = [str(each.value) for each in self.field.settable] if isinstance(self.field, Choice) else []
+        return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
+
+
+def _options(kind: Kind, *, new: bool) -> Sequence[click.Parameter]:
+    """Return an option for each property that can be set."""
+    if kind is RULE:
+        return RULE_OPTIONS
+    return [_option(kind, name, field) for name, field in kind.settable(new=new).items()]
+
+
+def _option(kind: Kind, name: str, field: Field[Any, Any]) -> click.Option:
+    text, option = first_sentence(kind.documentation(name)), name.replace("_", "-")
+    if isinstance(field, Flag):
+        return click.Option([f"--{option}/--no-{option}"], default=None, help=f"{text}.")
+    metavar = "|".join(str(each.value) for each in field.settable) if isinstance(field, Choice) else None
+    return click.Option([f"--{option}"], type=_FieldType(field), metavar=metavar, help=f"{text}.")
+
+
+def _names(kind: Kind, words: Sequence[str]) -> list[click.Argument]:
+    return [click.Argument([word], metavar=word.upper(), shell_complete=names_of(kind)) for word in words]
+
+
+def _pop_names(words: Sequence[str], given: dict[str, Any]) -> Names:
+    return tuple(given.pop(word) for word in words)
+
+
+def _properties(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that the options set."""
+    if kind is RULE:
+        return rule_properties(given)
+    set_ = {name: value for name, value in given.items() if value is not None}
+    return {name: value.value if isinstance(value, _Given) else value for name, value in set_.items()}
+
+
+@contextmanager
+def wrong_arguments() -> Generator[None]:
+    """Report an argument that the library refuses, before it sends anything, as a wrong use of the command."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if isinstance(error, ServiceBusError):
+            raise
+        raise click.UsageError(str(error)) from error
+
+
+def entity_commands(kind: Kind) -> Group:
+    """Make the commands for a kind of entity."""
+    made = group(kind.word, f"Create, list, show, change and delete {kind.plural}.")
+    names, example = _names(kind, kind.arguments), " ".join(kind.example)
+    _add_create(kind, made, names, example)
+    _add_list(kind, made)
+    _add_show(kind, made, names, example)
+    _add_update(kind, made, names, example)
+    _add_delete(kind, made, names, example)
+    return made
+
+
+_EXAMPLES = {
+    "queue": ("--lock-duration 30s --max-delivery-count 5", "--default-message-time-to-live 1h30m"),
+    "topic": ("--default-message-time-to-live 1d", "--status Disabled"),
+    "subscription": ("--lock-duration 30s", "--status ReceiveDisabled"),
+    "rule": ("--filter \"priority >= 8 AND colour = 'red'\"", '--action "SET urgent = true"'),
+}
+
+
+def _add_create(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
+    async def create(call: Call, **given: Any) -> None:
+        entity = _pop_names(kind.arguments, given)
+        with wrong_arguments():
+            properties = _properties(kind, given)
+            kind.check(entity[-1])
+            async with call.administration() as administration, call.looking_for(path_of(entity[:-1])):
+                await kind.call(administration, "create")(*entity, **properties)
+        path = path_of(entity)
+        call.out.done(f"{kind.word} {path} is created", created=True, kind=kind.word, name=path)
+
+    command(
+        "create",
+        into=made,
+        text=f"Create a {kind.word}. Durations are written as 30s, 5m, 1h30m, P1DT2H, or none for no limit."
+        if kind is not RULE
+        else "Create a rule. Without a filter it matches all messages.",
+        params=[*names, *_options(kind, new=True)],
+        examples=[
+            f"sbredis {kind.word} create {example}",
+            f"sbredis {kind.word} create {example} {_EXAMPLES[kind.word][0]}",
+        ],
+    )(create)
+
+
+def _add_list(kind: Kind, made: Group) -> None:
+    async def list_(call: Call, **given: Any) -> None:
+        parents = _pop_names(kind.parents, given)
+        with wrong_arguments():
+            async with call.administration() as administration, call.looking_for(path_of(parents)):
+                rows = await _rows(administration, kind, parents)
+        columns = ["name", "filter", "action"] if kind is RULE else ["name", "status", *kind.counts]
+        call.out.table(columns, rows, empty=f"no {kind.plural}")
+
+    command(
+        "list",
+        into=made,
+        text=f"List the {kind.plural}"
+        + (" of a subscription." if kind is RULE else ", with their numbers of messages."),
+        params=_names(kind, kind.parents),
+        examples=[" ".join(["sbredis", kind.word, "list", *kind.example[:-1]])],
+    )(list_)
+
+
+async def _rows(administration: ServiceBusAdministrationClient, kind: Kind, parents: Names) -> list[dict[str, Any]]:
+    listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
+    if kind is RULE:
+        return [{"name": each.name, **_rule_row(each)} for each in listed]
+    counted = {each.name: each async for each in kind.call(administration, "list", of="_runtime_properties")(*parents)}
+    return [
+        {
+            "name": each.name,
+            "status": written(each["status"]),
+            **{column: getattr(counted.get(each.name), field, None) for column, field in kind.counts.items()},
+        }
+        for each in listed
+    ]
+
+
+def _rule_row(rule: Described) -> dict[str, Any]:
+    assert isinstance(rule, RuleProperties)
+    return {"filter": filter_text(rule.filter), "action": None if rule.action is None else sql_text(rule.action)}
+
+
+def _add_show(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
+    async def show(call: Call, **given: Any) -> None:
+        from sbredis.cli._inspecting import inspect_entity, print_entity
+
+        entity = _pop_names(kind.arguments, given)
+        with wrong_arguments():
+            async with call.administration() as administration, call.looking_for(path_of(entity)):
+                found = await inspect_entity(administration, kind, entity)
+        print_entity(call.out, found)
+
+    command(
+        "show",
+        into=made,
+        text=f"Show a {kind.word}: its filter and its action."
+        if kind is RULE
+        else f"Show a {kind.word}: its properties, its messages by state and by partition, and who uses it.",
+        params=names,
+        examples=[f"sbredis {kind.word} show {example}"],
+    )(show)
+
+
+def _add_update(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
+    async def update(call: Call, **given: Any) -> None:
+        entity = _pop_names(kind.arguments, given)
+        with wrong_arguments():
+            properties = _properties(kind, given)
+            if not properties:
+                raise click.UsageError("Nothing to change: give at least one property.")
+            kind.check(entity[-1])
+            async with call.administration() as administration, call.looking_for(path_of(entity)):
+                await kind.call(administration, "update")(*entity[:-1], {"name": entity[-1]}, **properties)
+        path = path_of(entity)
+        changed = {name: written(value) for name, value in properties.items()}
+        call.out.done(f"{kind.word} {path} is updated", updated=True, kind=kind.word, name=path, properties=changed)
+
+    command(
+        "update",
+        into=made,
+        text=f"Change properties of a {kind.word}. What is not given stays as it is; an empty text removes a text.",
+        params=[*names, *_options(kind, new=False)],
+        examples=[f"sbredis {kind.word} update {example} {_EXAMPLES[kind.word][1]}"],
+    )(update)
+
+
+def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
+    async def delete(call: Call, *, yes: bool, dry_run: bool, **given: Any) -> None:
+        entity = _pop_names(kind.arguments, given)
+        path = path_of(entity)
+        with wrong_arguments():
+            async with call.administration() as administration, call.looking_for(path):
+                found = await kind.call(administration, "get")(*entity)
+                _require_unprotected(kind, path, found)
+                held = await messages_in(administration, kind, entity)
+                what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {_plural(held, 'message')}")
+                if dry_run:
+                    call.out.done(f"would delete the {what}", deleted=False, kind=kind.word, name=path, messages=held)
+                    return
+                call.confirm(f"Delete the {what}?", entity=path, yes=yes)
+                await kind.call(administration, "delete")(*entity)
+        call.out.done(f"{what} is deleted", deleted=True, kind=kind.word, name=path, messages=held)
+
+    command(
+        "delete",
+        into=made,
+        text=f"Delete a {kind.word}. Messages that are sent later do not match it any more."
+        if kind is RULE
+        else f"Delete a {kind.word} with all its messages.",
+        params=[
+            *names,
+            click.Option(["--yes", "-y"], is_flag=True, help="Do not ask."),
+            click.Option(["--dry-run"], is_flag=True, help="Say what would be deleted, and delete nothing."),
+        ],
+        examples=[f"sbredis {kind.word} delete {example}", f"sbredis {kind.word} delete {example} --yes"],
+    )(delete)
+
+
+def _require_unprotected(kind: Kind, path: str, found: Described) -> None:
+    if found.get("protected"):
+        command_ = f"sbredis {kind.word} update {path.replace('/subscriptions/', ' ')} --no-protected"
+        raise click.ClickException(f"The {kind.word} {path} is protected. To delete it, first run: {command_}")
+
+
+async def messages_in(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> int:
+    """Return the number of messages in an entity, those of a topic's subscriptions included."""
+    if kind is RULE:
+        return 0
+    counts = await kind.call(administration, "get", of="_runtime_properties")(*entity)
+    if kind is not TOPIC:
+        return int(counts.total_message_count)
+    inside = [
+        each.total_message_count
+        async for each in SUBSCRIPTION.call(administration, "list", of="_runtime_properties")(*entity)
+    ]
+    here = counts.scheduled_message_count + counts.transfer_message_count + counts.transfer_dead_letter_message_count
+    return int(here + sum(inside))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+queues, topics, subscriptions, rules = map(entity_commands, KINDS)

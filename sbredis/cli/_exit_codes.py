@@ -1,0 +1,29 @@
+"""The exit codes of the command. They stay the same across releases, so that scripts can rely on them."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["ExitCode"]
+
+
+class ExitCode(enum.IntEnum):
+    """What the command reports to the shell."""
+
+    DONE = 0
+    FAILED = 1
+    """The server refused the operation, or a part of the work failed. The output says how much was done."""
+    USAGE = 2
+    """An argument, a file or a setting is wrong. Nothing was changed."""
+    DIFFERENT = 3
+    """Done, and the answer is not the usual one: no message came, a plan has changes, or a check has warnings."""
+    CRITICAL = 4
+    """A check has found something that can lose messages or stop the service."""
+    UNREACHABLE = 5
+    """No server answered in time."""
+    INTERRUPTED = 130
+    """Ctrl-C. The last line says how far the command came."""
+    BROKEN_PIPE = 141
+    """The reader of the output has gone."""
+    TERMINATED = 143
+    """SIGTERM. The last line says how far the command came."""

@@ -1,0 +1,115 @@
+"""``sbredis exporter``: the measures of all entities over HTTP, for Prometheus and KEDA."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._entity_facts import read_entities
+from sbredis.cli._measures import Measures, json_of, prometheus_of
+from sbredis.cli._parameters import DURATION
+from sbredis.exceptions import ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["exporter"]
+
+_SHIPPED = {"dashboard": "grafana-dashboard.json", "alerts": "prometheus-alerts.yaml", "scaled-object": "keda.yaml"}
+_EVERY = timedelta(seconds=15)
+_ENTITIES = "/entities"
+
+
+@command("exporter", examples=[
+    "sbredis exporter --listen 0.0.0.0:9109",
+    "sbredis exporter --print dashboard > dashboard.json",
+])  # fmt: skip
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:9109", help="Where to answer. [127.0.0.1:9109]")
+@click.option("--every", type=DURATION, default=_EVERY, metavar="TIME", help="The time between two rounds. [15s]")
+@click.option("--print", "shipped", type=click.Choice(list(_SHIPPED)), help="Print a file to start from, and end.")
+async def exporter(call: Call, listen: str, every: timedelta, shipped: str | None) -> None:
+    """Serve the measures of all entities over HTTP, for Prometheus and KEDA.
+
+    /metrics has the text for Prometheus. /entities/NAME has the numbers of an entity as JSON, and /entities those of
+    all; KEDA's scaler metrics-api reads them. Two short reads of each partition are made in each round, one entity
+    after the other.
+
+    --print shows a dashboard for Grafana, alert rules for Prometheus, or a ScaledObject for KEDA.
+    """
+    if shipped is not None:
+        call.out.line((files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n"))
+        return
+    from sbredis.workers.observing._http import address_of, serving_answers
+
+    try:
+        host, port = address_of(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+    if every <= timedelta(0):
+        raise click.BadParameter("must be longer than 0", param_hint="--every")
+    async with call.administration() as administration:
+        state = _State()
+        async with serving_answers(host, port, state.answer) as bound:
+            call.out.remark(f"http://{host}:{bound}/metrics and http://{host}:{bound}{_ENTITIES}; Ctrl-C ends it")
+            while True:
+                await state.read(call, administration)
+                await asyncio.sleep(every.total_seconds())
+
+
+class _State:
+    """The measures of the last round."""
+
+    def __init__(self) -> None:
+        self._measures: Measures | None = None
+        self._up = False
+        self._problem = "no round has ended yet"
+
+    async def read(self, call: Call, administration: ServiceBusAdministrationClient) -> None:
+        """Read the entities. If that fails, say so once, and go on."""
+        started = time.monotonic()
+        try:
+            namespace = await administration.get_namespace_properties()
+            entities = await read_entities(administration)
+            maintained = await administration.has_maintenance()
+        except ServiceBusError as error:
+            if self._up or self._measures is None:
+                call.out.remark(f"the servers cannot be read: {error}")
+            self._up, self._problem = False, error.message
+            return
+        if not self._up and self._measures is not None:
+            call.out.remark("the servers answer again")
+        seconds = time.monotonic() - started
+        self._measures = Measures(namespace.name, tuple(entities), maintained, datetime.now(UTC), seconds)
+        self._up = True
+
+    def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
+        """Answer a request."""
+        from sbredis.workers.observing._prometheus import CONTENT_TYPE
+
+        if path == "/metrics":
+            return HTTPStatus.OK, CONTENT_TYPE, prometheus_of(self._measures, up=self._up).encode()
+        if path != _ENTITIES and not path.startswith(f"{_ENTITIES}/"):
+            return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /entities and /entities/NAME\n"
+        if not self._up or self._measures is None:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": self._problem})
+        entities = json_of(self._measures)
+        if path == _ENTITIES:
+            return _json(HTTPStatus.OK, entities)
+        name = path.removeprefix(f"{_ENTITIES}/")
+        found = {known.lower(): numbers for known, numbers in entities.items()}.get(name.lower())
+        if found is None:
+            return _json(HTTPStatus.NOT_FOUND, {"error": f"there is no entity {name!r}"})
+        return _json(HTTPStatus.OK, found)
+
+
+def _json(status: HTTPStatus, value: object) -> tuple[HTTPStatus, str, bytes]:
+    return status, "application/json", json.dumps(value).encode() + b"\n"

@@ -1,0 +1,80 @@
+"""Values of messages as JSON and back, without loss: JSON has no bytes, times, UUIDs and decimals. Pure.
+
+A value that JSON has is itself. Every other value is an object with one key, which names its type: ``{"$uuid": "…"}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+from uuid import UUID
+
+__all__ = ["from_json", "to_json"]
+
+
+def to_json(value: object) -> Any:
+    """Return a value of a message as JSON has it."""
+    if isinstance(value, bool | int | str | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        given = cast("Mapping[object, object]", value)
+        if all(isinstance(name, str) and not name.startswith("$") for name in given):
+            return {cast("str", name): to_json(each) for name, each in given.items()}
+        return {"$map": [[to_json(name), to_json(each)] for name, each in given.items()]}
+    for name, (kind, write, _) in _TYPES.items():
+        if isinstance(value, kind):
+            return {name: write(value)}
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be in a message")
+
+
+def from_json(value: Any) -> Any:
+    """Return the value of a message that :func:`to_json` has written. Raises :class:`ValueError` for any other."""
+    if isinstance(value, list):
+        return [from_json(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  # any JSON
+    if not isinstance(value, dict):
+        return value
+    given = cast("dict[str, Any]", value)
+    names = [name for name in given if name.startswith("$")]
+    if not names:
+        return {name: from_json(each) for name, each in given.items()}
+    name = names[0]
+    if len(given) > 1 or name not in _TYPES:
+        raise ValueError(f"{name!r} is no type of values; the types are {', '.join(_TYPES)}, each alone in its object")
+    try:
+        return _TYPES[name][2](given[name])
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        raise ValueError(f"{given[name]!r} is no value of the type {name!r}") from None
+
+
+def _map(pairs: Any) -> dict[Any, Any]:
+    return {from_json(name): from_json(value) for name, value in pairs}
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError
+    return found
+
+
+_TYPES: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "$bytes": (
+        bytes,
+        lambda value: base64.b64encode(value).decode(),
+        lambda text: base64.b64decode(text, validate=True),
+    ),
+    "$datetime": (datetime, lambda value: value.isoformat(), _time),
+    "$decimal": (Decimal, str, Decimal),
+    "$float": (float, repr, float),
+    "$map": (dict, lambda value: value, _map),
+    "$uuid": (UUID, str, UUID),
+}
+"""For each name, the type, and the functions that write and read a value. ``to_json`` writes maps and floats itself."""

@@ -1,0 +1,91 @@
+"""``sbredis maintain`` and ``sbredis upgrade``: the work that keeps a namespace in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
+from sbredis.model import EntityStatus
+from sbredis.registry import LAYOUT
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["maintain", "upgrade"]
+
+_HALF_DONE = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETING: "finish its deletion"}
+
+
+@command("maintain", examples=["sbredis maintain", "sbredis maintain --context prod"])
+async def maintain(call: Call) -> None:
+    """Do the work that nobody waits for, until Ctrl-C.
+
+    It publishes messages that are scheduled on topics, moves messages that are forwarded or that a transaction sent to
+    another entity, and deletes entities that were idle for too long. Several processes may do this: one works at a
+    time, and another one takes over. A worker does this work too.
+    """
+    async with call.client(maintenance=True), call.administration() as administration:
+        namespace = await administration.get_namespace_properties()
+        call.out.remark(
+            f"maintaining namespace {namespace.name} of {call.place}: publishing scheduled messages of topics, moving "
+            "messages, deleting idle entities. Ctrl-C ends it."
+        )
+        await asyncio.Event().wait()
+
+
+@command("upgrade", examples=["sbredis upgrade --plan", "sbredis upgrade"])
+@click.option("--plan", "plan_only", is_flag=True, help="Only show what there is to do. Exit code 3: there is some.")
+async def upgrade(call: Call, *, plan_only: bool) -> int:
+    """Show the layout of the stored data, and finish what was interrupted.
+
+    Each entity and each of its partitions name the layout in which their data are stored. A release refuses data in a
+    layout that it does not know. Creations and deletions that were interrupted are completed.
+    """
+    async with call.administration() as administration:
+        rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
+        left = [row for row in rows if row["to_do"]]
+        if not plan_only:
+            for row in left:
+                await _finish(administration, row)
+    shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
+    call.out.table(["name", "kind", "layout", "to_do"], shown, empty="no entities")
+    if not left:
+        call.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
+    elif not plan_only:
+        call.out.remark(f"done: {len(left)}")
+    return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
+
+
+async def _entities(administration: ServiceBusAdministrationClient) -> list[tuple[Kind, Names]]:
+    found: list[tuple[Kind, Names]] = [(QUEUE, (each.name,)) async for each in administration.list_queues()]
+    topics = [each.name async for each in administration.list_topics()]
+    for topic in topics:
+        found.append((TOPIC, (topic,)))
+        found += [(SUBSCRIPTION, (topic, each.name)) async for each in administration.list_subscriptions(topic)]
+    return found
+
+
+async def _row(administration: ServiceBusAdministrationClient, kind: Kind, names: Names) -> dict[str, Any]:
+    """Read an entity and its partitions. A part that this release cannot read raises an error that says so."""
+    found = await kind.call(administration, "get")(*names)
+    to_do = _HALF_DONE.get(found.status)
+    if to_do is None:
+        _ = [each async for each in administration.list_partitions(path_of(names))]
+    return {"name": path_of(names), "kind": kind.word, "layout": LAYOUT, "to_do": to_do, "names": names, "of": kind}
+
+
+async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:
+    """Name the entity in a call, which continues what was interrupted."""
+    from sbredis.exceptions import MessagingEntityNotFoundError
+
+    kind: Kind = row["of"]
+    try:
+        await kind.call(administration, "get", of="_runtime_properties")(*row["names"])
+    except MessagingEntityNotFoundError:
+        return  # its deletion is complete

@@ -1,0 +1,113 @@
+"""The measures of a namespace, in the text format of Prometheus and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sbredis.cli._entity_findings import EntityFacts
+
+__all__ = ["Measures", "json_of", "prometheus_of"]
+
+_STATES = (
+    *("active", "locked", "delayed", "deferred", "scheduled", "transfer"),
+    *("dead_letter", "transfer_dead_letter"),
+)
+_TEXTS = {
+    "messages": "Messages, by state.",
+    "bytes": "The size of all messages.",
+    "oldest_message_age_seconds": "The age of the oldest message that can be received; 0 if there is none.",
+    "waiting_receivers": "Receivers that wait for messages.",
+    "sessions": "Sessions that wait for a receiver, and sessions that are locked.",
+    "partitions": "Partitions, by whether they answer.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What was read of a namespace in one round."""
+
+    namespace: str
+    entities: tuple[EntityFacts, ...]
+    maintained: bool
+    at: datetime
+    """The time of the round, by the clock of this machine."""
+    seconds: float
+    """How long the round took."""
+
+
+def json_of(measures: Measures) -> dict[str, dict[str, Any]]:
+    """Return the measures of each entity, by its path."""
+    return {entity.path: _numbers(entity, measures.at) for entity in measures.entities}
+
+
+def _numbers(entity: EntityFacts, at: datetime) -> dict[str, Any]:
+    oldest = [part.oldest_enqueued_at_utc for part in entity.partitions if part.oldest_enqueued_at_utc is not None]
+    counts = {state: entity.total(f"{state}_message_count") for state in _STATES}
+    return {
+        "kind": entity.kind,
+        **counts,
+        "bytes": entity.total("size_in_bytes"),
+        "oldest_age_seconds": round(max(0.0, (at - min(oldest)).total_seconds()), 3) if oldest else 0.0,
+        "waiting_receivers": entity.total("waiting_receiver_count"),
+        "waiting_sessions": entity.total("waiting_session_count"),
+        "locked_sessions": entity.total("locked_session_count"),
+        "partitions": len(entity.partitions),
+        "available_partitions": sum(part.available for part in entity.partitions),
+    }
+
+
+def prometheus_of(measures: Measures | None, *, up: bool) -> str:
+    """Return the text for Prometheus. ``up`` says whether the last round succeeded. If not, it has no old measures."""
+    lines = list(_plain("up", "Whether the servers answered in the last round.", int(up)))
+    if measures is not None and up:
+        lines += _plain("round_seconds", "How long the last round of reading took.", round(measures.seconds, 6))
+        lines += _plain("maintenance", "Whether a client does maintenance.", int(measures.maintained))
+        lines += _of_entities(measures)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(name: str, text: str, value: float) -> Iterator[str]:
+    yield from _head(name, text)
+    yield f"sbredis_{name} {value!r}"
+
+
+def _of_entities(measures: Measures) -> Iterator[str]:
+    rows = [
+        (f'namespace="{_escaped(measures.namespace)}",entity="{_escaped(path)}",kind="{found["kind"]}"', found)
+        for path, found in sorted(json_of(measures).items())
+    ]
+    samples: dict[str, list[tuple[str, float]]] = {
+        "messages": [(f'{label},state="{state}"', found[state]) for label, found in rows for state in _STATES],
+        "bytes": [(label, found["bytes"]) for label, found in rows],
+        "oldest_message_age_seconds": [(label, found["oldest_age_seconds"]) for label, found in rows],
+        "waiting_receivers": [(label, found["waiting_receivers"]) for label, found in rows],
+        "sessions": [
+            (f'{label},state="{state}"', found[f"{state}_sessions"])
+            for label, found in rows
+            for state in ("waiting", "locked")
+        ],
+        "partitions": [
+            (f'{label},available="{answer}"', count)
+            for label, found in rows
+            for answer, count in (
+                ("yes", found["available_partitions"]),
+                ("no", found["partitions"] - found["available_partitions"]),
+            )
+        ],
+    }
+    for name, values in samples.items():
+        yield from _head(name, _TEXTS[name])
+        yield from (f"sbredis_{name}{{{label}}} {value!r}" for label, value in values)
+
+
+def _head(name: str, text: str) -> Iterator[str]:
+    yield f"# HELP sbredis_{name} {text}"
+    yield f"# TYPE sbredis_{name} gauge"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

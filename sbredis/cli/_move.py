@@ -1,0 +1,253 @@
+"""``sbredis move``: messages from one entity to another, none of them lost and none of them twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from sbredis.cli._browsing import PAGE, browse, source_of
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._entity_paths import names_dead_letters
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._output import counted
+from sbredis.cli._parameters import entity_argument
+from sbredis.cli._progress import Progress
+from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SessionCannotBeLockedError
+from sbredis.model import (
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    SubscriptionProperties,
+    as_message,
+    content_of,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+    from sbredis.aio.bulk import Condition
+
+__all__ = ["move"]
+
+_AT_ONCE, _MOST_BYTES = 45, 3_000_000
+"""The limits of one step. A transaction has up to 100 operations, and each message needs two."""
+_ARRIVING = 30.0
+"""How long to wait until messages have arrived in other partitions, in seconds."""
+_SOONEST, _LATEST = 0.02, 0.5
+
+
+@command("move", examples=[
+    "sbredis move orders orders-old --dry-run",
+    "sbredis move orders express --filter \"express = TRUE\"",
+    "sbredis move 'orders/$DeadLetterQueue' orders-to-check",
+])  # fmt: skip
+@entity_argument("source")
+@entity_argument("destination")
+@click.option("--filter", "text", metavar="SQL", help="Only messages that match this filter.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Move N messages at most.")
+@click.option("--dry-run", is_flag=True, help="Only count the messages.")
+async def move(
+    call: Call, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool
+) -> int | None:
+    """Move messages to another queue or topic.
+
+    None of them is lost, and none is there twice. They keep their contents, their ids and the end of their life. They
+    get new numbers, and their deliveries are counted from the beginning. Deferred messages become active. Scheduled
+    messages, and messages that receivers hold, stay. In a partitioned destination, messages without a key get a
+    partition key.
+    """
+    from sbredis.aio.bulk import condition_of
+
+    matches = None if text is None else condition_of(text)
+    if names_dead_letters(destination):
+        raise click.UsageError("Messages cannot be moved to a dead-letter queue.")
+    if names_dead_letters(source):
+        if count is not None:
+            raise click.UsageError("--count is not for dead letters. See 'sbredis dlq redrive', which takes numbers.")
+        from sbredis.cli._dlq import move_dead_letters
+
+        return await move_dead_letters(call, source, destination, text, dry_run=dry_run)
+    async with call.client() as client:
+        async with call.looking_for(source):
+            origin = await source_of(client, source)
+        async with call.looking_for(destination):
+            target = await client.describe_entity(destination)
+        if target.path == origin.path or target.kind == "subscription":
+            raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
+        work = _Move(client, origin, target, matches, count, dry_run=dry_run)
+        async with client.get_sender(destination) as sender, client.maintain():
+            with work.progress:
+                await to_a_good_end(lambda stop: work.run(sender, stop))
+            waiting = 0 if dry_run else await _still_waiting(call, origin)
+    return _report(call, work, origin, target, waiting)
+
+
+def _report(call: Call, work: _Move, origin: EntityInfo, target: EntityInfo, waiting: int) -> int:
+    count, stay = work.progress.count, work.stay
+    words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
+    left = f"; {stay:,} stay, because they are scheduled, held, or gone" if stay else ""
+    facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting}
+    call.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
+    if waiting:
+        call.out.remark(
+            f"{waiting:,} of them wait in {origin.path} to be moved to another partition. A client with maintenance "
+            "does it: see 'sbredis maintain'."
+        )
+    return ExitCode.DIFFERENT if waiting else ExitCode.DONE
+
+
+class _Step(NamedTuple):
+    """Messages that are moved in one transaction."""
+
+    numbers: list[int]
+    partition_key: str | None
+    """The key that they get, if they have none and the destination needs one."""
+
+
+@dataclass
+class _Move:
+    """One run of the command."""
+
+    client: ServiceBusClient
+    origin: EntityInfo
+    target: EntityInfo
+    matches: Condition | None
+    limit: int | None
+    dry_run: bool = field(kw_only=True)
+    stay: int = 0
+    """The number of messages that match and were not moved."""
+    progress: Progress = field(default_factory=lambda: Progress("moved"))
+
+    async def run(self, sender: ServiceBusSender, stop: Stop) -> None:
+        """Move the messages page by page, and within a page step by step."""
+        async for page in self._pages():
+            for (_, session), some in groupby(page, key=self._place):
+                if stop:
+                    return
+                await self._move_all(sender, session, list(some), stop)
+
+    async def _pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield the messages to move, sorted by their places."""
+        found: list[ServiceBusReceivedMessage] = []
+        chosen = 0
+        async for message in browse(self.client.get_receiver(self.origin.path)):
+            if self.matches is not None and not self.matches(message):
+                continue
+            if message.state is ServiceBusMessageState.SCHEDULED:
+                self.stay += 1
+                continue
+            found.append(message)
+            chosen += 1
+            if chosen == self.limit:
+                break
+            if len(found) == PAGE:
+                yield sorted(found, key=self._place)
+                found = []
+        yield sorted(found, key=self._place)
+
+    def _place(self, message: ServiceBusReceivedMessage) -> tuple[int, str]:
+        """Return the partition, and the session if it matters. A step works on one of each."""
+        session = message.session_id or "" if self.origin.requires_session else ""
+        return message.sequence_number >> 48, session
+
+    async def _move_all(
+        self, sender: ServiceBusSender, session: str, messages: Sequence[ServiceBusReceivedMessage], stop: Stop
+    ) -> None:
+        """Move messages of one partition and one session."""
+        if self.dry_run:
+            self.progress.add(len(messages))
+            return
+        receiver = self.client.get_receiver(self.origin.path, session_id=session or None)
+        try:
+            for step in _steps(messages, self.target):
+                if stop:
+                    return
+                await self._move_step(sender, receiver, step)
+        except SessionCannotBeLockedError:  # a receiver holds the session
+            self.stay += len(messages)
+        finally:
+            await receiver.close()
+
+    async def _move_step(self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Step) -> None:
+        try:
+            received = await receiver.receive_messages_by_number(step.numbers)
+        except MessageNotFoundError:  # a receiver holds one of them, or it is gone
+            if len(step.numbers) == 1:
+                self.stay += 1
+                return
+            for number in step.numbers:
+                await self._move_step(sender, receiver, _Step([number], step.partition_key))
+            return
+        try:
+            async with self.client.transaction() as transaction:
+                for message in received:
+                    transaction.send_messages(sender, _copy(message, step.partition_key))
+                    transaction.complete_message(message)
+        except BaseException:
+            await asyncio.gather(*(_give_back(receiver, message) for message in received))
+            raise
+        self.progress.add(len(received))
+
+
+def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) -> list[_Step]:
+    """Divide the messages of one partition and session into steps.
+
+    In a partitioned destination, all messages of a transaction must have the same key.
+    """
+    properties = target.properties
+    assert not isinstance(properties, SubscriptionProperties)  # nobody can send to a subscription
+    partitioned = properties.enable_partitioning
+    by_key: dict[str | None, list[ServiceBusReceivedMessage]] = {}
+    for message in messages:
+        key = (message.session_id or message.partition_key) if partitioned else None
+        if partitioned and key is None and properties.requires_duplicate_detection:
+            key = str(message.message_id)
+        by_key.setdefault(key, []).append(message)
+    steps: list[_Step] = []
+    for key, some in by_key.items():
+        size = 0
+        for at, message in enumerate(some):
+            own = len(content_of(message).body) + 1000
+            if not at or len(steps[-1].numbers) == _AT_ONCE or size + own > _MOST_BYTES:
+                steps.append(_Step([], str(message.message_id) if partitioned and key is None else None))
+                size = 0
+            steps[-1].numbers.append(message.sequence_number)
+            size += own
+    return steps
+
+
+def _copy(message: ServiceBusReceivedMessage, partition_key: str | None) -> ServiceBusMessage:
+    """Return the message to send: it ends when the received one would have ended."""
+    copy = as_message(message)
+    if message.expires_at_utc is not None:
+        copy.time_to_live = max(message.expires_at_utc - datetime.now(UTC), timedelta(milliseconds=1))
+    if partition_key is not None:
+        copy.partition_key = partition_key
+    return copy
+
+
+async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    with suppress(ServiceBusError):
+        await receiver.release_message(message)
+
+
+async def _still_waiting(call: Call, origin: EntityInfo) -> int:
+    """Wait until the messages have arrived in other partitions. Return the number of those that have not."""
+    deadline = asyncio.get_running_loop().time() + _ARRIVING
+    pause = _SOONEST
+    async with call.administration() as administration:
+        while True:
+            partitions = [each async for each in administration.list_partitions(origin.path)]
+            waiting = sum(each.transfer_message_count for each in partitions)
+            if not waiting or asyncio.get_running_loop().time() > deadline:
+                return waiting
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LATEST)

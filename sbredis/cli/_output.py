@@ -1,0 +1,152 @@
+"""What a command prints: tables, records and lines for people, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import click
+
+__all__ = ["Output", "counted", "plain"]
+
+_READABLE = 100  # columns of a text
+_WIDEST = 4096  # columns; a table in a pipe is never cut
+
+
+class Output:
+    """Prints results to stdout, and remarks to stderr.
+
+    With ``as_json`` each result is one JSON value, and remarks are left out of stdout as always. Colours appear only on
+    a terminal, and not if ``NO_COLOR`` is set.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, empty: str = "nothing") -> None:
+        """Print rows. A column's heading is its name in capitals. With JSON, print a list of objects with all keys."""
+        if self.as_json:
+            self.json([dict(row) for row in rows])
+        elif not rows:
+            self.remark(empty)
+        else:
+            from rich.table import Table
+
+            table = Table(box=None, pad_edge=False, show_edge=False)
+            for column in columns:
+                values = [row.get(column) for row in rows]
+                right = any(map(_is_number, values)) and all(each is None or _is_number(each) for each in values)
+                table.add_column(column.replace("_", " ").upper(), justify="right" if right else "left", no_wrap=True)
+            for row in rows:
+                table.add_row(*(shown(row.get(column)) for column in columns))
+            self._print(table)
+
+    def record(self, fields: Mapping[str, Any]) -> None:
+        """Print the fields of one thing, each on a line of its own. With JSON, print one object."""
+        if self.as_json:
+            self.json(dict(fields))
+            return
+        width = max(map(len, fields), default=0)
+        for name, value in fields.items():
+            self.line(f"{name.replace('_', ' '):<{width}}  {shown(value)}".rstrip())
+
+    def json(self, value: object) -> None:
+        """Print a JSON value on one line."""
+        self.line(json.dumps(plain(value), ensure_ascii=False))
+
+    def line(self, text: str) -> None:
+        """Print a line and flush it."""
+        print(text, flush=True)  # noqa: T201 -- it is a program
+
+    def done(self, text: str, **facts: object) -> None:
+        """Print what was done: a sentence for people, the facts for programs."""
+        if self.as_json:
+            self.json(facts)
+        else:
+            self.line(text)
+
+    def paragraph(self, text: str, indent: int = 2) -> None:
+        """Print a text, broken into lines that fit the terminal."""
+        width = min(_READABLE, shutil.get_terminal_size((_READABLE, 0)).columns)
+        for line in textwrap.wrap(text, width - indent, break_long_words=False, break_on_hyphens=False):
+            self.line(" " * indent + line)
+
+    def styled(self, text: str, colour: str) -> str:
+        """Return the text in a colour, if the output is a terminal that shows colours."""
+        return click.style(text, fg=colour, bold=True) if _has_colours() else text
+
+    def remark(self, text: str) -> None:
+        """Print a remark to stderr."""
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
+
+    def _print(self, renderable: object) -> None:
+        from rich.console import Console
+
+        console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDEST)
+        with console.capture() as drawn:
+            console.print(renderable, soft_wrap=False)
+        self.line("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+
+
+def _has_colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | timedelta) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    """Return a value as a person reads it."""
+    for kind, show in _SHOWN:
+        if isinstance(value, kind):
+            return show(value)
+    return str(value)
+
+
+_SHOWN: list[tuple[type[Any], Callable[[Any], str]]] = [
+    (type(None), lambda _: "-"),
+    (bool, lambda value: "yes" if value else "no"),
+    (int, lambda value: f"{value:,}"),
+    (float, lambda value: f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"),
+    (datetime, lambda value: value.isoformat(sep=" ", timespec="seconds")),
+    (timedelta, lambda value: duration(value.total_seconds())),
+    (list, lambda value: ", ".join(map(shown, value)) or "-"),
+]
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 message``, ``2,000 messages``, ``1 entity``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds with the two largest units that it has."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    parts: list[str] = []
+    left = int(seconds)
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])
+
+
+def plain(value: object) -> Any:
+    """Return a value as JSON has it: instants in ISO 8601, durations in seconds."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in cast("Sequence[object]", value)]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

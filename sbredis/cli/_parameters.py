@@ -1,0 +1,103 @@
+"""The types of options and arguments that several commands have: durations, times, properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from sbredis.cli._durations import duration_of
+from sbredis.cli._names import entity_names
+
+__all__ = [
+    "DURATION",
+    "MOMENT",
+    "PROPERTY",
+    "ParamType",
+    "confirmed",
+    "dead_letters",
+    "entity_argument",
+    "existing_file",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any, Any]
+else:
+    ParamType = click.ParamType  # it is generic only in newer releases of click
+
+
+class _Duration(ParamType):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return duration_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Moment(ParamType):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        try:
+            return datetime.now(UTC) + duration_of(value)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time: write '10m' for in ten minutes, or '2030-01-31T12:00Z'", param, ctx)
+
+
+class _Property(ParamType):
+    name = "property"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        if isinstance(value, tuple):
+            return cast("tuple[str, Any]", value)
+        name, sign, text = str(value).partition("=")
+        if not sign or not name.removesuffix(":"):
+            self.fail(f"{value!r} is no property: write name=text, or name:=JSON as in size:=3", param, ctx)
+        if not name.endswith(":"):
+            return name, text
+        from sbredis.cli._json_values import from_json
+
+        try:
+            return name[:-1], from_json(json.loads(text))
+        except ValueError as error:
+            self.fail(f"{value!r}: the value behind ':=' must be JSON: {error}", param, ctx)
+
+
+DURATION: Any = _Duration()
+"""``90s``, ``5m``, ``1h30m``, ``0.5`` (seconds), or ISO 8601: a timedelta."""
+MOMENT: Any = _Moment()
+"""A time in ISO 8601, in UTC unless it has an offset, or a duration from now on: a datetime."""
+PROPERTY: Any = _Property()
+"""``name=text``, or ``name:=JSON`` for a number, a truth value, null or a list: a name and a value."""
+existing_file = click.Path(exists=True, dir_okay=False, readable=True)
+
+
+dead_letters = click.option("--dead-letters", is_flag=True, help="Work on the dead-letter queue of the entity.")
+
+
+def confirmed(function: F) -> F:
+    """Add the options of a command that destroys something: ``--dry-run`` and ``--yes``."""
+    yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(yes(function))
+
+
+def entity_argument(name: str = "entity") -> Callable[[F], F]:
+    """Add the argument that names an entity."""
+    return click.argument(name, metavar=name.upper(), shell_complete=entity_names)

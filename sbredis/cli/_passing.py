@@ -1,0 +1,91 @@
+"""``sbredis worker`` and ``sbredis spark``: the programs of these packages, with the server of the context."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from sbredis._root_error import ServiceBusError
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._places import URL_VARIABLE, NoPlaceError, Place
+
+__all__ = ["spark", "worker"]
+
+_WORKER = """Run a worker: the handlers of a Worker in one or several processes.
+
+The options are those of 'python -m sbredis.workers', which --help lists. The server of the context is in $SBREDIS_URL,
+from where the worker's module can read it.
+"""
+_SPARK = """Run a job on the messages of a queue or a subscription with Spark.
+
+The jobs and their options are those of 'python -m sbredis.spark', which --help lists. A job works on the server of the
+context, unless it has an option that names another one.
+"""
+
+
+def _passing(name: str, text: str, examples: list[str], main: Callable[[list[str]], int]) -> click.Command:
+    """Make a command that gives all its arguments to another program."""
+
+    def run(call: Call, arguments: tuple[str, ...]) -> int:
+        environment = os.environ.get(URL_VARIABLE)
+        with suppress(NoPlaceError, ServiceBusError):  # the program says what is missing, if it needs a server
+            os.environ[URL_VARIABLE] = connection_string(call.place)
+        try:
+            return main(list(arguments))
+        except SystemExit as end:  # argparse ends so
+            return end.code if isinstance(end.code, int) else 1
+        finally:
+            if environment is None:
+                os.environ.pop(URL_VARIABLE, None)
+            else:
+                os.environ[URL_VARIABLE] = environment
+
+    rest: Any = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="ARGUMENTS...")
+    made = command(name, connects=False, text=text, params=[rest], examples=examples)(run)
+    made.params = [rest]
+    made.add_help_option = False
+    made.context_settings = {"ignore_unknown_options": True, "help_option_names": []}
+    return made
+
+
+def connection_string(place: Place) -> str:
+    """Return a connection string that names the namespace too."""
+    if place.namespace is None:
+        return place.url
+    url = re.sub(r"([?&])namespace=[^&]*&?", r"\1", place.url).rstrip("?&")
+    return f"{url}{'&' if '?' in url else '?'}namespace={quote(place.namespace)}"
+
+
+def _run_worker(arguments: list[str]) -> int:
+    from sbredis.workers.__main__ import main
+
+    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that the worker's module is found  # noqa: PTH109
+    return main(arguments)
+
+
+def _run_spark(arguments: list[str]) -> int:
+    from sbredis.spark.__main__ import main
+
+    return main(arguments)
+
+
+worker = _passing(
+    "worker",
+    _WORKER,
+    ["sbredis worker orders.app:worker", "sbredis --context prod worker orders.app:worker --processes 4"],
+    _run_worker,
+)
+spark = _passing(
+    "spark",
+    _SPARK,
+    ["sbredis spark dlq-report orders --csv report.csv", "sbredis --context prod spark reservations"],
+    _run_spark,
+)

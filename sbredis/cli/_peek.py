@@ -1,0 +1,199 @@
+"""``sbredis peek`` and ``sbredis message``: messages as they are, and single ones by their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._browsing import browse, found_by_number, show_messages, source_of
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command, group
+from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._message_lines import fields_of, shown_body
+from sbredis.cli._parameters import confirmed, dead_letters, entity_argument
+from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
+
+if TYPE_CHECKING:
+    from sbredis.aio import EntityInfo, ServiceBusReceiver
+
+__all__ = ["message", "peek"]
+
+_BODIES = {"body", "body_base64"}
+_FEW = 20
+_PAUSE = 0.5
+"""The seconds between two looks for new messages."""
+
+
+@command("peek", examples=[
+    "sbredis peek orders",
+    "sbredis peek orders --state scheduled --count 100",
+    "sbredis peek orders --dead-letters --filter \"sys.DeadLetterReason = 'Timeout'\"",
+    "sbredis peek orders --follow --output json | jq .subject",
+])  # fmt: skip
+@entity_argument()
+@dead_letters
+@click.option("--state", type=click.Choice(["active", "deferred", "scheduled"]), help="Only messages in this state.")
+@click.option("--filter", "text", metavar="SQL", help="Only messages that match this filter.")
+@click.option("--session", metavar="ID", help="Only messages of this session.")
+@click.option("--from", "start", type=click.IntRange(0), default=0, metavar="NUMBER", help="Begin at this number.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Show N messages at most. [20]")
+@click.option("--follow", is_flag=True, help="Go on and show new messages as they come.")
+async def peek(
+    call: Call,
+    *,
+    entity: str,
+    dead_letters: bool,
+    state: str | None,
+    text: str | None,
+    session: str | None,
+    start: int,
+    count: int | None,
+    follow: bool,
+) -> int:
+    """Show messages without receiving them.
+
+    Nothing is locked, and no delivery is counted. A locked or delayed message is 'active', too.
+    """
+    from sbredis.aio.bulk import condition_of
+
+    matches = None if text is None else condition_of(text)
+    chosen = None if state is None else ServiceBusMessageState[state.upper()]
+    limit = count if count is not None or follow else _FEW
+    path = dead_letters_of(entity) if dead_letters else entity
+    found: list[ServiceBusReceivedMessage] = []
+    async with call.client() as client, call.looking_for(entity_of(path)):
+        await source_of(client, path)
+        async for message in _look(client.get_receiver(path), start, session, follow=follow):
+            if (chosen is None or message.state is chosen) and (matches is None or matches(message)):
+                found.append(message)
+                if follow:
+                    _show_line(call, message)
+                if len(found) == limit:
+                    break
+    if not follow:
+        show_messages(call, found)
+    return ExitCode.DONE if found else ExitCode.DIFFERENT
+
+
+message = group("message", "Show, delete or dead-letter single messages by their numbers.")
+_numbers = click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True, metavar="NUMBER...")
+
+
+@command("show", into=message, examples=["sbredis message show orders 17", "sbredis message show orders 17 -o json"])
+@entity_argument()
+@_numbers
+@dead_letters
+async def show(call: Call, entity: str, numbers: Sequence[int], dead_letters: bool) -> None:
+    """Show all fields of messages, in any state."""
+    path = dead_letters_of(entity) if dead_letters else entity
+    async with call.client() as client, call.looking_for(entity_of(path)):
+        await source_of(client, path)
+        found = await found_by_number(client.get_receiver(path), numbers)
+    for each in found:
+        fields = fields_of(each)
+        if call.out.as_json:
+            call.out.json(fields)
+            continue
+        fields = {name: _text(value) for name, value in fields.items() if value is not None and name not in _BODIES}
+        call.out.record({**fields, "body": shown_body(each)})
+
+
+@command(
+    "delete", into=message, examples=["sbredis message delete orders 17 18", "sbredis message delete orders 17 --yes"]
+)
+@entity_argument()
+@_numbers
+@dead_letters
+@confirmed
+async def delete(
+    call: Call, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
+) -> None:
+    """Delete messages by their numbers: all of them, or none.
+
+    A scheduled message is cancelled. A message that a receiver holds cannot be deleted.
+    """
+    path = dead_letters_of(entity) if dead_letters else entity
+    async with call.client() as client, call.looking_for(entity_of(path)):
+        info = await source_of(client, path)
+        found = await found_by_number(client.get_receiver(path), numbers)
+        if dry_run:
+            show_messages(call, found)
+            return
+        call.confirm(f"Delete {_listed(numbers)} from {path}?", entity=entity_of(path), yes=yes)
+        session, scheduled = _one_kind(found, info)
+        if scheduled:
+            async with client.get_sender(entity_of(path)) as sender:
+                await sender.cancel_scheduled_messages(list(numbers))
+        else:
+            async with client.get_receiver(path, session_id=session) as receiver:
+                await receiver.delete_messages_by_number(list(numbers))
+    call.out.done(f"deleted {_listed(numbers)} from {path}", deleted=list(numbers), entity=path)
+
+
+@command("dead-letter", into=message, examples=["sbredis message dead-letter orders 17 --reason BadAddress"])
+@entity_argument()
+@_numbers
+@click.option("--reason", metavar="TEXT", help="Why they are dead letters, in a word.")
+@click.option("--description", metavar="TEXT", help="Why they are dead letters, in a sentence.")
+async def dead_letter(
+    call: Call, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None
+) -> None:
+    """Move messages to the dead-letter queue by their numbers: all of them, or none."""
+    if names_dead_letters(entity):
+        raise click.UsageError("The messages are dead letters already.")
+    async with call.client() as client, call.looking_for(entity):
+        info = await source_of(client, entity)
+        session, scheduled = _one_kind(await found_by_number(client.get_receiver(entity), numbers), info)
+        if scheduled:
+            raise click.UsageError("The messages are scheduled. Only enqueued messages can be dead-lettered.")
+        async with client.get_receiver(entity, session_id=session) as receiver:
+            await receiver.dead_letter_messages_by_number(list(numbers), reason, description)
+    call.out.done(f"dead-lettered {_listed(numbers)} of {entity}", dead_lettered=list(numbers), entity=entity)
+
+
+async def _look(
+    receiver: ServiceBusReceiver, start: int, session: str | None, *, follow: bool
+) -> AsyncIterator[ServiceBusReceivedMessage]:
+    """Yield the messages from a number on; with ``follow`` also those that come later, and never end."""
+    async for found in browse(receiver, start=start, session=session):
+        yield found
+    while follow:
+        await asyncio.sleep(_PAUSE)
+        async for found in browse(receiver, session=session):
+            yield found
+
+
+def _show_line(call: Call, message: ServiceBusReceivedMessage) -> None:
+    if call.out.as_json:
+        call.out.json(fields_of(message))
+    else:
+        call.out.line(f"{message.sequence_number}  {message.state.name.lower():<9}  {shown_body(message)}")
+
+
+def _one_kind(messages: Sequence[ServiceBusReceivedMessage], info: EntityInfo) -> tuple[str | None, bool]:
+    """Return the session of messages, and whether they are scheduled. Refuse messages that differ in these.
+
+    The messages of a call are changed all or not at all, and the broker can do this for messages of one kind.
+    """
+    kinds = {
+        (each.session_id if info.requires_session else None, each.state is ServiceBusMessageState.SCHEDULED)
+        for each in messages
+    }
+    if len({scheduled for _, scheduled in kinds}) > 1:
+        raise click.UsageError("Some of these messages are scheduled, and others are not. Name them separately.")
+    if len(kinds) > 1:
+        raise click.UsageError("These messages are of several sessions. Name those of each session separately.")
+    return kinds.pop()
+
+
+def _text(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return f"{'message' if len(numbers) == 1 else 'messages'} {', '.join(map(str, numbers))}"

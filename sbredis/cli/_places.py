@@ -1,0 +1,126 @@
+"""Where a command works: the named contexts of a user, and which of the given settings counts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sbredis.transport import parse_target, redacted
+
+__all__ = ["Book", "Context", "NoPlaceError", "Place", "address_of", "choose_place", "read_book", "write_book"]
+
+URL_VARIABLE = "SBREDIS_URL"
+CONTEXT_VARIABLE = "SBREDIS_CONTEXT"
+
+
+class NoPlaceError(ValueError):
+    """The settings name no server, or a context that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A named server and namespace."""
+
+    url: str = field(repr=False)
+    namespace: str | None = None
+    protected: bool = False
+    """Whether a command asks for the name of the entity before it destroys anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """The contexts of a user, and the one in use."""
+
+    contexts: Mapping[str, Context] = field(default_factory=dict[str, Context])
+    current: str | None = None
+
+    def with_context(self, name: str, context: Context) -> Book:
+        """Return a book that has this context too. The first context is in use at once."""
+        return Book({**self.contexts, name: context}, self.current or name)
+
+    def without(self, name: str) -> Book:
+        """Return a book without this context. Raises :class:`NoPlaceError` if there is none of this name."""
+        self.find(name)
+        left = {other: context for other, context in self.contexts.items() if other != name}
+        return Book(left, None if self.current == name else self.current)
+
+    def using(self, name: str) -> Book:
+        """Return a book in which this context is in use. Raises :class:`NoPlaceError` if there is none of this name."""
+        self.find(name)
+        return replace(self, current=name)
+
+    def find(self, name: str) -> Context:
+        """Return the context of this name. Raises :class:`NoPlaceError`, which offers the nearest name."""
+        if name in self.contexts:
+            return self.contexts[name]
+        near = difflib.get_close_matches(name, self.contexts, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else " 'sbredis context list' lists them."
+        raise NoPlaceError(f"There is no context {name!r}.{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The server and the namespace that a command works on."""
+
+    url: str = field(repr=False)
+    namespace: str | None = None
+    protected: bool = False
+    name: str | None = None
+    """The name of the context, if the place comes from one."""
+
+    def __str__(self) -> str:
+        return f"context {self.name!r}" if self.name else address_of(self.url)
+
+
+def address_of(url: str) -> str:
+    """Return the connection string without its secrets."""
+    return redacted(url)
+
+
+def choose_place(
+    book: Book, environment: Mapping[str, str], *, url: str | None, context: str | None, namespace: str | None
+) -> Place:
+    """Return the place that the settings name.
+
+    The first of these counts: the option ``--url``, the option ``--context``, the variable ``SBREDIS_URL``, the
+    variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoPlaceError` if there is none of them.
+    """
+    if url is not None and context is not None:
+        raise NoPlaceError("--url and --context exclude each other.")
+    if url is None and context is None:
+        url = environment.get(URL_VARIABLE) or None
+        context = None if url else environment.get(CONTEXT_VARIABLE) or book.current
+    if url is not None:
+        place = Place(url, namespace)
+    elif context is not None:
+        found = book.find(context)
+        place = Place(found.url, namespace or found.namespace, found.protected, context)
+    else:
+        raise NoPlaceError(
+            "No server is named. Give --url, set SBREDIS_URL, or store a context: sbredis context add NAME URL. "
+            "An example: --url embedded://./bus starts a server in the folder bus."
+        )
+    parse_target(place.url)
+    return place
+
+
+def read_book(text: str) -> Book:
+    """Read the file of contexts. Raises :class:`ValueError` if it is not one."""
+    stored: Any = json.loads(text)
+    contexts = {
+        str(name): Context(str(entry["url"]), entry.get("namespace"), bool(entry.get("protected", False)))
+        for name, entry in stored["contexts"].items()
+    }
+    return Book(contexts, stored.get("current"))
+
+
+def write_book(book: Book) -> str:
+    """Return the text of the file of contexts."""
+    contexts = {
+        name: {"url": context.url, "namespace": context.namespace, "protected": context.protected}
+        for name, context in sorted(book.contexts.items())
+    }
+    return json.dumps({"current": book.current, "contexts": contexts}, indent=2, ensure_ascii=False) + "\n"

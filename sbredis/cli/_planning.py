@@ -1,0 +1,355 @@
+"""The steps that make a namespace as a file declares it. Pure.
+
+The planner gets the declared entities and the existing ones. It refuses a plan that cannot be carried out as a whole.
+Otherwise it orders the steps so that each of them is legal when its turn comes: an entity is created after those that
+it names, a destination of forwarding is set when no circle arises with the destinations of that moment, and what is not
+declared is deleted last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from sbredis.cli._declared import Declared, Key, Mistake, MistakesError
+from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
+from sbredis.cli._values import written
+from sbredis.engine import PartitionSettings, name_key
+from sbredis.model import entity_created
+from sbredis.registry import DESTINATIONS, Hop, judge_destination, require_properties, split_path
+
+__all__ = ["Change", "Existing", "Plan", "Spared", "Step", "make_plan", "undeclared"]
+
+_NEIGHBOUR, _PARTITIONED = "colocate_with", "enable_partitioning"
+_RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
+"""The properties that must fit each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """An entity on the server."""
+
+    kind: Kind
+    names: Names
+    properties: Mapping[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """What identifies the entity."""
+        return self.kind.word, key_of(self.names)
+
+
+class Change(NamedTuple):
+    """A new value of a property. For a new entity, ``before`` is the default."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of the administration client."""
+
+    action: Literal["create", "update", "delete"]
+    kind: Kind
+    names: Names
+    changes: tuple[Change, ...] = ()
+    rules: tuple[Declared, ...] | None = None
+    """The rules with which a subscription is created; ``None`` for the rule that matches all messages."""
+
+    @property
+    def path(self) -> str:
+        """The path of the entity."""
+        return path_of(self.names)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The new values of the properties."""
+        return {change.name: change.after for change in self.changes}
+
+
+class Spared(NamedTuple):
+    """An entity that is not declared and not deleted either, and why."""
+
+    kind: Kind
+    names: Names
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps, in their order."""
+
+    steps: tuple[Step, ...] = ()
+    spared: tuple[Spared, ...] = ()
+
+
+def undeclared(declared: Sequence[Declared], existing: Iterable[Existing]) -> list[Existing]:
+    """Return the existing entities that are not declared, in the order of deletion.
+
+    The content of such an entity is left out. The rules of a subscription count only if the file has its rules.
+    """
+    wanted = {each.key: each for each in declared}
+    found: list[Existing] = []
+    for each in existing:
+        parent = wanted.get((("", "topic", "subscription")[len(each.names) - 1], key_of(each.names[:-1])))
+        if each.key in wanted or (each.kind.parents and parent is None):
+            continue
+        if each.kind is not RULE or (parent is not None and parent.with_rules):
+            found.append(each)
+    return sorted(found, key=lambda each: (-KINDS.index(each.kind), each.key))
+
+
+def make_plan(
+    file: str,
+    declared: Sequence[Declared],
+    existing: Iterable[Existing],
+    *,
+    prune: bool = False,
+    prune_nonempty: bool = False,
+    held: Mapping[Key, int] | None = None,
+) -> Plan:
+    """Return the plan. Raises :class:`~sbredis.cli._declared.MistakesError` if it would not be legal as a whole.
+
+    With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each. Those with
+    messages are spared, unless ``prune_nonempty`` is set, and so are those that are protected.
+    """
+    planner = _Planner(declared, {each.key: each for each in existing})
+    if prune:
+        planner.prune(held or {}, prune_nonempty=prune_nonempty)
+    planner.check()
+    if planner.mistakes:
+        raise MistakesError(file, planner.mistakes)
+    planner.create()
+    planner.update()
+    return Plan((*planner.steps, *planner.deletions), tuple(planner.spared))
+
+
+@dataclass
+class _Planner:
+    declared: Sequence[Declared]
+    existing: Mapping[Key, Existing]
+    mistakes: list[Mistake] = field(default_factory=list[Mistake])
+    steps: list[Step] = field(default_factory=list[Step])
+    deletions: list[Step] = field(default_factory=list[Step])
+    spared: list[Spared] = field(default_factory=list[Spared])
+
+    def __post_init__(self) -> None:
+        self._gone: set[Key] = set()
+        self._now = {key: dict(each.properties) for key, each in self.existing.items()}
+        """The properties of all entities after the steps that were planned."""
+        self._graph = _Graph()
+        for each in self.existing.values():
+            self._graph.set(each.names, each.properties)
+
+    # -- deleting ------------------------------------------------------------------------------------------------------
+
+    def prune(self, held: Mapping[Key, int], *, prune_nonempty: bool) -> None:
+        for each in undeclared(self.declared, self.existing.values()):
+            inside = [other for other in self.existing.values() if other.key[1][: len(each.names)] == each.key[1]]
+            guarded = next((other for other in inside if other.properties.get("protected")), None)
+            messages = held.get(each.key, 0)
+            if each.kind is not RULE and guarded is not None:
+                what = "it" if guarded is each else f"{guarded.kind.word} {path_of(guarded.names)}"
+                self.spared.append(Spared(each.kind, each.names, f"{what} is protected"))
+            elif messages and not prune_nonempty:
+                reason = f"it has {messages:,} message{'' if messages == 1 else 's'}"
+                self.spared.append(Spared(each.kind, each.names, reason))
+            else:
+                self._gone.update(other.key for other in inside)
+                self.deletions.append(Step("delete", each.kind, each.names))
+
+    # -- checking ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Note what is not legal in the namespace as it will be."""
+        final = _Graph()
+        for key, left in self.existing.items():
+            if key not in self._gone:
+                final.set(left.names, left.properties)
+        for each in self.declared:
+            final.set(each.names, self._after(each))
+        for each in self.declared:
+            self._check_kind(each)
+            if each.kind is not RULE:
+                self._check_properties(each)
+                self._check_others(each)
+                self._check_chains(each, final)
+
+    def _after(self, each: Declared) -> dict[str, Any]:
+        before = self.existing.get(each.key)
+        return {**({} if before is None else before.properties), **each.properties}
+
+    def _wrong(self, each: Declared, name: str, text: str) -> None:
+        self.mistakes.append(Mistake(each.line_of(name), f"{each.kind.word} {each.path}: {text}"))
+
+    def _check_kind(self, each: Declared) -> None:
+        other = {QUEUE: TOPIC, TOPIC: QUEUE}.get(each.kind)
+        if other is None or (other.word, each.key[1]) not in self.existing:
+            return
+        if (other.word, each.key[1]) in self._gone:
+            text = f"there is a {other.word} of this name; delete it in a step of its own first"
+        else:
+            text = f"there is a {other.word} of this name"
+        self._wrong(each, "", text)
+
+    def _check_properties(self, each: Declared) -> None:
+        before, fields = self.existing.get(each.key), each.kind.properties.fields()
+        for name, value in each.properties.items():
+            if before is not None and fields[name].fixed and not fields[name].same(before.properties[name], value):
+                now = before.properties[name]
+                self._wrong(each, name, f"{name} cannot be changed: it is {written(now)}, and not {written(value)}")
+        related = {name: value for name, value in self._after(each).items() if name in _RELATED}
+        try:
+            kept = entity_created(each.kind.properties, {**each.properties, **related}, PartitionSettings())
+            require_properties(kept.properties)
+        except ValueError as error:
+            name = next((name for name in _RELATED if name in each.properties and name in str(error)), "")
+            self._wrong(each, name, str(error))
+
+    def _check_others(self, each: Declared) -> None:
+        """Note destinations and neighbours that will not exist."""
+        there = {key for key in (*self.existing, *(other.key for other in self.declared)) if key not in self._gone}
+        for name in (*DESTINATIONS, _NEIGHBOUR):
+            value = each.properties.get(name)
+            if value is None:
+                continue
+            keys = [(kind.word, (name_key(value),)) for kind in (QUEUE, TOPIC)]
+            if not any(key in there for key in keys):
+                gone = " that is left" if any(key in self._gone for key in keys) else ""
+                self._wrong(each, name, f"{name}: there is no queue or topic {value!r}{gone}")
+            elif name == _NEIGHBOUR and each.key not in self.existing:
+                self._check_neighbour(each, value)
+
+    def _check_neighbour(self, each: Declared, value: str) -> None:
+        """Note a neighbour that is partitioned, and neighbours that name each other."""
+        by_name = {other.key[1][0]: other for other in self.declared if other.kind in (QUEUE, TOPIC)}
+        seen, at = [each.key[1][0]], name_key(value)
+        while at in by_name and at not in seen:
+            seen.append(at)
+            at = name_key(by_name[at].properties.get(_NEIGHBOUR) or "")
+        if at in seen:
+            self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: these entities name each other: {' > '.join([*seen, at])}")
+            return
+        for kind in (QUEUE, TOPIC):
+            known = self.existing.get((kind.word, (name_key(value),)))
+            wanted = by_name.get(name_key(value))
+            after = {**(known.properties if known else {}), **(wanted.properties if wanted else {})}
+            if after.get(_PARTITIONED):
+                self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: {value!r} is partitioned")
+                return
+
+    def _check_chains(self, each: Declared, final: _Graph) -> None:
+        for name in DESTINATIONS:
+            value = each.properties.get(name)
+            if value is not None:
+                text = final.judge(each.path, name, value)
+                if text is not None:
+                    self._wrong(each, name, text)
+
+    # -- creating and changing -----------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Create what is missing. A destination that cannot be set yet is set by :meth:`update`."""
+        waiting = [each for kind in KINDS for each in self.declared if each.kind is kind and each.key not in self._now]
+        with_new = {each.key for each in waiting if each.kind is SUBSCRIPTION}
+        rules = [each for each in waiting if each.kind is RULE]
+        waiting = [each for each in waiting if each.kind is not RULE]
+        while waiting:
+            each = next((each for each in waiting if self._has_neighbour(each) and self._has_destinations(each)), None)
+            each = each or next(each for each in waiting if self._has_neighbour(each))
+            waiting.remove(each)
+            inside = tuple(rule for rule in rules if rule.key[1][:-1] == each.key[1])
+            values = {name: value for name, value in each.properties.items() if self._can_be_set(each, name, value)}
+            self._step("create", each, values, inside if each.with_rules else None)
+        for rule in rules:
+            if ("subscription", rule.key[1][:-1]) not in with_new:
+                self._step("create", rule, rule.properties)
+
+    def _has_neighbour(self, each: Declared) -> bool:
+        value = each.properties.get(_NEIGHBOUR)
+        return value is None or self._exists(value)
+
+    def _has_destinations(self, each: Declared) -> bool:
+        return all(self._can_be_set(each, name, each.properties.get(name)) for name in DESTINATIONS)
+
+    def _can_be_set(self, each: Declared, name: str, value: Any) -> bool:
+        """Return whether a property can be set now. Only destinations may have to wait."""
+        if name not in DESTINATIONS or value is None:
+            return True
+        return self._exists(value) and self._graph.judge(each.path, name, value) is None
+
+    def _exists(self, name: str) -> bool:
+        return any((kind.word, (name_key(name),)) in self._now for kind in (QUEUE, TOPIC))
+
+    def update(self) -> None:
+        """Change what differs. A destination that would make a circle now waits until others have changed."""
+        waiting = [each for kind in KINDS for each in self.declared if each.kind is kind and self._left(each)]
+        while waiting:
+            each = next((each for each in waiting if self._can_change(each)), None)
+            if each is not None:
+                self._step("update", each, self._left(each))
+                waiting.remove(each)
+                continue
+            each = next(each for each in waiting if any(self._graph.of(each.path, name) for name in DESTINATIONS))
+            self._step("update", each, {name: None for name in DESTINATIONS if self._graph.of(each.path, name)})
+
+    def _can_change(self, each: Declared) -> bool:
+        return all(self._can_be_set(each, name, value) for name, value in self._left(each).items())
+
+    def _left(self, each: Declared) -> dict[str, Any]:
+        """Return the properties that differ from those of the entity after the steps that were planned."""
+        fields, now = each.kind.properties.fields(), self._now[each.key]
+        return {name: value for name, value in each.properties.items() if not fields[name].same(now[name], value)}
+
+    def _step(
+        self,
+        action: Literal["create", "update"],
+        each: Declared,
+        values: Mapping[str, Any],
+        rules: tuple[Declared, ...] | None = None,
+    ) -> None:
+        for new in (each, *(rules or ())):
+            self._now.setdefault(new.key, {name: of.default for name, of in new.kind.properties.fields().items()})
+        changes = tuple(Change(name, self._now[each.key][name], value) for name, value in values.items())
+        self.steps.append(Step(action, each.kind, each.names, changes, rules))
+        self._now[each.key].update(values)
+        for rule in rules or ():
+            self._now[rule.key].update(rule.properties)
+        self._graph.set(each.names, values)
+
+
+class _Graph:
+    """The destinations of forwarding in a namespace."""
+
+    def __init__(self) -> None:
+        self._hops: dict[str, dict[str, dict[str, Hop]]] = {}
+
+    def set(self, names: Names, properties: Mapping[str, Any]) -> None:
+        """Set the destinations of an entity that are among these properties."""
+        hops = self._hops.setdefault(name_key(names[0]), {}).setdefault(name_key(path_of(names)), {})
+        for name in DESTINATIONS:
+            if name in properties:
+                hops.pop(name, None)
+                if properties[name] is not None:
+                    hops[name] = Hop(path_of(names), name == DESTINATIONS[1], properties[name])
+
+    def of(self, path: str, name: str) -> Hop | None:
+        """Return the hop of an entity in a property."""
+        return self._hops.get(name_key(split_path(path)[0]), {}).get(name_key(path), {}).get(name)
+
+    def judge(self, path: str, name: str, destination: str) -> str | None:
+        """Return why an entity must not have this destination, or ``None`` if it may."""
+        judging = judge_destination(path, name, destination)
+        try:
+            with suppress(StopIteration):
+                key = next(judging)
+                while True:
+                    found = self._hops.get(key, {}).values()
+                    key = judging.send([hop for hops in found for hop in hops.values()])
+        except ValueError as error:
+            return str(error)
+        return None

@@ -1,0 +1,57 @@
+"""How far a long command has come: shown on a terminal, and said when the command is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Progress"]
+
+_PERIOD = 0.1  # seconds between two showings
+
+
+class Progress:
+    """Counts what a command has done. Use it as a context manager around the work.
+
+    On a terminal, stderr shows the count while it grows. With ``beside_output`` it does not, because the work writes to
+    the same terminal. If the work is interrupted or fails, a line on stderr says how far it came.
+    """
+
+    def __init__(
+        self, verb: str, noun: str = "message", total: int | None = None, *, beside_output: bool = False
+    ) -> None:
+        self.count = 0
+        self._verb, self._noun, self._total = verb, noun, total
+        self._is_shown = sys.stderr.isatty() and not beside_output
+        self._shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._is_shown:
+            self._write("\r\x1b[K")
+        if kind is None or issubclass(kind, BrokenPipeError):
+            return
+        interrupted = issubclass(kind, asyncio.CancelledError | KeyboardInterrupt)
+        if self.count or interrupted:
+            how = "interrupted" if interrupted else "stopped"
+            self._write(f"{how}: {self}\n")
+
+    def __str__(self) -> str:
+        of = f" of {self._total:,}" if self._total is not None else ""
+        return f"{self._verb} {self.count:,}{of} {self._noun}{'' if self.count == 1 and self._total is None else 's'}"
+
+    def add(self, count: int = 1) -> None:
+        """Count more."""
+        self.count += count
+        if self._is_shown and (now := time.monotonic()) - self._shown_at >= _PERIOD:
+            self._shown_at = now
+            self._write(f"\r\x1b[K{self}")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

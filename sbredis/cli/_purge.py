@@ -1,0 +1,100 @@
+"""``sbredis purge``: delete messages in many calls, and say how far it came."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._browsing import browse, source_of
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._entity_paths import dead_letters_of, entity_of
+from sbredis.cli._output import counted
+from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
+from sbredis.cli._progress import Progress
+from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.model import ServiceBusMessageState
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusReceiver
+
+__all__ = ["purge", "purge_path"]
+
+_AT_ONCE = 2000
+
+
+@command("purge", examples=[
+    "sbredis purge orders --dry-run",
+    "sbredis purge orders --older-than 7d",
+    "sbredis purge orders --dead-letters --yes",
+])  # fmt: skip
+@entity_argument()
+@dead_letters
+@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only messages enqueued before, such as 7d.")
+@click.option("--session", metavar="ID", help="Only the messages of this session.")
+@confirmed
+async def purge(
+    call: Call,
+    *,
+    entity: str,
+    dead_letters: bool,
+    older_than: timedelta | None,
+    session: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete the messages of a queue or a subscription.
+
+    Messages that receivers hold and scheduled ones stay. Deferred ones are deleted.
+    """
+    path = dead_letters_of(entity) if dead_letters else entity
+    await purge_path(call, path, older_than, session, dry_run=dry_run, yes=yes)
+
+
+async def purge_path(
+    call: Call, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
+) -> None:
+    """Delete the messages at a path, after the user has agreed."""
+    before = None if older_than is None else datetime.now(UTC) - older_than
+    async with call.client() as client, call.looking_for(entity_of(path)):
+        info = await source_of(client, path)
+        receiver = client.get_receiver(path)
+        if dry_run:
+            count = await _count(receiver, before, session)
+            text = f"{counted(count, 'message')} of {path} would be deleted, except those that receivers hold"
+            call.out.done(text, matched=count, deleted=0, entity=path)
+            return
+        if info.properties.get("protected"):
+            raise click.ClickException(
+                f"{entity_of(path)} is protected. To delete its messages, first update it with --no-protected."
+            )
+        call.confirm(f"Delete {_which(before, session)} of {path}?", entity=entity_of(path), yes=yes)
+        with Progress("deleted") as progress:
+            await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
+    call.out.done(f"deleted {counted(progress.count, 'message')} of {path}", deleted=progress.count, entity=path)
+
+
+async def _purge(
+    receiver: ServiceBusReceiver, before: datetime | None, session: str | None, progress: Progress, stop: Stop
+) -> None:
+    while not stop:
+        deleted = await receiver.delete_messages(_AT_ONCE, before_enqueued_time_utc=before, session_id=session)
+        progress.add(deleted)
+        if not deleted:
+            return
+
+
+async def _count(receiver: ServiceBusReceiver, before: datetime | None, session: str | None) -> int:
+    count = 0
+    async for message in browse(receiver, session=session):
+        if message.state is not ServiceBusMessageState.SCHEDULED:
+            enqueued = message.enqueued_time_utc
+            count += before is None or (enqueued is not None and enqueued < before)
+    return count
+
+
+def _which(before: datetime | None, session: str | None) -> str:
+    words = ["all messages" if before is None else f"the messages that were enqueued before {before:%Y-%m-%d %H:%M:%S}"]
+    return " ".join([*words, *([f"in session {session}"] if session is not None else [])])

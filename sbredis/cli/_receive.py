@@ -1,0 +1,237 @@
+"""``sbredis receive``: messages as lines, or as the input of a command, each settled when it was dealt with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from sbredis.cli._browsing import source_of
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._handler_process import handle
+from sbredis.cli._message_lines import fields_of, shown_body
+from sbredis.cli._parameters import DURATION, dead_letters, entity_argument
+from sbredis.cli._progress import Progress
+from sbredis.cli._sink import Sink
+from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.exceptions import OperationTimeoutError, ServiceBusError
+from sbredis.model import (
+    NEXT_AVAILABLE_SESSION,
+    AmqpMessageBodyType,
+    ServiceBusReceivedMessage,
+    ServiceBusSessionFilter,
+    content_of,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+
+__all__ = ["receive"]
+
+_AHEAD = 100
+"""The number of messages that are received at a time. The command holds them until it has dealt with them."""
+_LONGEST = 365 * 86_400.0
+Settlement = Literal["complete", "dead-letter", "abandon", "none"]
+
+
+@command("receive", examples=[
+    "sbredis receive orders",
+    "sbredis receive orders --count 100 --output json | jq .body",
+    "sbredis receive orders --follow --exec './handle-order.sh'",
+    "sbredis receive chats --session next --all",
+])  # fmt: skip
+@entity_argument()
+@dead_letters
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Receive N messages at most. [1]")
+@click.option("--all", "everything", is_flag=True, help="Receive until no message comes for the time --wait.")
+@click.option("--follow", is_flag=True, help="Receive for ever.")
+@click.option("--wait", type=DURATION, default="5s", metavar="DURATION", help="How long to wait for a message. [5s]")
+@click.option("--session", metavar="ID", help="Receive from this session, or from the 'next' free one.")
+@click.option("--ack", type=click.Choice(["complete", "dead-letter", "none"]), default="complete",
+              help="What becomes of a message; 'none' gives it back at the end. [complete]")  # fmt: skip
+@click.option("--reason", metavar="TEXT", help="The reason of dead letters.")
+@click.option("--exec", "handler", metavar="COMMAND",
+              help="Run this for each message: the body on stdin, properties as $SBREDIS_….")  # fmt: skip
+@click.option("--on-failure", type=click.Choice(["abandon", "dead-letter", "none"]), default="abandon",
+              help="What becomes of a message whose COMMAND fails. [abandon]")  # fmt: skip
+async def receive(
+    call: Call,
+    *,
+    entity: str,
+    dead_letters: bool,
+    count: int | None,
+    everything: bool,
+    follow: bool,
+    wait: timedelta,
+    session: str | None,
+    ack: Settlement,
+    reason: str | None,
+    handler: str | None,
+    on_failure: Settlement,
+) -> int:
+    """Receive messages, and print their bodies.
+
+    A message is completed after its line was written, and in a pipe after the reader has taken it. With --exec it is
+    completed when COMMAND has ended with 0. What is not dealt with goes back uncounted: after Ctrl-C, and when the
+    reader of the pipe has gone.
+    """
+    if sum([count is not None, everything, follow]) > 1:
+        raise click.UsageError("Give one of --count, --all and --follow.")
+    path = dead_letters_of(entity) if dead_letters else entity
+    if names_dead_letters(path) and "dead-letter" in {ack, on_failure}:
+        raise click.UsageError("The messages are dead letters already.")
+    limit = None if everything or follow else count or 1
+    work = _Work(
+        call=call, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack, reason=reason, handler=handler,
+        on_failure=on_failure,
+    )  # fmt: skip
+    async with call.client() as client, call.looking_for(entity_of(path)):
+        async with _receiver(client, path, session, wait.total_seconds()) as receiver:
+            if receiver is not None:
+                with work.progress:
+                    await to_a_good_end(lambda stop: work.run(receiver, stop))
+        if work.reader_gone:
+            raise BrokenPipeError
+    if work.failed:
+        call.out.remark(f"{work.failed:,} of {work.progress.count:,} messages were not handled")
+        return ExitCode.FAILED
+    if not work.progress.count:
+        call.out.remark("no message came" if receiver is not None else "no session is free")
+        return ExitCode.DIFFERENT
+    return ExitCode.DONE
+
+
+@asynccontextmanager
+async def _receiver(
+    client: ServiceBusClient, path: str, session: str | None, wait: float
+) -> AsyncGenerator[ServiceBusReceiver | None]:
+    """Open a receiver that keeps its locks; ``None`` if no session is free."""
+    from sbredis.aio import AutoLockRenewer
+
+    info = await source_of(client, path)
+    if info.requires_session and session is None:
+        raise click.UsageError(f"{info.path} has sessions: give --session ID or --session next.")
+    if session is not None and not info.requires_session:
+        raise click.UsageError(f"{info.path} has no sessions: leave out --session.")
+    chosen: str | ServiceBusSessionFilter | None = NEXT_AVAILABLE_SESSION if session == "next" else session
+    async with AutoLockRenewer(max_lock_renewal_duration=_LONGEST) as renewer:
+        receiver = client.get_receiver(path, session_id=chosen, max_wait_time=wait, auto_lock_renewer=renewer)
+        try:
+            await receiver.__aenter__()
+        except OperationTimeoutError:
+            if session != "next":
+                raise
+            yield None
+            return
+        try:
+            yield receiver
+        finally:
+            await receiver.close()
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """One run of the command."""
+
+    call: Call
+    limit: int | None
+    wait: float | None
+    """How long to wait for a message, in seconds; ``None`` for ever."""
+    ack: Settlement
+    reason: str | None
+    handler: str | None
+    on_failure: Settlement
+    progress: Progress = field(default_factory=lambda: Progress("received", beside_output=True))
+    failed: int = 0
+    """The number of messages that were not handled, or whose settlement has failed."""
+    reader_gone: bool = False
+    held: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, ServiceBusReceivedMessage])
+    """The messages that go back at the end, by their numbers."""
+    settling: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    async def run(self, receiver: ServiceBusReceiver, stop: Stop) -> None:
+        """Receive messages and deal with them, and give back what is left."""
+        sink = Sink()
+        try:
+            while not stop and (messages := await self._next(receiver, stop)):
+                self.held |= {message.sequence_number: message for message in messages}
+                for message in messages:
+                    if not await self._deal(receiver, sink, message, stop):
+                        return
+        except BrokenPipeError:  # an error that leaves the block of a session counts as a failed delivery
+            self.reader_gone = True
+        finally:
+            await asyncio.gather(*self.settling)
+            await asyncio.gather(*(_give_back(receiver, message) for message in self.held.values()))
+
+    async def _next(self, receiver: ServiceBusReceiver, stop: Stop) -> Sequence[ServiceBusReceivedMessage]:
+        """Return the next messages. None come after the last one, or when the command is interrupted."""
+        wanted = _AHEAD if self.handler is None else 1
+        if self.limit is not None:
+            wanted = min(wanted, self.limit - self.progress.count)
+        while wanted and not stop:
+            found = await stop.unless(receiver.receive_messages(wanted, self.wait, gather=False))
+            if found or self.wait is not None:
+                return found or ()
+        return ()
+
+    async def _deal(
+        self, receiver: ServiceBusReceiver, sink: Sink, message: ServiceBusReceivedMessage, stop: Stop
+    ) -> bool:
+        """Print or handle a message and settle it. Return False if the command was interrupted before."""
+        settlement = self.ack
+        if self.handler is None:
+            if stop or not await sink.put(_line(message, as_json=self.call.out.as_json), stop):
+                return False
+        else:
+            code = None if stop else await handle(self.handler, message, stop)
+            if code is None:
+                return False
+            if code:
+                self.failed += 1
+                settlement = self.on_failure
+        self.progress.add()
+        if settlement != "none":
+            del self.held[message.sequence_number]
+            task = asyncio.create_task(self._settle(receiver, message, settlement))
+            self.settling.add(task)
+            task.add_done_callback(self.settling.discard)
+        return True
+
+    async def _settle(
+        self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, settlement: Settlement
+    ) -> None:
+        try:
+            if settlement == "complete":
+                await receiver.complete_message(message)
+            elif settlement == "abandon":
+                await receiver.abandon_message(message)
+            else:
+                await receiver.dead_letter_message(message, self.reason)
+        except ServiceBusError as error:
+            self.failed += 1
+            self.call.out.remark(f"message {message.sequence_number}: {error.message}")
+
+
+async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    with suppress(ServiceBusError):  # its lock is lost, or the server is: then the message goes back by itself
+        await receiver.release_message(message)
+
+
+def _line(message: ServiceBusReceivedMessage, *, as_json: bool) -> bytes:
+    """Return what is printed for a message. A pipe gets the body as it is."""
+    if as_json:
+        return json.dumps(fields_of(message), ensure_ascii=False).encode() + b"\n"
+    if sys.stdout.isatty() or message.body_type is not AmqpMessageBodyType.DATA:
+        return shown_body(message).encode() + b"\n"
+    return bytes(content_of(message).body) + b"\n"

@@ -1,0 +1,105 @@
+"""``sbredis server``: a server on a folder of this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command, group
+from sbredis.cli._exit_codes import ExitCode
+
+__all__ = ["servers"]
+
+servers = group("server", "Run a server on a folder of this machine, for one user.")
+
+_FOLDER = click.Argument(["folder"], type=click.Path(file_okay=False))
+_SHAPE = (
+    click.Option(
+        ["--port"],
+        type=click.IntRange(1, 65_535),
+        help="Listen on this port of 127.0.0.1 too, for all users of this machine. Without it, only you can connect.",
+    ),
+    click.Option(["--cluster"], type=click.IntRange(1, 16), metavar="M", help="A cluster of M masters, without data."),
+    click.Option(["--replicas"], type=click.IntRange(0, 4), metavar="R", help="With --cluster: R replicas each."),
+)
+
+
+def _shape(port: int | None, cluster: int | None, replicas: int | None) -> dict[str, Any]:
+    if cluster is None and replicas is not None:
+        raise click.UsageError("--replicas needs --cluster.")
+    if cluster is not None and port is not None:
+        raise click.UsageError("--port is for one server. A cluster chooses its ports.")
+    return {"port": port, "masters": cluster or 0, "replicas": replicas or 0}
+
+
+@command("run", into=servers, connects=False, params=[_FOLDER, *_SHAPE], examples=[
+    "sbredis server run bus",
+    "sbredis server run bus --port 6380",
+    "sbredis server run cluster --cluster 3 --replicas 1",
+])  # fmt: skip
+def run(call: Call, folder: str, **shape: Any) -> int:
+    """Run a server on FOLDER until Ctrl-C, and print the connection string.
+
+    Its data stay in the folder, except those of a cluster.
+    """
+    from sbredis.servers import KeptServer, ServerOrder, keep
+
+    def ready(kept: KeptServer) -> None:
+        call.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
+
+    keep(ServerOrder(folder, **_shape(**shape)), ready)
+    call.out.remark("stopped; nothing is left running")
+    return ExitCode.DONE
+
+
+@command("start", into=servers, connects=False, params=[_FOLDER, *_SHAPE], examples=[
+    "sbredis server start bus",
+    "sbredis server start bus --port 6380",
+])  # fmt: skip
+def start(call: Call, folder: str, **shape: Any) -> None:
+    """Start a server on FOLDER that runs until 'stop', and print the connection string."""
+    from sbredis.servers import start_kept
+
+    kept = start_kept(folder, **_shape(**shape))
+    call.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
+
+
+@command("stop", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server stop bus"])
+def stop(call: Call, folder: str) -> int:
+    """Stop the server that 'start' or 'run' keeps on FOLDER. Clients that still use it keep it until they leave."""
+    from sbredis.servers import stop_kept
+
+    kept = stop_kept(folder)
+    if kept is None:
+        call.out.done(f"no server is kept on {folder}", stopped=False, folder=folder)
+        return ExitCode.DIFFERENT
+    call.out.done(f"stopped {kept.url}", stopped=True, folder=kept.folder, url=kept.url, pid=kept.pid)
+    return ExitCode.DONE
+
+
+@command("status", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server status bus"])
+def status(call: Call, folder: str) -> int:
+    """Show whether a server is kept on FOLDER. Exit code 3: none is."""
+    from sbredis.servers import find_kept
+
+    kept = find_kept(folder)
+    if kept is None:
+        call.out.done(f"no server is kept on {folder}", running=False, folder=folder)
+        return ExitCode.DIFFERENT
+    told = kept.information()
+    version = told.get("valkey_version") or told.get("redis_version")
+    call.out.record(
+        {
+            "running": True,
+            "url": kept.url,
+            "folder": kept.folder,
+            "pid": kept.pid if call.out.as_json else str(kept.pid),
+            "servers": kept.nodes,
+            "version": version,
+            "used_memory": told.get("used_memory_human"),
+            "clients": int(told["connected_clients"]) if "connected_clients" in told else None,
+        }
+    )
+    return ExitCode.DONE

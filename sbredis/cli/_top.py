@@ -1,0 +1,168 @@
+"""``sbredis top``: a live screen of all entities."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command
+from sbredis.cli._parameters import DURATION
+from sbredis.cli._terminal import Terminal, screen
+from sbredis.cli._top_screen import Sample, Sight, State, frame, pressed, row_of
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sbredis.aio.management import ServiceBusAdministrationClient
+    from sbredis.model import PartitionRuntimeProperties
+
+__all__ = ["top"]
+
+_READS = 200
+"""The largest number of reads a second. Each partition of an entity costs two."""
+_LISTING = 10.0
+"""The seconds between two lists of the entities."""
+_WIDTH = 100
+
+
+@command("top", examples=["sbredis top", "sbredis top --sort dead --filter orders", "sbredis top --once --output json"])
+@click.option("--every", type=DURATION, default="2s", metavar="DURATION", help="The time between two readings. [2s]")
+@click.option("--sort", type=click.Choice(["name", "depth", "in", "out", "oldest", "consumers", "dead"]),
+              default="depth", help="The first order of the rows. [depth]")  # fmt: skip
+@click.option("--filter", "text", default="", metavar="TEXT", help="Only entities whose names contain this text.")
+@click.option("--once", is_flag=True, help="Print one screen, and end.")
+async def top(call: Call, *, every: timedelta, sort: str, text: str, once: bool) -> None:
+    """Show all entities live: depth by state, rates, the oldest message, waiting receivers, dead letters.
+
+    Keys: s or n d i o a c x sort, r reverses, / filters, p pauses, arrows scroll, q quits. The command makes at most
+    200 short reads a second, two for each partition, so many partitions are read less often.
+    """
+    if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("top needs a terminal. With --once it prints one screen.")
+    state = State(order=sort, filter=text)
+    async with call.administration() as administration:
+        watch = _Watch(administration, max(every.total_seconds(), 0.1))
+        if once:
+            await watch.round()
+            await asyncio.sleep(min(1.0, watch.every))
+            await watch.round()
+            _print(call, watch, state)
+            return
+        await watch.round()  # an error here is told before the screen is taken over
+        with screen() as terminal:
+            reading = asyncio.create_task(watch.run())
+            try:
+                await _show(terminal, str(call.place), watch, state)
+            finally:
+                reading.cancel()
+                await asyncio.wait([reading])
+
+
+def _print(call: Call, watch: _Watch, state: State) -> None:
+    sights = list(watch.sights.values())
+    if call.out.as_json:
+        call.out.json([row_of(sight) for sight in sights if state.filter.lower() in sight.now.path.lower()])
+        return
+    width = _WIDTH
+    if sys.stdout.isatty():
+        with suppress(OSError):
+            width = Terminal(sys.stdout.fileno()).size[0]
+    for line in frame(str(call.place), sights, state, width):
+        call.out.line(line)
+
+
+async def _show(terminal: Terminal, title: str, watch: _Watch, state: State) -> None:
+    """Draw the screen after each reading, and after each key, until the user quits."""
+    shown = list(watch.sights.values())
+    while not state.ended:
+        if not state.paused:
+            shown = list(watch.sights.values())
+        terminal.draw(frame(watch.problem or title, shown, state, *terminal.size))
+        key = asyncio.ensure_future(terminal.keys.get())
+        news = asyncio.ensure_future(watch.wait())
+        try:
+            await asyncio.wait({key, news}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if key.done():
+                state = pressed(state, key.result())
+        finally:
+            key.cancel()
+            news.cancel()
+
+
+class _Watch:
+    """Reads the entities one after the other, again and again, slowly enough not to load the servers."""
+
+    def __init__(self, administration: ServiceBusAdministrationClient, every: float) -> None:
+        self.every = every
+        self.sights: dict[str, Sight] = {}
+        self.problem: str | None = None
+        """Why nothing could be read, if that is so."""
+        self._administration = administration
+        self._clock = asyncio.get_running_loop().time
+        self._listed_at = float("-inf")
+        self._paths: list[tuple[str, bool]] = []
+        self._news = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until something new was read."""
+        await self._news.wait()
+        self._news.clear()
+
+    async def run(self) -> None:
+        """Read for ever. An error is shown, and the next round tries again."""
+        while True:
+            await asyncio.sleep(self.every)
+            try:
+                await self.round()
+                self.problem = None
+            except ServiceBusError as error:
+                self.problem = error.message
+            self._news.set()
+
+    async def round(self) -> None:
+        """Read every entity once."""
+        if self._clock() - self._listed_at >= _LISTING:
+            await self._list()
+        for path, counts_arrivals in self._paths:
+            began = self._clock()
+            with suppress(MessagingEntityNotFoundError):  # it is deleted; the next list leaves it out
+                partitions = [each async for each in self._administration.list_partitions(path)]
+                sample = _sample(path, partitions, self._clock(), counts_arrivals=counts_arrivals)
+                before = self.sights.get(path)
+                self.sights[path] = Sight(sample) if before is None else before.then(sample)
+                await asyncio.sleep(max(0.0, began + 2 * len(partitions) / _READS - self._clock()))
+
+    async def _list(self) -> None:
+        """Find the entities. The numbers of a subscription are those of its topic, so they tell nothing of it."""
+        paths = [(queue.name, True) async for queue in self._administration.list_queues()]
+        async for topic in self._administration.list_topics():
+            paths.append((topic.name, True))
+            with suppress(MessagingEntityNotFoundError):
+                subscriptions = [each.name async for each in self._administration.list_subscriptions(topic.name)]
+                paths += [(f"{topic.name}/Subscriptions/{name}", False) for name in subscriptions]
+        self._paths = paths
+        self._listed_at = self._clock()
+        known = {path for path, _ in paths}
+        self.sights = {path: sight for path, sight in self.sights.items() if path in known}
+
+
+def _sample(path: str, partitions: Sequence[PartitionRuntimeProperties], at: float, *, counts_arrivals: bool) -> Sample:
+    oldest = [each.oldest_enqueued_at_utc for each in partitions if each.oldest_enqueued_at_utc is not None]
+    states = ("active", "locked", "delayed", "deferred", "scheduled")
+    return Sample(
+        path=path,
+        at=at,
+        counts={state: sum(getattr(each, f"{state}_message_count") for each in partitions) for state in states},
+        dead=sum(each.dead_letter_message_count for each in partitions),
+        oldest=max(0.0, (datetime.now(UTC) - min(oldest)).total_seconds()) if oldest else None,
+        consumers=sum(each.waiting_receiver_count for each in partitions),
+        arrived=sum(each.numbers_given_out for each in partitions) if counts_arrivals else None,
+        unavailable=sum(not each.available for each in partitions),
+    )

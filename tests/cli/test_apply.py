@@ -1,0 +1,170 @@
+# pyright: reportPrivateUsage=false
+"""``sbredis apply`` and ``sbredis export`` on a server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sbredis.cli import _applying as applying
+from sbredis.cli._declared import read_declarations
+from sbredis.cli._planning import Step, make_plan
+from tests.cli.conftest import Bus, Command
+from tests.cli.test_entities import everything
+
+FILE = """\
+queues:
+  orders:
+    lock_duration: 30s
+    forward_dead_lettered_messages_to: letters
+  letters:
+    protected: true
+topics:
+  news:
+    subscriptions:
+      sports:
+        rules:
+          red: {filter: {label: red, properties: {n: 5}}}
+"""
+
+PLANNED = """\
++ queue letters
+    protected: true
++ queue orders
+    lock_duration: 30s
+    forward_dead_lettered_messages_to: letters
++ topic news
++ subscription news/subscriptions/sports
+    rule red (filter: {'label': 'red', 'properties': {'n': 5}})
+4 changes: 4 to create, 0 to update, 0 to delete
+"""
+
+EXPORTED = """\
+# Written by 'sbredis export'. 'sbredis apply' creates or updates what this file declares.
+queues:
+  letters:
+    protected: true
+  orders:
+    lock_duration: 30s
+    forward_dead_lettered_messages_to: letters
+topics:
+  news:
+    subscriptions:
+      sports:
+        rules:
+          red:
+            filter:
+              label: red
+              properties:
+                n: 5
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "bus.yaml"
+    path.write_text(FILE, "utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_a_file_is_planned_applied_and_exported(sbredis: Command, file: Path, tmp_path: Path) -> None:
+    assert sbredis("apply", str(file), "--plan") == (3, PLANNED, "")
+    assert sbredis("queue", "list", "-o", "json").json == [], "a plan changes nothing"
+    assert sbredis("apply", str(file)) == (0, PLANNED + "applied 4 changes\n", "")
+    assert sbredis("apply", str(file)) == (0, "no changes\n", "")
+    assert sbredis("export") == (0, EXPORTED, "")
+    exported = tmp_path / "exported.yaml"
+    assert sbredis("export", "--file", str(exported), "--defaults").out == f"{exported}: 4 entities\n"
+    assert sbredis("apply", str(exported), "--plan", "--prune") == (0, "no changes\n", "")
+    assert sbredis("queue", "show", "orders", "-o", "json").json["properties"]["lock_duration"] == "30s"
+    assert [each["name"] for each in sbredis("rule", "list", "news", "sports", "-o", "json").json] == ["red"]
+
+
+def test_a_file_comes_from_stdin_and_the_result_is_json(sbredis: Command) -> None:
+    ran = sbredis("apply", "-", "-o", "json", stdin=b"queues: {q: {max_delivery_count: 3}}")
+    step = {
+        "action": "create",
+        "kind": "queue",
+        "name": "q",
+        "properties": {"max_delivery_count": {"before": 10, "after": 3}},
+    }
+    assert ran.json == {"changes": [step], "kept": [], "applied": 1}
+    ran = sbredis("apply", "-", "-o", "json", "--plan", stdin=b"queues: {q: {max_delivery_count: 4}}")
+    assert (ran.code, ran.json["applied"]) == (3, 0)
+    assert ran.json["changes"][0]["properties"] == {"max_delivery_count": {"before": 3, "after": 4}}
+
+
+def test_pruning_spares_messages_and_protected_entities(sbredis: Command, bus: Bus) -> None:
+    for name in ("empty", "full", "kept"):
+        bus.queue(name, protected=name == "kept")
+    bus.did("send", "full", "hello")
+    declaration = b"queues: {q: }"
+    ran = sbredis("apply", "-", "--prune", stdin=declaration)
+    assert (ran.code, "Give --yes" in ran.err) == (2, True)
+    assert len(sbredis("queue", "list", "-o", "json").json) == 3, "nothing is changed without an answer"
+    ran = sbredis("apply", "-", "--prune", "--yes", stdin=declaration)
+    assert "! queue full is kept: it has 1 message\n" in ran.out
+    assert [each["name"] for each in sbredis("queue", "list", "-o", "json").json] == ["full", "kept", "q"]
+    assert sbredis("apply", "-", "--prune", "--prune-nonempty", "--yes", stdin=declaration).code == 0
+    assert [each["name"] for each in sbredis("queue", "list", "-o", "json").json] == ["kept", "q"]
+
+
+WRONG = {
+    "a mistake": (b"queues:\n  new:\n  q: {lock_duration: soon}", "stdin:3: 'soon' is not a duration"),
+    "SQL": (b"topics: {t: {subscriptions: {s: {rules: {r: {filter: 'a >'}}}}}}", "stdin:1: filter: line 1, column 4"),
+    "no YAML": (b"queues: [", "stdin:1: this is not YAML"),
+    "a fixed property": (
+        b"queues:\n  new:\n  orders: {requires_session: true}",
+        "stdin:3: queue orders: requires_session cannot be changed: it is False, and not True",
+    ),
+    "no destination": (b"queues:\n  new: {forward_to: nobody}", "stdin:2: queue new: forward_to: there is no queue"),
+    "no text": (b"\xff\xfe", "is not text in UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("declaration", "text"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_is_refused_with_its_line_and_changes_nothing(
+    sbredis: Command, bus: Bus, declaration: bytes, text: str
+) -> None:
+    bus.queue("orders")
+    bus.administration(lambda administration: administration.create_topic("news"))
+    bus.administration(lambda administration: administration.create_subscription("news", "sports"))
+    before = everything(sbredis)
+    ran = sbredis("apply", "-", stdin=declaration)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+    assert everything(sbredis) == before
+
+
+def test_a_missing_file_and_a_contradiction_are_refused(sbredis: Command, tmp_path: Path) -> None:
+    assert sbredis("apply", str(tmp_path / "none.yaml")).code == 1
+    assert sbredis("apply", "-", "--prune-nonempty", stdin=b"queues: {q: }").code == 2
+    assert sbredis("export", "--file", str(tmp_path / "no" / "such")).code == 1
+
+
+@pytest.mark.anyio
+async def test_an_interruption_ends_the_work_between_two_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, may_end, done = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def do(_: object, step: Step) -> None:
+        begun.set()
+        await may_end.wait()
+        done.append(step.path)
+
+    monkeypatch.setattr(applying, "_do", do)
+    plan = make_plan("f", read_declarations("queues: {a: , b: }", "f"), [])
+    work = asyncio.ensure_future(applying._carry_out(cast("Any", None), plan, sparing=True))
+    await begun.wait()
+    work.cancel()
+    await asyncio.wait({work}, timeout=0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert done == ["a"]
+    assert capsys.readouterr().err == "interrupted: applied 1 of 2 changes\n"

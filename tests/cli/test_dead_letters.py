@@ -1,0 +1,158 @@
+"""``sbredis dlq`` and ``sbredis purge``."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.children import Child
+from tests.cli.conftest import Bus
+from tests.waiting import wait_until
+
+DEAD = "orders/$DeadLetterQueue"
+
+
+def filled(bus: Bus) -> list[int]:
+    """Make three dead letters, and return their numbers."""
+    bus.queue()
+    bus.did("send", "orders", "--lines", "-p", "a:=1", stdin=b"1\n2\n3\n")
+    bus.did("receive", "orders", "--count", "2", "--ack", "dead-letter", "--reason", "Timeout")
+    bus.did("receive", "orders", "--ack", "dead-letter", "--reason", "Bad")
+    return [each["sequence_number"] for each in bus.peek(DEAD)]
+
+
+def lines(table: str) -> list[str]:
+    return [" ".join(line.split()) for line in table.splitlines()]
+
+
+def test_dead_letters_are_listed_and_counted(bus: Bus) -> None:
+    filled(bus)
+    assert [row["body"] for row in bus.did("dlq", "list", "orders", "-o", "json").rows] == ["1", "2", "3"]
+    assert [row["body"] for row in bus.did("dlq", "list", "orders", "--reason", "Bad", "-o", "json").rows] == ["3"]
+    assert bus.run("dlq", "list", "orders", "--filter", "a = 2").code == 3
+    assert lines(bus.did("dlq", "report", "orders").out) == ["COUNT FINGERPRINT", "2 Timeout", "1 Bad"]
+    assert bus.did("dlq", "report", "orders", "--reason", "Bad", "-o", "json").rows == [
+        {"matched": 1, "by_reason": {"Bad": 1}, "by_fingerprint": {"Bad": 1}}
+    ]
+    assert bus.bodies(DEAD) == ["1", "2", "3"]
+
+
+def test_dead_letters_are_redriven(bus: Bus) -> None:
+    numbers = filled(bus)
+    bus.queue("repaired")
+    assert bus.did("dlq", "redrive", "orders", "--dry-run").out == "3 messages would be moved to orders\n"
+    assert bus.bodies() == []
+    bus.did("dlq", "redrive", "orders", str(numbers[0]), "--to", "repaired", "--set", "repaired:=true")
+    (repaired,) = bus.peek("repaired")
+    assert repaired["application_properties"] == {"a": 1, "repaired": True}
+    ran = bus.did("dlq", "redrive", DEAD, "--reason", "Timeout", "--rate", "100", "--budget", "0.5", "-o", "json")
+    assert ran.rows == [
+        {
+            "matched": 1, "moved": 1, "skipped": 0, "entity": DEAD, "to": "orders", "died_again": 0,
+            "completed": True,
+        }
+    ]  # fmt: skip
+    assert bus.did("dlq", "redrive", "orders", "--filter", "a = 1").out == "moved 1 message to orders\n"
+    assert bus.bodies() == ["2", "3"]
+
+
+REFUSED = {
+    "Did you mean 'orders'?": (1, "order"),
+    "Did you mean 'repaired'?": (1, "orders", "--to", "repair"),
+    "is not in the range": (2, "orders", "--budget", "1"),
+    "are not in the dead-letter queue": (1, "orders", "4711"),
+    "leave out `to`": (2, "orders", "--to", "orders"),
+    "\n      ^\n": (2, "orders", "--filter", "a = = 1"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_wrong_redrive_is_refused(bus: Bus, text: str) -> None:
+    filled(bus)
+    bus.queue("repaired")
+    code, *words = REFUSED[text]
+    ran = bus.run("dlq", "redrive", *map(str, words))
+    assert (ran.code, ran.out) == (code, "")
+    assert text in ran.err
+    assert (bus.bodies(), bus.bodies("repaired"), bus.bodies(DEAD)) == ([], [], ["1", "2", "3"])
+
+
+@pytest.mark.slow
+def test_an_interrupted_redrive_says_how_far_it_came(bus: Bus) -> None:
+    filled(bus)
+    with Child("dlq", "redrive", "orders", "--rate", "0.5", "--url", bus.url) as child:
+        wait_until(lambda: bus.bodies() == ["1"])
+        child.signal(signal.SIGINT)
+        assert child.end() == (130, "interrupted: moved 1 message\n")
+    assert (bus.bodies(), bus.bodies(DEAD)) == (["1"], ["2", "3"])
+
+
+def test_messages_are_deleted_after_a_confirmation(bus: Bus) -> None:
+    filled(bus)
+    bus.did("send", "orders", "--lines", stdin=b"4\n5\n")
+    bus.did("send", "orders", "later", "--schedule", "1h")
+    for words in (("purge", "orders"), ("dlq", "purge", "orders")):
+        ran = bus.run(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "Give --yes" in ran.err
+    dry = bus.did("purge", "orders", "--dry-run").out
+    assert dry == "2 messages of orders would be deleted, except those that receivers hold\n"
+    assert bus.did("purge", "orders", "--older-than", "1h", "--yes").out == "deleted 0 messages of orders\n"
+    assert len(bus.peek()) == 3
+    assert bus.did("purge", "orders", "--yes").out == "deleted 2 messages of orders\n"
+    assert bus.bodies() == ["later"]
+    ran = bus.did("dlq", "purge", "orders", "--yes", "--output", "json")
+    assert ran.rows == [{"deleted": 3, "entity": DEAD}]
+    assert bus.bodies(DEAD) == []
+
+
+def test_a_terminal_is_asked_before_messages_are_deleted(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x")
+    ran = bus.typed("n\n", "purge", "orders", "--url", bus.url)
+    assert (ran.code, ran.out) == (1, "")
+    assert "Delete all messages of orders?" in ran.err
+    assert ran.err.endswith("nothing was changed\n")
+    assert bus.bodies() == ["x"]
+    ran = bus.typed("y\n", "purge", "orders", "--url", bus.url)
+    assert (ran.code, ran.out) == (0, "deleted 1 message of orders\n")
+    assert bus.bodies() == []
+
+
+def test_in_a_protected_context_the_name_is_typed(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBREDIS_CONTEXTS", str(tmp_path / "contexts.json"))
+    bus.queue()
+    bus.did("send", "orders", "x")
+    assert bus.run_plain("context", "add", "prod", bus.url, "--protected").code == 0
+    purge = ("purge", "orders", "--context", "prod", "--yes")
+    assert "run this on a terminal" in bus.run_plain(*purge).err
+    assert bus.typed("order\n", *purge).code == 1
+    assert bus.bodies() == ["x"]
+    assert bus.typed("orders\n", *purge).out == "deleted 1 message of orders\n"
+
+
+def test_the_messages_of_a_protected_entity_are_not_deleted(bus: Bus) -> None:
+    bus.queue(protected=True)
+    bus.did("send", "orders", "x")
+    ran = bus.run("purge", "orders", "--yes")
+    assert (ran.code, ran.out) == (1, "")
+    assert "is protected" in ran.err
+    assert bus.bodies() == ["x"]
+
+
+def test_only_the_messages_of_a_session_are_deleted(bus: Bus) -> None:
+    bus.queue(requires_session=True)
+    for name in ("ann", "bob"):
+        bus.did("send", "orders", name, "--session", name)
+    bus.did("purge", "orders", "--session", "ann", "--yes")
+    assert bus.bodies() == ["bob"]
+
+
+@pytest.mark.parametrize("words", [("purge", "order"), ("dlq", "purge", "order"), ("dlq", "list", "order")])
+def test_an_unknown_entity_is_refused_with_the_nearest_name(bus: Bus, words: tuple[str, ...]) -> None:
+    bus.queue()
+    ran = bus.run(*words)
+    assert (ran.code, ran.out) == (1, "")
+    assert "Did you mean 'orders'?" in ran.err

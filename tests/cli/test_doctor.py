@@ -1,0 +1,75 @@
+"""``sbredis doctor`` on real servers. The rules themselves are tested by table in test_findings.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.cli import main
+from sbredis.servers import LocalCluster, LocalServer
+from tests.cli.conftest import Bus
+
+
+def test_findings_are_printed_with_their_advice(bus: Bus) -> None:
+    bus.queue(forward_to=None, lock_duration="PT60S", default_message_time_to_live="PT30S")
+    ran = bus.run("doctor")
+    assert ran.code == 4  # the servers of tests write no append-only file
+    assert "critical  Valkey" in ran.out or "critical  Redis" in ran.out
+    assert "warning  orders\n  Its messages live 30 s, and a lock lasts 60 s:" in ran.out
+    assert "→ Make the time to live longer, or the lock shorter." in ran.out
+    assert ran.out.splitlines()[-1].startswith("1 critical, ")
+    assert ran.err == ""
+
+
+def test_findings_are_json_too(bus: Bus) -> None:
+    bus.queue()
+
+    async def redirect(administration: ServiceBusAdministrationClient) -> None:
+        await administration.create_queue("source", forward_to="orders")
+
+    bus.administration(redirect)
+    ran = bus.run("doctor", "--handling-time", "2m", "--output", "json")
+    (report,) = ran.rows
+    found = {finding["subject"]: finding for finding in report["findings"]}
+    assert found["maintenance"]["severity"] == "warning"
+    assert "source" in found["maintenance"]["problem"]
+    assert "handling takes 120 s" in found["orders, source"]["problem"]
+    assert len(report["servers"]) == 1
+
+
+def test_only_servers_are_examined_on_request(bus: Bus) -> None:
+    bus.queue(lock_duration="PT60S", default_message_time_to_live="PT30S")
+    assert "orders" not in bus.run("doctor", "--servers-only").out
+
+
+@pytest.mark.slow
+def test_a_server_that_keeps_its_data_has_only_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "1gb"}
+    with LocalServer(config=settings) as server:
+        assert main(["doctor", "--url", server.url]) in (0, 3)  # a Redis of the system may be old
+    assert "0 critical" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_server_that_evicts_messages_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer(config={"maxmemory-policy": "allkeys-lru"}) as server:
+        assert main(["doctor", "--url", server.url]) == 4
+    assert "Set maxmemory-policy noeviction" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_is_named_with_the_time_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--url", "redis://127.0.0.1:1"]) == 5
+    assert "127.0.0.1:1 cannot be reached: connection refused" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_whole_cluster_is_examined(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--url", cluster.url, "--output", "json"])
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["servers"]) == 3
+    problems = [finding["problem"] for finding in report["findings"]]
+    assert any("this master has no replica" in problem for problem in problems)
+    assert not any("failed" in problem or "shard id" in problem for problem in problems)

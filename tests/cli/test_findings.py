@@ -1,0 +1,233 @@
+"""The rules of ``sbredis doctor``: each fact with the finding that it causes, and healthy facts with none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ConnectionReport, ServerReport
+from sbredis.cli._entity_findings import EntityFacts, findings_of_entities
+from sbredis.cli._findings import Finding, Severity, gathered
+from sbredis.cli._server_findings import findings_of_servers, nodes_in
+from sbredis.model import PartitionRuntimeProperties, ReservationStatus
+from sbredis.transport import Endpoint, ServerFacts, Target
+
+GIGABYTE = 2**30
+FACTS = ServerFacts(
+    Endpoint("h", 1), product="valkey", version="9.1.2", append_only=True, append_fsync="always", connected_replicas=2
+)
+INFO = {"used_memory": str(GIGABYTE), "maxmemory": str(8 * GIGABYTE), "total_system_memory": str(16 * GIGABYTE)}
+HEALTHY = ServerReport(FACTS, 0.001, 0.0, info=INFO, rights={"publish": True, "FLUSHALL": False, "EVAL": False})
+
+
+def with_facts(**changes: Any) -> ServerReport:
+    return replace(HEALTHY, facts=replace(FACTS, **changes))
+
+
+def with_info(**changes: str) -> ServerReport:
+    return replace(HEALTHY, info=INFO | changes)
+
+
+SERVERS: dict[str, tuple[ServerReport, Severity | None, str]] = {
+    "healthy": (HEALTHY, None, ""),
+    "old Valkey": (with_facts(version="8.1.3"), Severity.WARNING, "CVE-2025-49844"),
+    "mended Valkey": (with_facts(version="8.1.4"), None, ""),
+    "mended old line": (with_facts(version="7.2.11"), None, ""),
+    "a line that was never mended": (with_facts(version="7.0.15", product="redis"), Severity.WARNING, "CVE"),
+    "a later line": (with_facts(version="8.4.0", product="redis"), None, ""),
+    "an unknown version": (with_facts(version=None), None, ""),
+    "no file and no replica": (replace(HEALTHY, can_lose_acknowledged=True), Severity.CRITICAL, "last snapshot"),
+    "no file": (with_facts(append_only=False), Severity.WARNING, "stop together"),
+    "every second": (with_facts(append_fsync="everysec"), Severity.NOTE, "last two seconds"),
+    "no fsync": (with_facts(append_fsync="no"), Severity.WARNING, "appendfsync no"),
+    "a full disk": (with_info(aof_last_write_status="err"), Severity.CRITICAL, "append-only file could not be written"),
+    "a failed snapshot": (with_info(rdb_last_bgsave_status="err"), Severity.CRITICAL, "snapshot could not be written"),
+    "a lagging replica": (
+        with_info(slave0="ip=10.0.0.2,port=6380,state=wait_bgsave,offset=1,lag=0"),
+        Severity.WARNING,
+        "10.0.0.2:6380 is not in step (wait_bgsave)",
+    ),
+    "a replica in step": (with_info(slave0="ip=10.0.0.2,port=6380,state=online,offset=1,lag=0"), None, ""),
+    "no limit of memory": (with_info(maxmemory="0"), Severity.NOTE, "maxmemory 0"),
+    "no limit and a full machine": (
+        with_info(maxmemory="0", used_memory=str(15 * GIGABYTE)),
+        Severity.CRITICAL,
+        "94% of the memory of its machine",
+    ),
+    "nearly full": (with_info(used_memory=str(7 * GIGABYTE)), Severity.WARNING, "88% of its memory limit"),
+    "full": (with_info(used_memory=str(8 * GIGABYTE)), Severity.CRITICAL, "100% of its memory limit"),
+    "memory that may not be read": (replace(HEALTHY, info={}), None, ""),
+    "no right to publish": (replace(HEALTHY, rights={"publish": False}), Severity.WARNING, "are not woken"),
+    "too many rights": (replace(HEALTHY, rights={"EVAL": True, "FLUSHALL": True}), Severity.NOTE, "FLUSHALL and EVAL"),
+    "a wrong clock": (replace(HEALTHY, clock_ahead=30.0), Severity.WARNING, "30.0 s ahead"),
+}
+
+
+@pytest.mark.parametrize(("server", "severity", "problem"), SERVERS.values(), ids=SERVERS)
+def test_a_fact_of_a_server_causes_its_finding(server: ServerReport, severity: Severity | None, problem: str) -> None:
+    found = findings_of_servers(ConnectionReport(Target("standalone", (Endpoint("h", 1),)), (server,)))
+    assert [finding.severity for finding in found] == ([] if severity is None else [severity])
+    assert all(problem in finding.problem and finding.advice for finding in found)
+
+
+def test_one_replica_stops_replicated_calls_while_it_is_away() -> None:
+    target = Target("standalone", (Endpoint("h", 1),), durability="replicated")
+    (found,) = findings_of_servers(ConnectionReport(target, (with_facts(connected_replicas=1),)))
+    assert "no call is confirmed while that replica is away" in found.problem
+
+
+MASTERS = "\n".join(
+    f"m{n} 10.0.0.{n}:6379@1 master - 0 0 {n} connected {first}-{last}"
+    for n, first, last in ((1, 0, 5460), (2, 5461, 10922), (3, 10923, 16383))
+)
+REPLICAS = "\n".join(f"r{n} 10.0.1.{n}:6379@1 slave m{n} 0 0 {n} connected" for n in (1, 2, 3))
+WHOLE = f"{MASTERS}\n{REPLICAS}\n"
+SHARDS = tuple(frozenset({f"m{n}", f"r{n}"}) for n in (1, 2, 3))
+
+CLUSTERS: dict[str, tuple[str, tuple[frozenset[str], ...], Severity | None, str]] = {
+    "healthy": (WHOLE, SHARDS, None, ""),
+    "on one machine for trials": (
+        WHOLE.replace("10.0.0.", "127.0.0.").replace("10.0.1.", "127.0.0."),
+        SHARDS,
+        None,
+        "",
+    ),
+    "a failed replica": (WHOLE.replace(":6379@1 slave m1", ":6379@1 slave,fail m1"), (), Severity.WARNING, "failed"),
+    "no replica": (MASTERS, (), Severity.WARNING, "has no replica"),
+    "replicas beside their masters": (WHOLE.replace("10.0.1.", "10.0.0."), (), Severity.WARNING, "the same machine"),
+    "slots without a master": (WHOLE.replace("10923-16383", "10923-16000"), (), Severity.CRITICAL, "383 of 16,384"),
+    "uneven slots": (
+        WHOLE.replace("0-5460", "0-9000").replace("5461-10922", "9001-10922"),
+        (),
+        Severity.WARNING,
+        "10.0.0.1:6379 has 9,001, and 10.0.0.2:6379 has 1,922",
+    ),
+    "a replica outside its shard": (
+        WHOLE,
+        (frozenset({"m1"}), frozenset({"r1"}), *SHARDS[1:]),
+        Severity.CRITICAL,
+        "no shard id in nodes.conf",
+    ),
+    "a slot that is being moved": (WHOLE.replace("0-5460", "0-5460 [93->-m2]"), SHARDS, None, ""),
+}
+
+
+@pytest.mark.parametrize(("nodes", "shards", "severity", "problem"), CLUSTERS.values(), ids=CLUSTERS)
+def test_a_fact_of_a_cluster_causes_its_finding(
+    nodes: str, shards: tuple[frozenset[str], ...], severity: Severity | None, problem: str
+) -> None:
+    report = ConnectionReport(Target("cluster", (Endpoint("h", 1),)), (HEALTHY,), nodes, shards)
+    found = findings_of_servers(report)
+    assert {finding.severity for finding in found} == (set() if severity is None else {severity})
+    assert severity is None or any(problem in finding.problem for finding in found)
+
+
+def test_the_nodes_of_a_cluster_are_read() -> None:
+    first, *_, last = nodes_in(WHOLE)
+    assert (first.id, first.address, first.host, first.slots, first.linked) == (
+        "m1",
+        "10.0.0.1:6379",
+        "10.0.0.1",
+        5461,
+        True,
+    )
+    assert (last.master, last.slots) == ("m3", 0)
+    assert nodes_in("") == []
+
+
+PART = PartitionRuntimeProperties(number=0, server="h:1", active_message_count=5, size_in_bytes=1000)
+QUEUE = EntityFacts(
+    path="orders",
+    kind="queue",
+    lock_duration=timedelta(seconds=60),
+    time_to_live=timedelta(days=1),
+    max_size_in_bytes=GIGABYTE,
+    partitions=(PART,),
+)
+
+
+def with_part(**changes: Any) -> EntityFacts:
+    return replace(QUEUE, partitions=(replace(PART, **changes),))
+
+
+ENTITIES: dict[str, tuple[EntityFacts, Severity | None, str]] = {
+    "healthy": (QUEUE, None, ""),
+    "a lock longer than life": (replace(QUEUE, time_to_live=timedelta(seconds=60)), Severity.WARNING, "live 60 s"),
+    "a lock too short for handling": (
+        replace(QUEUE, lock_duration=timedelta(seconds=30)),
+        Severity.WARNING,
+        "lasts 30 s, and handling takes 20 s",
+    ),
+    "a partition that is away": (with_part(available=False), Severity.CRITICAL, "1 of 1 partitions do not answer: 0"),
+    "a disabled queue": (replace(QUEUE, status="ReceiveDisabled"), Severity.NOTE, "ReceiveDisabled"),
+    "dead letters": (with_part(dead_letter_message_count=2000), Severity.NOTE, "2,000 messages"),
+    "moves that failed": (with_part(transfer_dead_letter_message_count=1), Severity.WARNING, "could not be moved"),
+    "nearly full": (with_part(size_in_bytes=GIGABYTE * 9 // 10), Severity.WARNING, "90% of its size"),
+    "full": (with_part(size_in_bytes=GIGABYTE), Severity.CRITICAL, "100% of its size"),
+    "large": (
+        replace(with_part(size_in_bytes=2 * GIGABYTE), max_size_in_bytes=80 * GIGABYTE),
+        Severity.WARNING,
+        "more than 1,600 MB",
+    ),
+    "a topic without a lock": (replace(QUEUE, kind="topic", lock_duration=None), None, ""),
+}
+
+
+@pytest.mark.parametrize(("entity", "severity", "problem"), ENTITIES.values(), ids=ENTITIES)
+def test_a_fact_of_an_entity_causes_its_finding(entity: EntityFacts, severity: Severity | None, problem: str) -> None:
+    found = findings_of_entities([entity], maintained=True, handling=timedelta(seconds=20))
+    assert [finding.severity for finding in found] == ([] if severity is None else [severity])
+    assert all(problem in finding.problem and finding.advice for finding in found)
+
+
+def test_a_large_partition_is_no_problem_where_slots_move_whole() -> None:
+    large = replace(with_part(size_in_bytes=2 * GIGABYTE), max_size_in_bytes=None)
+    assert findings_of_entities([large], maintained=True, moves_slots_whole=True) == []
+
+
+WAITING = {
+    "forwarding": (replace(QUEUE, forwards=True), True),
+    "removal": (replace(QUEUE, removed_when_idle=True), True),
+    "transfers": (with_part(transfer_message_count=1), True),
+    "scheduled on a topic": (replace(with_part(scheduled_message_count=1), kind="topic"), True),
+    "scheduled on a queue": (with_part(scheduled_message_count=1), False),
+    "nothing": (QUEUE, False),
+}
+
+
+@pytest.mark.parametrize(("entity", "needed"), WAITING.values(), ids=WAITING)
+def test_missing_maintenance_is_found_where_something_needs_it(entity: EntityFacts, needed: bool) -> None:
+    found = findings_of_entities([entity], maintained=False)
+    assert [finding.subject for finding in found] == (["maintenance"] if needed else [])
+    assert findings_of_entities([entity], maintained=True) == []
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_reservation_without_a_sign_of_life_is_found(stale: bool) -> None:
+    status = ReservationStatus(
+        path="orders",
+        consumer="capture",
+        owner="",
+        since=datetime(2026, 1, 1, tzinfo=UTC),
+        last_seen=None,
+        state="reserved",
+        stale=stale,
+        positions={},
+        unreachable_partitions=(),
+    )
+    found = findings_of_entities([QUEUE], maintained=True, reservations=[status])
+    assert [finding.advice for finding in found] == (
+        ["Start the consumer again, or end the reservation: sbredis spark release orders"] if stale else []
+    )
+
+
+def test_the_worst_comes_first_and_equal_problems_are_one() -> None:
+    one, two, three = (
+        Finding(Severity.NOTE, "a", "slow", "wait"),
+        Finding(Severity.CRITICAL, "b", "lost", "look"),
+        Finding(Severity.NOTE, "c", "slow", "wait"),
+    )
+    assert gathered([one, two, three]) == [two, Finding(Severity.NOTE, "a, c", "slow", "wait")]

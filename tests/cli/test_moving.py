@@ -1,0 +1,241 @@
+"""``sbredis move``, ``dump`` and ``load``: messages go from one entity to another, none lost and none twice."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.model import AmqpAnnotatedMessage, ServiceBusMessage
+from tests.cli.children import Child
+from tests.cli.conftest import Bus
+from tests.waiting import wait_until
+
+
+def filled(bus: Bus, count: int, *options: str) -> None:
+    bus.did("send", "orders", "--lines", *options, stdin=b"".join(b"%d\n" % number for number in range(1, count + 1)))
+
+
+def numbers(count: int, first: int = 1) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
+
+
+# -- move --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_messages_are_moved_with_their_contents(bus: Bus, partitioned: bool) -> None:
+    """The destination is in other partitions, so the messages go there as transfers."""
+    bus.queue(enable_partitioning=partitioned)
+    bus.queue("old", enable_partitioning=partitioned)
+    filled(bus, 120, "--ttl", "1h", "--subject", "tea", "-p", "n:=3")
+    before = {each["body"]: each for each in bus.peek()}
+    assert bus.did("move", "orders", "old", "--dry-run").out == "120 messages would be moved from orders to old\n"
+    assert len(bus.peek()) == 120
+    assert bus.did("move", "orders", "old").out == "moved 120 messages from orders to old\n"
+    assert bus.peek() == []
+    after = bus.peek("old")
+    assert sorted(each["body"] for each in after) == sorted(before)
+    if not partitioned:
+        assert [each["body"] for each in after] == numbers(120)
+    for each in after:
+        old = before[each["body"]]
+        assert [each[name] for name in ("message_id", "subject", "application_properties", "delivery_count")] == [
+            old["message_id"], "tea", {"n": 3}, 0,
+        ]  # fmt: skip
+        ends = [datetime.fromisoformat(one["expires_at_utc"]) for one in (each, old)]
+        assert abs(ends[0] - ends[1]) < timedelta(seconds=30)
+
+
+def test_messages_keep_their_keys_in_a_partitioned_destination(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("old", enable_partitioning=True)
+    for key in ("k", "l"):
+        filled(bus, 3, "--partition-key", key)
+    bus.did("move", "orders", "old")
+    found = [(each["partition_key"], each["body"]) for each in bus.peek("old")]
+    assert [body for key, body in found if key == "k"] == [body for key, body in found if key == "l"] == numbers(3)
+
+
+def test_only_matching_messages_are_moved_and_scheduled_and_held_ones_stay(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("old", colocate_with="orders")
+    filled(bus, 4, "-p", "a:=1")
+    bus.did("send", "orders", "other", "-p", "a:=2")
+    bus.did("send", "orders", "later", "-p", "a:=1", "--schedule", "1h")
+
+    async def hold(client: ServiceBusClient) -> None:
+        async with client.get_queue_receiver("orders") as receiver:
+            held, deferred = await receiver.receive_messages(2)
+            assert str(held) == "1"  # its lock goes on when the receiver is closed
+            await receiver.defer_message(deferred)
+
+    bus.client(hold)
+    ran = bus.did("move", "orders", "old", "--filter", "a = 1", "--output", "json")
+    assert ran.rows == [{"moved": 3, "stay": 2, "waiting": 0}]
+    assert bus.bodies("old") == ["2", "3", "4"]
+    assert bus.bodies() == ["1", "other", "later"]
+
+
+def test_messages_of_sessions_are_moved_in_their_order(bus: Bus) -> None:
+    bus.queue(requires_session=True)
+    bus.queue("old", requires_session=True)
+    for name in ("ann", "bob"):
+        filled(bus, 3, "--session", name)
+    assert bus.did("move", "orders", "old", "--count", "5").out.startswith("moved 5 messages")
+    found = [(each["session_id"], each["body"]) for each in bus.peek("old")]
+    assert sorted(found) == [("ann", "1"), ("ann", "2"), ("ann", "3"), ("bob", "1"), ("bob", "2")]
+    assert [each["body"] for each in bus.peek()] == ["3"]
+
+
+def test_dead_letters_are_moved_by_a_redrive(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("old")
+    filled(bus, 3)
+    bus.did("receive", "orders", "--count", "2", "--ack", "dead-letter", "--reason", "Bad")
+    assert bus.did("move", "orders/$DeadLetterQueue", "old").out == "moved 2 messages to old\n"
+    assert (bus.bodies("orders/$DeadLetterQueue"), bus.bodies("old"), bus.bodies()) == ([], ["1", "2"], ["3"])
+
+
+MOVES_REFUSED = {
+    "cannot be the destination": (2, "orders", "ORDERS"),
+    "to a dead-letter queue": (2, "orders", "old/$DeadLetterQueue"),
+    "is a topic": (2, "news", "old"),
+    "--count is not for": (2, "orders/$DeadLetterQueue", "old", "--count", "1"),
+    "Did you mean 'orders'?": (1, "order", "old"),
+    "Did you mean 'old'?": (1, "orders", "olds"),
+    "\n      ^\n": (2, "orders", "old", "--filter", "a = = 1"),
+}
+
+
+@pytest.mark.parametrize("text", MOVES_REFUSED)
+def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
+    bus.queue()
+    bus.queue("old")
+    bus.administration(lambda administration: administration.create_topic("news"))
+    filled(bus, 1)
+    code, *words = MOVES_REFUSED[text]
+    ran = bus.run("move", *map(str, words))
+    assert (ran.code, ran.out) == (code, "")
+    assert text in ran.err
+    assert (bus.bodies(), bus.bodies("old")) == (["1"], [])
+
+
+@pytest.mark.slow
+def test_an_interrupted_move_has_moved_each_message_once_or_not(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("old", colocate_with="orders")
+    filled(bus, 3000)
+    with Child("move", "orders", "old", "--url", bus.url) as child:
+        wait_until(lambda: bus.bodies("old"))
+        child.signal(signal.SIGINT)
+        code, shown = child.end()
+    moved, left = bus.did("dump", "old").rows, bus.did("dump", "orders").rows
+    assert sorted(each["body"] for each in moved + left) == sorted(numbers(3000))
+    assert {each["delivery_count"] for each in left} <= {0}
+    if left:  # otherwise it was faster than the signal
+        assert (code, shown) == (130, f"interrupted: moved {len(moved):,} messages\n")
+
+
+# -- dump and load -----------------------------------------------------------------------------------------------------
+
+
+def test_a_loaded_dump_has_the_same_messages(bus: Bus, tmp_path: Path) -> None:
+    bus.queue()
+    bus.queue("copy")
+
+    async def send(client: ServiceBusClient) -> None:
+        async with client.get_queue_sender("orders") as sender:
+            await sender.send_messages(
+                [
+                    ServiceBusMessage(
+                        b"\xff",
+                        message_id=UUID(int=7),
+                        application_properties={"at": datetime(2030, 1, 1, tzinfo=UTC), "b": b"\0", "n": 1 << 63},
+                        time_to_live=timedelta(hours=1),
+                        partition_key="k",
+                        correlation_id="c",
+                    ),
+                    ServiceBusMessage("text", scheduled_enqueue_time_utc=datetime(2040, 1, 1, tzinfo=UTC)),
+                ]
+            )
+            value = AmqpAnnotatedMessage(value_body={"a": [1, None]}, annotations={"x": 2}, header={"priority": 3})
+            await sender.send_messages(value)
+
+    bus.client(send)
+    path = tmp_path / "orders.jsonl"
+    ran = bus.did("dump", "orders", "--file", str(path))
+    assert ran.out == f"wrote 3 messages to {path}\n"
+    assert path.read_text("utf-8") == bus.did("dump", "orders").out
+    assert [each.name for each in tmp_path.iterdir()] == ["orders.jsonl"]
+    assert bus.did("load", "copy", "--file", str(path), "--dry-run").out == "3 messages would be sent to copy\n"
+    assert bus.peek("copy") == []
+    assert bus.did("load", "copy", "--file", str(path)).out == "sent 3 messages to copy\n"
+    told = {"sequence_number", "enqueued_sequence_number", "enqueued_time_utc", "expires_at_utc"}
+
+    def contents(name: str) -> list[dict[str, object]]:
+        rows = [{field: value for field, value in each.items() if field not in told} for each in bus.peek(name)]
+        return sorted(rows, key=lambda row: str(row["message_id"]))
+
+    assert contents("copy") == contents("orders")
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_load_that_is_repeated_stores_each_line_once(bus: Bus, tmp_path: Path, partitioned: bool) -> None:
+    bus.queue(enable_partitioning=partitioned)
+    lines = b"".join(b'{"body": "%d"}\n' % number for number in range(1, 31))
+    path = tmp_path / "lines"
+    path.write_bytes(lines)
+    assert bus.did("load", "orders", "--file", str(path), "-o", "json").rows[0]["sent"] == 30
+    ran = bus.did("load", "orders", stdin=lines)
+    assert ran.out == "sent 0 messages to orders; 30 were stored by an earlier run\n"
+    assert sorted(bus.bodies(), key=int) == numbers(30)
+    assert bus.did("load", "orders", "--id", "again", stdin=lines).out == "sent 30 messages to orders\n"
+    assert len(bus.bodies()) == 60
+
+
+def test_lines_are_checked_before_the_first_is_sent(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("chats", requires_session=True)
+    good = b'{"body": "x"}\n'
+    for name, line, problem in [
+        ("orders", b"[]\n", "stdin, line 2: a message is a JSON object"),
+        ("orders", b'{"subject": "x"}\n', "line 2: the message has no 'body'"),
+        ("chats", b"", "line 1: it has no session_id, and chats has sessions"),
+    ]:
+        ran = bus.run("load", name, stdin=good + line)
+        assert (ran.code, ran.out) == (2, "")
+        assert problem in ran.err
+        assert bus.peek(name) == []
+    assert bus.run("load", "orders/$DeadLetterQueue", stdin=good).code == 2
+    assert bus.run("load", "orders", "--id", "a b", stdin=good).code == 2
+    assert "Did you mean 'orders'?" in bus.run("load", "order", stdin=good).err
+    assert bus.run("dump", "order").code == 1
+
+
+def test_a_dump_chooses_messages(bus: Bus) -> None:
+    bus.queue()
+    filled(bus, 2, "-p", "a:=1")
+    bus.did("send", "orders", "later", "--schedule", "1h")
+    bus.did("receive", "orders", "--ack", "dead-letter")
+    assert [row["body"] for row in bus.did("dump", "orders", "--state", "scheduled").rows] == ["later"]
+    assert [row["body"] for row in bus.did("dump", "orders", "--filter", "a = 1").rows] == ["2"]
+    assert [row["body"] for row in bus.did("dump", "orders", "--dead-letters").rows] == ["1"]
+
+
+@pytest.mark.slow
+def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x" * 1000, "--count", "500")
+    line = f"{shlex.quote(sys.executable)} -m sbredis.cli dump orders --url {shlex.quote(bus.url)} | head -1 | wc -l"
+    ran = subprocess.run(
+        ["/bin/bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (141, "1", "")

@@ -1,0 +1,141 @@
+"""``sbredis peek`` and ``sbredis message``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from tests.cli.conftest import Bus
+
+
+def filled(bus: Bus) -> dict[str, int]:
+    """Fill the queue orders with messages of each state. Return their numbers."""
+    bus.queue()
+    bus.did("send", "orders", "--lines", "-p", "price:=5", "--subject", "tea", stdin=b"deferred\nactive\ndead\n")
+    bus.did("send", "orders", "scheduled", "--schedule", "2h", "-p", "price:=50")
+
+    async def work(client: ServiceBusClient) -> None:
+        async with client.get_queue_receiver("orders") as receiver:
+            deferred, active, dead = await receiver.receive_messages(3)
+            await receiver.defer_message(deferred)
+            await receiver.release_message(active)
+            await receiver.dead_letter_message(dead, "Timeout", "it took 7 s")
+
+    bus.client(work)
+    found = bus.peek() + bus.peek("orders/$DeadLetterQueue")
+    return {each["body"]: each["sequence_number"] for each in found}
+
+
+def bodies(bus: Bus, *options: str) -> list[str]:
+    return [row["body"] for row in bus.did("peek", "orders", "--output", "json", *options).rows]
+
+
+def test_messages_are_shown_by_state_filter_and_number(bus: Bus) -> None:
+    numbers = filled(bus)
+    assert sorted(bodies(bus)) == ["active", "deferred", "scheduled"]
+    for state in ("active", "deferred", "scheduled"):
+        assert bodies(bus, "--state", state) == [state]
+    assert bodies(bus, "--filter", "price > 10") == ["scheduled"]
+    assert bodies(bus, "--filter", "price < 10 AND sys.Label = 'tea'", "--count", "1") == ["deferred"]
+    assert bodies(bus, "--from", str(numbers["active"]))[0] == "active"
+    assert bodies(bus, "--dead-letters", "--filter", "sys.DeadLetterReason = 'Timeout'") == ["dead"]
+    ran = bus.run("peek", "orders", "--filter", "price = 7")
+    assert (ran.code, ran.out, ran.err) == (3, "", "no messages\n")
+
+
+def test_a_table_has_the_columns_that_have_values(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "two\nlines", "--message-id", "m1")
+    bus.did("send", "orders", "x" * 100, "--message-id", "m2")
+    assert _masked(bus.did("peek", "orders").out) == [
+        "NUMBER STATE ENQUEUED DELIVERIES MESSAGE ID BODY",
+        "1 active T 0 m1 two\\nlines",
+        f"2 active T 0 m2 {'x' * 59}…",
+    ]
+    bus.did("receive", "orders", "--ack", "dead-letter", "--reason", "Bad")
+    assert _masked(bus.did("peek", "orders", "--dead-letters").out) == [
+        "NUMBER STATE ENQUEUED DELIVERIES MESSAGE ID REASON BODY",
+        "1 active T 0 m1 Bad two\\nlines",
+    ]
+
+
+def _masked(table: str) -> list[str]:
+    """Return the lines of a table with single blanks and without times."""
+    table = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", "T", table)
+    return [" ".join(line.split()) for line in table.splitlines()]
+
+
+def test_a_wrong_filter_is_shown_with_a_caret(bus: Bus) -> None:
+    bus.queue()
+    ran = bus.run("peek", "orders", "--filter", "price > > 3")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[1:] == ["  price > > 3", "          ^"]
+    assert ran.err.startswith("sbredis: line 1, column 9: ")
+
+
+def test_a_message_is_shown_by_its_number(bus: Bus) -> None:
+    numbers = filled(bus)
+    for body in ("active", "deferred", "scheduled"):
+        (row,) = bus.did("message", "show", "orders", str(numbers[body]), "-o", "json").rows
+        assert (row["body"], row["state"]) == (body, body)
+    shown = bus.did("message", "show", "orders", str(numbers["dead"]), "--dead-letters").out
+    assert "dead letter reason             Timeout\n" in shown
+    assert shown.splitlines()[-1].split() == ["body", "dead"]
+    assert '"price": 5' in shown
+    ran = bus.run("message", "show", "orders", str(numbers["active"]), "3")
+    assert (ran.code, ran.out, ran.err) == (1, "", "sbredis: orders has no message 3.\n")
+
+
+def test_messages_are_deleted_by_their_numbers(bus: Bus) -> None:
+    numbers = filled(bus)
+    both = [str(numbers["active"]), str(numbers["deferred"])]
+    assert bus.did("message", "delete", "orders", *both, "--dry-run").out.count("\n") == 3
+    ran = bus.run("message", "delete", "orders", *both)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Give --yes" in ran.err
+    ran = bus.run("message", "delete", "orders", *both, str(numbers["scheduled"]), "--yes")
+    assert "Name them separately" in ran.err
+    assert bus.run("message", "delete", "orders", *both, "3", "--yes").code == 1
+    assert len(bus.peek()) == 3
+    ran = bus.did("message", "delete", "orders", *both, "--yes")
+    assert ran.out == f"deleted messages {', '.join(both)} from orders\n"
+    assert bus.bodies() == ["scheduled"]
+    bus.did("message", "delete", "orders", str(numbers["scheduled"]), "--yes")
+    bus.did("message", "delete", "orders", "--dead-letters", str(numbers["dead"]), "--yes")
+    assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], [])
+
+
+def test_messages_are_dead_lettered_by_their_numbers(bus: Bus) -> None:
+    numbers = filled(bus)
+    ran = bus.run("message", "dead-letter", "orders", str(numbers["scheduled"]))
+    assert (ran.code, ran.out) == (2, "")
+    assert bus.run("message", "dead-letter", "orders/$DeadLetterQueue", str(numbers["dead"])).code == 2
+    assert len(bus.peek("orders/$DeadLetterQueue")) == 1
+    bus.did("message", "dead-letter", "orders", str(numbers["active"]), "--reason", "Bad", "--description", "so bad")
+    letter = bus.peek("orders/$DeadLetterQueue")[-1]
+    assert (letter["body"], letter["dead_letter_reason"], letter["dead_letter_error_description"]) == (
+        "active", "Bad", "so bad",
+    )  # fmt: skip
+
+
+def test_a_message_of_a_session_is_changed_through_its_session(bus: Bus) -> None:
+    bus.queue(requires_session=True)
+    for name in ("ann", "bob"):
+        bus.did("send", "orders", name, "--session", name)
+    numbers = [str(each["sequence_number"]) for each in bus.peek()]
+    assert "several sessions" in bus.run("message", "delete", "orders", *numbers, "--yes").err
+    bus.did("message", "delete", "orders", numbers[0], "--yes")
+    bus.did("message", "dead-letter", "orders", numbers[1])
+    assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], ["bob"])
+
+
+@pytest.mark.parametrize(
+    "words", [("peek", "order"), ("message", "show", "order", "1"), ("message", "delete", "order", "1")]
+)
+def test_an_unknown_entity_is_refused_with_the_nearest_name(bus: Bus, words: tuple[str, ...]) -> None:
+    bus.queue()
+    ran = bus.run(*words)
+    assert (ran.code, ran.out) == (1, "")
+    assert "Did you mean 'orders'?" in ran.err

@@ -1,0 +1,273 @@
+"""The commands that run something: servers, workers, jobs, maintenance, completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+
+from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.cli import _names as names
+from sbredis.cli._app import program
+from sbredis.cli._demonstrating import demo_file
+from sbredis.cli._passing import connection_string
+from sbredis.cli._places import Place
+from tests.cli.conftest import Bus, Command
+from tools.repository import ROOT
+
+COMMAND = [sys.executable, "-m", "sbredis.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_server_is_started_shown_used_and_stopped(sbredis: Command, tmp_path: Path) -> None:
+    folder = str(tmp_path / "bus")
+    assert sbredis("server", "status", folder) == (3, f"no server is kept on {folder}\n", "")
+    started = sbredis("server", "start", folder, "-o", "json").json
+    try:
+        assert started["url"] == f"embedded://{folder}"
+        again = sbredis("server", "start", folder)
+        assert (again.code, "already" in again.err) == (5, True)
+        shown = sbredis("server", "status", folder, "-o", "json").json
+        assert (shown["running"], shown["pid"], shown["servers"]) == (True, started["pid"], 1)
+        assert f"pid          {started['pid']}" in sbredis("server", "status", folder).out
+        assert sbredis("queue", "create", "orders", "--url", started["url"]).code == 0
+    finally:
+        stopped = sbredis("server", "stop", folder)
+    assert stopped == (0, f"stopped {started['url']}\n", "")
+    assert sbredis("server", "stop", folder).code == 3
+
+
+def test_a_wrong_server_is_refused(sbredis: Command, tmp_path: Path) -> None:
+    folder = str(tmp_path / "bus")
+    assert sbredis("server", "start", folder, "--replicas", "1").code == 2
+    assert sbredis("server", "run", folder, "--cluster", "3", "--port", "6390").code == 2
+    assert sbredis("server", "start", folder, "--port", "0").code == 2
+    (tmp_path / "mine.txt").touch()
+    ran = sbredis("server", "run", str(tmp_path))
+    assert (ran.code, "not from sbredis" in ran.err) == (5, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_in_the_foreground_ends_with_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    running = subprocess.Popen(
+        [*COMMAND, "server", "run", str(tmp_path / "bus")],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == f"embedded://{tmp_path / 'bus'}\n"
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    assert (out, err, running.returncode) == ("", "stopped; nothing is left running\n", 0)
+
+
+# -- workers and jobs --------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_gets_the_server_of_the_context(
+    sbredis: Command, bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module of the worker reads the variable; here it ends at once, because it has no handlers."""
+    (tmp_path / "my_worker.py").write_text(
+        "import os\nimport sys\nprint(os.environ['SBREDIS_URL'])\nworker = 5\n", "utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert sbredis("context", "add", "prod", bus.url, "--namespace", "live").code == 0
+    ran = sbredis("--context", "prod", "worker", "my_worker:worker")
+    assert ran.out == f"{bus.url}?namespace=live\n"
+    assert (ran.code, "my_worker" in ran.err) == (2, True)
+    assert os.environ["SBREDIS_URL"] == bus.url
+    sys.modules.pop("my_worker", None)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("worker", "--processes N"), ("spark", "dlq-report")])
+def test_the_help_of_a_program_is_its_own(sbredis: Command, name: str, shown: str) -> None:
+    ran = sbredis(name, "--help")
+    assert (ran.code, shown in ran.out) == (0, True)
+    ran = sbredis(name, "--nonsense")
+    assert (ran.code, "usage: python -m sbredis." in ran.err) == (2, True)
+
+
+def test_a_job_works_on_the_server_of_the_context(sbredis: Command) -> None:
+    assert sbredis("spark", "reservations") == (0, "no entity is reserved\n", "")
+
+
+URLS = {
+    "redis://h": "redis://h?namespace=n",
+    "redis://h?namespace=m": "redis://h?namespace=n",
+    "redis://h?namespace=m&timeout=5": "redis://h?timeout=5&namespace=n",
+    "redis://h?timeout=5": "redis://h?timeout=5&namespace=n",
+}
+
+
+@pytest.mark.parametrize(("url", "expected"), URLS.items())
+def test_a_connection_string_names_the_namespace(url: str, expected: str) -> None:
+    assert connection_string(Place(url, "n")) == expected
+    assert connection_string(Place(url)) == url
+
+
+# -- maintenance -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, number: signal.Signals) -> None:
+    bus.queue("target")
+    bus.queue("source", forward_to="target")
+    running = subprocess.Popen(
+        [*COMMAND, "maintain", "--url", bus.url], env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    assert running.stderr is not None
+    assert "maintaining namespace default" in running.stderr.readline()
+    with ServiceBusClient(bus.url) as client, client.get_queue_sender("source") as sender:
+        sender.send_messages(ServiceBusMessage("a"))
+        with client.get_queue_receiver("target") as receiver:
+            assert [str(each) for each in receiver.receive_messages(1, max_wait_time=60)] == ["a"]
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 128 + number
+    assert "Traceback" not in err
+
+
+LAYOUTS = """\
+NAME                    KIND          LAYOUT  TO DO
+orders                  queue         1       -
+news                    topic         1       -
+news/subscriptions/all  subscription  1       -
+"""
+
+
+def test_the_layout_of_entities_is_shown(sbredis: Command, bus: Bus) -> None:
+    assert sbredis("upgrade") == (0, "", "no entities\nnothing to do: this release reads and writes layout 1\n")
+    bus.queue("orders")
+    bus.administration(lambda administration: administration.create_topic("news"))
+    bus.administration(lambda administration: administration.create_subscription("news", "all"))
+    ran = sbredis("upgrade", "--plan")
+    assert (ran.code, ran.out) == (0, LAYOUTS)
+
+
+def test_data_of_another_release_are_refused(sbredis: Command, bus: Bus, server: object) -> None:
+    from sbredis.servers import LocalServer
+
+    assert isinstance(server, LocalServer)
+    bus.queue("orders")
+    keys = [str(key) for key in server.ask("KEYS", "*:state")]  # type: ignore[union-attr]
+    (state,) = [key for key in keys if server.ask("HGET", key, "layout") == "1"]
+    server.ask("HSET", state, "layout", "2")
+    ran = sbredis("upgrade")
+    assert (ran.code, ran.out) == (1, "")
+    assert "data layout 2" in ran.err
+
+
+# -- completion and the demonstration ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_calls_the_command(sbredis: Command, shell: str) -> None:
+    ran = sbredis("completion", shell)
+    assert (ran.code, f"_SBREDIS_COMPLETE={shell}_complete" in ran.out) == (0, True)
+
+
+def test_another_shell_is_refused(sbredis: Command) -> None:
+    assert sbredis("completion", "ksh").code == 2
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "_PATIENCE", 60.0)
+
+
+COMPLETED = {
+    "queue show ": ["orders", "other"],
+    "queue show OR": ["orders"],
+    "subscription show ": ["news"],
+    "subscription show news ": ["all"],
+    "rule list news ": ["all"],
+    "rule show news all ": ["$Default"],
+    "peek n": ["news", "news/subscriptions/all"],
+    "queue create --status D": ["Disabled"],
+    "queue show --context nowhere ": [],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient")
+def test_names_of_entities_are_completed(sbredis: Command, bus: Bus) -> None:
+    bus.queue("orders")
+    bus.queue("other")
+    bus.administration(lambda administration: administration.create_topic("news"))
+    bus.administration(lambda administration: administration.create_subscription("news", "all"))
+    assert sbredis("queue", "list").code == 0  # sets nothing; the environment names the server
+    shell = BashComplete(program, {}, "sbredis", "_SBREDIS_COMPLETE")
+    for line, expected in COMPLETED.items():
+        *words, incomplete = line.split(" ")
+        assert [each.value for each in shell.get_completions(words, incomplete)] == expected, line
+
+
+def test_a_completion_without_a_server_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(names, "_PATIENCE", 0.2)
+    monkeypatch.setenv("SBREDIS_URL", "redis://127.0.0.1:1")
+    assert BashComplete(program, {}, "sbredis", "_SBREDIS_COMPLETE").get_completions(["queue", "show"], "") == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_demonstration_is_found() -> None:
+    assert "def main() -> int:" in demo_file().read_text("utf-8")
+
+
+# -- all commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_broken_pipe_is_quiet(bus: Bus) -> None:
+    for number in range(3):
+        bus.queue(f"queue-{number}")
+    ran = subprocess.Popen(
+        [*COMMAND, "queue", "list", "--url", bus.url],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert ran.stdout is not None
+    ran.stdout.close()
+    assert ran.stderr is not None
+    err = ran.stderr.read()
+    assert (ran.wait(60), err) == (141, "")
+    ran.stderr.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["queue create", "apply", "server start", "upgrade", "worker", "completion"])
+def test_help_imports_neither_a_client_nor_rich(path: str) -> None:
+    """Help takes a tenth of a second so, and each of these would double that."""
+    code = f"""
+import sys
+from sbredis.cli import main
+main({[*path.split(), "--help"]!r} if {path!r} != "worker" else ["--help"])
+print([name for name in ("sbredis.aio", "rich", "redis") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert ran.stdout.splitlines()[-1] == "[]"
+    assert re.search(r"^Usage: ", ran.stdout)

@@ -1,0 +1,55 @@
+"""The count of a long command on a terminal, and what is said when the command ends early."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+
+import pytest
+
+from sbredis.cli._progress import Progress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_count_is_shown_on_a_terminal_and_then_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress("sent", total=2000) as progress:
+        progress.add(1500)
+    assert terminal.getvalue() == "\r\x1b[Ksent 1,500 of 2,000 messages\r\x1b[K"
+
+
+def test_beside_other_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress("received", beside_output=True) as progress:
+        progress.add()
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "count", "said"),
+    [
+        (KeyboardInterrupt(), 0, "interrupted: sent 0 messages\n"),
+        (asyncio.CancelledError(), 1, "interrupted: sent 1 message\n"),
+        (OSError(), 2, "stopped: sent 2 messages\n"),
+        (OSError(), 0, ""),
+        (BrokenPipeError(), 2, ""),
+    ],
+)
+def test_work_that_ends_early_says_how_far_it_came(
+    capsys: pytest.CaptureFixture[str], error: BaseException, count: int, said: str
+) -> None:
+    def work() -> None:
+        with Progress("sent") as progress:
+            progress.add(count)
+            raise error
+
+    with pytest.raises(type(error)):
+        work()
+    assert capsys.readouterr().err == said

@@ -1,0 +1,190 @@
+"""``sbredis receive``: nothing is settled before it was dealt with, and what is left goes back uncounted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.cli._handler_process import environment_of
+from tests.cli.children import Child
+from tests.cli.conftest import Bus
+from tests.waiting import wait_until
+
+COMMAND = f"{shlex.quote(sys.executable)} -m sbredis.cli"
+
+
+def filled(bus: Bus, count: int, name: str = "orders", *options: str) -> None:
+    bus.did("send", name, "--lines", *options, stdin=b"".join(b"%d\n" % number for number in range(1, count + 1)))
+
+
+def counts(bus: Bus, path: str = "orders") -> list[tuple[str, int]]:
+    """Return the bodies at a path, each with its count of failed deliveries."""
+    return [(each["body"], each["delivery_count"]) for each in bus.peek(path)]
+
+
+def test_bodies_are_printed_and_completed(bus: Bus) -> None:
+    bus.queue()
+    filled(bus, 3)
+    assert bus.did("receive", "orders").out == "1\n"
+    assert bus.did("receive", "orders", "--count", "10", "--wait", "0.05").out == "2\n3\n"
+    assert bus.bodies() == []
+    ran = bus.run("receive", "orders", "--all", "--wait", "0")
+    assert (ran.code, ran.out, ran.err) == (3, "", "no message came\n")
+
+
+def test_json_has_all_fields(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "two", "-p", "pieces:=2", "--subject", "order", "--message-id", "m", "--ttl", "1h")
+    bus.did("send", "orders", stdin=b"\xff")
+    first, second = bus.did("receive", "orders", "--count", "2", "--output", "json").rows
+    assert first.pop("enqueued_time_utc") < first.pop("expires_at_utc")
+    assert first.pop("sequence_number") == first.pop("enqueued_sequence_number")
+    assert first == {
+        "state": "active",
+        "delivery_count": 1,
+        "dead_letter_reason": None,
+        "dead_letter_error_description": None,
+        "dead_letter_source": None,
+        "message_id": "m",
+        "correlation_id": None,
+        "session_id": None,
+        "partition_key": None,
+        "subject": "order",
+        "content_type": None,
+        "to": None,
+        "reply_to": None,
+        "reply_to_session_id": None,
+        "time_to_live": 3600.0,
+        "scheduled_enqueue_time_utc": None,
+        "application_properties": {"pieces": 2},
+        "body": "two",
+    }
+    assert (second["body_base64"], "body" in second) == ("/w==", False)
+
+
+def test_messages_are_given_back_or_dead_lettered(bus: Bus) -> None:
+    bus.queue()
+    filled(bus, 2)
+    assert bus.did("receive", "orders", "--count", "2", "--ack", "none").out == "1\n2\n"
+    assert counts(bus) == [("1", 0), ("2", 0)]
+    assert bus.did("receive", "orders", "--ack", "dead-letter", "--reason", "Bad").out == "1\n"
+    (letter,) = bus.peek("orders/$DeadLetterQueue")
+    assert (letter["body"], letter["dead_letter_reason"]) == ("1", "Bad")
+    assert bus.did("receive", "orders", "--dead-letters").out == "1\n"
+    assert bus.bodies("orders/$DeadLetterQueue") == []
+
+
+def test_a_command_handles_each_message(bus: Bus, tmp_path: Path) -> None:
+    bus.queue()
+    bus.did("send", "orders", "--lines", "--subject", "order", "-p", "the customer=ann", stdin=b"a\nbad\nc\n")
+    log = tmp_path / "log"
+    handler = f'read body; echo "$body $SBREDIS_SUBJECT $SBREDIS_PROPERTY_THE_CUSTOMER" >> {log}; test $body != bad'
+    ran = bus.run("receive", "orders", "--count", "3", "--exec", handler)
+    assert (ran.code, ran.out, ran.err) == (1, "", "1 of 3 messages were not handled\n")
+    assert log.read_text("utf-8").splitlines() == ["a order ann", "bad order ann", "c order ann"]
+    assert counts(bus) == [("bad", 1)]
+    assert bus.run("receive", "orders", "--exec", "exit 2", "--on-failure", "none").code == 1
+    assert counts(bus) == [("bad", 1)]
+    assert bus.run("receive", "orders", "--exec", "exit 2", "--on-failure", "dead-letter").code == 1
+    assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], ["bad"])
+
+
+def test_the_environment_of_a_command_has_no_null_characters(bus: Bus) -> None:
+    bus.queue()
+    bus.did(
+        "send", "orders", "--json-lines", stdin=b'{"body": "x", "application_properties": {"a-\\u00fc": "b\\u0000"}}'
+    )
+
+    async def peeked(client: ServiceBusClient) -> dict[str, str]:
+        (message,) = await client.get_queue_receiver("orders").peek_messages()
+        return environment_of(message)
+
+    found = bus.client(peeked)
+    assert found["SBREDIS_PROPERTY_A__"] == "b"
+    assert found["SBREDIS_DELIVERY_COUNT"] == "0"
+    assert "SBREDIS_SUBJECT" not in found
+
+
+def test_a_session_is_named_or_the_next(bus: Bus) -> None:
+    bus.queue(requires_session=True)
+    filled(bus, 2, "orders", "--session", "ann")
+    filled(bus, 1, "orders", "--session", "bob")
+    assert bus.did("receive", "orders", "--session", "bob", "--all", "--wait", "0.05").out == "1\n"
+    assert bus.did("receive", "orders", "--session", "next", "--ack", "none").out == "1\n"
+    assert counts(bus) == [("1", 0), ("2", 0)]
+    assert bus.did("receive", "orders", "--session", "next", "--all", "--wait", "0.05").out == "1\n2\n"
+    ran = bus.run("receive", "orders", "--session", "next", "--wait", "0.05")
+    assert (ran.code, ran.out, ran.err) == (3, "", "no session is free\n")
+
+
+REFUSED = {
+    "one of --count": ("orders", "--count", "1", "--all"),
+    "dead letters already": ("orders", "--dead-letters", "--ack", "dead-letter"),
+    "has no sessions": ("orders", "--session", "next"),
+    "has sessions": ("chats",),
+    "is a topic": ("news",),
+    "is not a duration": ("orders", "--wait", "soon"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
+    bus.queue()
+    bus.queue("chats", requires_session=True)
+    bus.administration(lambda administration: administration.create_topic("news"))
+    filled(bus, 1)
+    ran = bus.run("receive", *REFUSED[text])
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+    assert counts(bus) == [("1", 0)]
+    assert "Did you mean 'orders'?" in bus.run("receive", "order").err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", [False, True])
+def test_when_the_reader_of_a_pipe_has_gone_the_rest_goes_back_uncounted(bus: Bus, session: bool) -> None:
+    bus.queue(requires_session=session)
+    filled(bus, 100, "orders", *(("--session", "ann") if session else ()))
+    options = "--session ann" if session else ""
+    command = f"{COMMAND} receive orders --count 100 {options} --url {shlex.quote(bus.url)}"
+    line = f"{command} | head -1; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (141, "1\n", "")
+    left = counts(bus)
+    assert left[-99:] == [(str(number), 0) for number in range(2, 101)]
+    assert len(left) in {99, 100}
+
+
+@pytest.mark.slow
+def test_when_it_is_interrupted_what_was_not_dealt_with_goes_back_uncounted(bus: Bus) -> None:
+    """The reader does not take the end of the line, so no message is dealt with."""
+    bus.queue()
+    filled(bus, 5)
+    read, write = os.pipe()
+    with Child("receive", "orders", "--all", "--url", bus.url, stdout=write) as child:
+        os.close(write)
+        assert os.read(read, 1) == b"1"
+        child.signal(signal.SIGINT)
+        assert child.end() == (130, "interrupted: received 0 messages\n")
+        os.close(read)
+    assert counts(bus) == [(str(number), 0) for number in range(1, 6)]
+
+
+@pytest.mark.slow
+def test_when_it_is_interrupted_a_running_command_is_ended_and_its_message_goes_back(bus: Bus, tmp_path: Path) -> None:
+    bus.queue()
+    filled(bus, 2)
+    begun = tmp_path / "begun"
+    handler = f"touch {begun}; exec sleep 3600"
+    with Child("receive", "orders", "--follow", "--exec", handler, "--url", bus.url) as child:
+        wait_until(begun.exists)
+        child.signal(signal.SIGTERM)
+        assert child.end() == (143, "interrupted: received 0 messages\n")
+    assert counts(bus) == [("1", 0), ("2", 0)]

@@ -36,7 +36,7 @@ async def test_the_pipeline_of_the_guide_works(url: str, capsys: pytest.CaptureF
 
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("orders", create_if_missing=True) as sender:
-            await fragment("docs/queues.md", "pipeline")(sender, source())
+            await fragment("docs/sending.md", "pipeline")(sender, source())
         async with client.get_queue_receiver("orders") as receiver:
             assert len(await receiver.peek_messages(10)) == 2
     assert re.match(r"1 The message 1 of the stream .* 2000\d+ bytes", capsys.readouterr().out)
@@ -55,7 +55,7 @@ async def test_the_worker_of_the_guide_works(url: str) -> None:
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("orders", create_if_missing=True) as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/queues.md", "work")(client, handle))
+        ended = asyncio.ensure_future(fragment("docs/receiving.md", "work")(client, handle))
         await asyncio.wait([ended])
     assert handled == ["0", "1", "2"]
 
@@ -73,7 +73,7 @@ async def test_the_worker_of_the_guide_that_blocks_completes_its_messages(url: s
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("orders", create_if_missing=True) as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/queues.md", "work_that_blocks")(client, handle))
+        ended = asyncio.ensure_future(fragment("docs/receiving.md", "work_that_blocks")(client, handle))
         await asyncio.wait([ended])
     assert handled == ["0", "1", "2"]
 
@@ -154,7 +154,7 @@ async def test_the_guide_maintains_queues(url: str) -> None:
     the queue itself.
     """
     ended = asyncio.Event()
-    maintaining = asyncio.ensure_future(fragment("docs/queues.md", "maintain")(url, ended))
+    maintaining = asyncio.ensure_future(fragment("docs/time.md", "maintain")(url, ended))
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders", dead_lettering_on_message_expiration=True)
         async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
@@ -178,7 +178,7 @@ async def test_the_guide_redrives_dead_letters(url: str) -> None:
                 await sender.send_messages(message)
                 (dead,) = await receiver.receive_messages(max_wait_time=60)
                 await receiver.dead_letter_message(dead, reason="Timeout")
-            await fragment("docs/queues.md", "redrive")(client)
+            await fragment("docs/dead-letters.md", "redrive")(client)
             assert [str(each) for each in await receiver.peek_messages(5)] == ["Ada"]
 
 
@@ -214,9 +214,9 @@ async def test_the_guide_settles_a_message_through_another_client(url: str, well
     async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
         async with here.get_queue_sender("orders", create_if_missing=True) as sender:
             await sender.send_messages(ServiceBusMessage("a"))
-        text, handle = await fragment("docs/queues.md", "receive_here")(here)
+        text, handle = await fragment("docs/receiving.md", "receive_here")(here)
         assert text == "a"
-        await fragment("docs/queues.md", "settle_there")(there, handle, done)
+        await fragment("docs/receiving.md", "settle_there")(there, handle, done)
         left = await here.get_queue_receiver("orders").peek_messages(5)
         assert [message.delivery_count for message in left] == ([] if well else [1])
 

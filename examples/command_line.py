@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sbredis import ServiceBusError
-from sbredis.transport import parse_target
+from sbredis.aio import ServiceBusClient
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def connection_string(about: str | None) -> Iterator[str]:
     )
     url: str = arguments.parse_args().url
     try:
-        parse_target(url)
+        ServiceBusClient(url)  # reads the connection string, and connects only at the first call
     except ServiceBusError as error:
         arguments.error(error.message)
     try:

@@ -1,5 +1,5 @@
 """A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions, a topic, transactions,
-forwarding and redriving on an embedded server, and a cluster that loses a node.
+forwarding and redriving, a worker, and a capture with Spark on an embedded server, and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from sbredis import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSender, check_connection
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import MessageLockLostError, ServiceBusError
+from sbredis.exceptions import MessageLockLostError, ServiceBusError, SparkSetupError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.servers import LocalCluster
+from sbredis.spark import require_java, require_spark
+from sbredis.workers import Context, Retries, Worker
 
 ORDERS = 5000
 HANDLERS = 50
@@ -27,7 +34,9 @@ SENDERS = 50
 ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each account
 CLERKS = 8
 CARTS = 300
+PICTURES = 1000
 BRANCHES, SALES = 4, 500  # the number of branches, and of sales in each branch
+READINGS = 20_000
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
 
@@ -271,6 +280,104 @@ async def sales(url: str) -> bool:
     return found.keys() == expected and max(found.values()) == 1 and again == redriven.moved > 0
 
 
+async def pictures(url: str) -> bool:
+    """Let a worker call handlers. Some fail once and are called again, one always fails, and one asks for a price."""
+    say(f"7. A worker: {PICTURES} pictures, retries, a dead letter, batches, a schedule, a request")
+    logging.getLogger("sbredis.worker").setLevel(logging.CRITICAL)  # the handlers fail on purpose
+    worker = Worker(url, retries=Retries(first_delay=0.05, longest_delay=0.2))
+    seen: Counter[str] = Counter()
+    letters: asyncio.Queue[str] = asyncio.Queue()
+    done, ticked = asyncio.Event(), asyncio.Event()
+
+    @worker.queue("studio", max_concurrent_calls=50, create_if_missing={"max_delivery_count": 3})
+    async def paint(number: int, context: Context) -> None:
+        if number == 13 or (number % 10 == 0 and context.attempt == 1):
+            seen["failures"] += 1
+            raise ValueError(f"nobody can paint {number}")
+        context.send("gallery", f"picture {number}")  # goes out with the completion, or not at all
+
+    @worker.queue("prices", replies=True, create_if_missing=True)
+    def appraise(number: int) -> float:  # a plain function runs in a thread
+        return number * 1.5
+
+    @worker.queue("gallery", batch=200, batch_wait=0.1, create_if_missing={"colocate_with": "studio"})
+    async def hang(found: list[str]) -> None:
+        seen.update(found)
+        seen["batches"] += 1
+        if sum(each.startswith("picture") for each in seen) == PICTURES - 1:
+            done.set()
+
+    @worker.cron(every=timedelta(seconds=1))
+    async def look_around() -> None:  # once a second, however many workers run
+        seen["ticks"] += 1
+        ticked.set()
+
+    @worker.queue("studio", sub_queue="deadletter")
+    async def bury(number: int, message: ServiceBusReceivedMessage) -> None:
+        letters.put_nowait(f"{number}: {message.dead_letter_reason}: {message.dead_letter_error_description}")
+
+    started = time.perf_counter()
+    async with worker.running(), ServiceBusClient(url) as client:
+        async with asyncio.TaskGroup() as group:
+            for number in range(PICTURES):
+                group.create_task(worker.send("studio", number))
+        price = await client.request("prices", 12, timeout=30)
+        letter = await letters.get()
+        await done.wait()
+        await ticked.wait()
+    twice = sum(1 for name, times in seen.items() if name.startswith("picture") and times > 1)
+    seconds = time.perf_counter() - started
+    say(f"   painted {PICTURES - 1} pictures in {seconds:.1f} s; {seen['failures']} attempts failed")
+    say(f"   they were hung in {seen['batches']} batches, {twice} of them twice")
+    say(f"   dead letter: {letter}")
+    say(f"   ticks of the schedule: {seen['ticks']}; the price of picture 12 is {price}")
+    say()
+    return not twice and price == 18 and letter == "13: ValueError: nobody can paint 13"
+
+
+def readings(url: str, folder: Path) -> bool:
+    """Capture readings with Spark into parquet files, in two runs. Spark is left out if it is not installed."""
+    say(f"8. Spark: {READINGS} readings move into parquet files, each exactly once")
+    try:
+        require_spark()
+        require_java()
+    except SparkSetupError as missing:
+        say(f"   left out. {missing.message}")
+        say()
+        return True
+    from pyarrow import parquet
+
+    arguments = ["capture", "readings", "--to", str(folder / "captured"), "--checkpoint", str(folder / "checkpoint")]
+    for half in range(2):
+        asyncio.run(measure(url, range(half * READINGS // 2, (half + 1) * READINGS // 2)))
+        started = time.perf_counter()
+        say("   python -m sbredis.spark capture readings --to captured --checkpoint checkpoint")
+        ran = subprocess.run(
+            [sys.executable, "-m", "sbredis.spark", *arguments],
+            env={**os.environ, "SBREDIS_URL": url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode:
+            say(ran.stderr)
+            return False
+        done, *_ = ran.stdout.splitlines()
+        say(f"   {done}, in {time.perf_counter() - started:.0f} s with the start of Spark")
+    found = parquet.read_table(folder / "captured").column("body").to_pylist()
+    say(f"   the files have {len(found)} readings, {len(found) - len(set(found))} of them twice")
+    say()
+    return len(found) == len(set(found)) == READINGS
+
+
+async def measure(url: str, numbers: Iterable[int]) -> None:
+    """Send a reading for each number."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("readings", enable_partitioning=True)
+        async with client.get_queue_sender("readings") as sender:
+            await sender.send_stream(ServiceBusMessage(f"reading {number}") for number in numbers)
+
+
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
@@ -355,7 +462,9 @@ def main() -> int:
         passed = asyncio.run(payments(url)) and passed
         passed = asyncio.run(invoices(url)) and passed
         passed = asyncio.run(sales(url)) and passed
-    say("7. A cluster of three masters and three replicas loses a master under load")
+        passed = asyncio.run(pictures(url)) and passed
+        passed = readings(url, Path(folder)) and passed
+    say("9. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")

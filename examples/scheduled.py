@@ -17,8 +17,8 @@ async def main(url: str) -> None:
     async with ServiceBusClient(url) as client:
         now = datetime.now(UTC)
         async with client.get_queue_sender("reminders", create_if_missing=True) as sender:
-            (soon,) = await sender.schedule_messages(ServiceBusMessage("soon"), now + timedelta(milliseconds=300))
-            (never,) = await sender.schedule_messages(ServiceBusMessage("never"), now + timedelta(milliseconds=300))
+            (soon,) = await sender.schedule_messages(ServiceBusMessage("soon"), now + timedelta(seconds=3))
+            (never,) = await sender.schedule_messages(ServiceBusMessage("never"), now + timedelta(minutes=1))
             await sender.send_messages(
                 ServiceBusMessage("tomorrow", scheduled_enqueue_time_utc=now + timedelta(days=1))
             )

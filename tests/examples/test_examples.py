@@ -1,24 +1,25 @@
 """Tests that run every example as the guides show it, in memory, on a server and on a cluster.
 
-Each example runs in its own process, with Python's development mode and with warnings as errors. The tests in
-``tests/docs`` run the programs in the documents.
+The examples run in this process, and some of them also as programs, with Python's development mode and with warnings as
+errors. The tests in ``tests/docs`` run the programs in the documents.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.complaints import complaints
+from tests.examples.running import printed_by, unlike
+from tests.examples.test_worker_examples import WORKER_EXAMPLES
 from tools.repository import ROOT
 
 EXAMPLES = {
@@ -77,17 +78,7 @@ EXAMPLES = {
     "receive_and_delete.py": r"""
         counted 1000 ticks; there was nothing to settle
     """,
-    "ordered_processing.py": r"""
-        ann: 100 makes 100
-        ann: -30 makes 70
-        ann: 5 makes 75
-        bob: 20 makes 20
-        bob: -20 makes 0
-        bob: 7 makes 7
-        eve: 1 makes 1
-        eve: 1 makes 2
-        eve: 1 makes 3
-    """,
+    "ordered_processing.py": WORKER_EXAMPLES["worker_sessions.py"],  # the worker of this example prints the same
     "exactly_once.py": r"""
         handled an order of 30
         a worker failed: its last transaction has changed nothing
@@ -140,11 +131,16 @@ EXAMPLES = {
 }
 """Patterns of the lines that each example prints."""
 
-ELSEWHERE = {"command_line.py", "demo.py"}
-"""Programs that are not examples: the shared command line, and the demo, which has its own target `make demo`."""
+ELSEWHERE = {"command_line.py", "demo.py", "spark_dead_letters.py", "worker_tests.py"}
+"""Other programs: the shared command line; the demo, which has its own target `make demo`; the notebook, which
+`tests/spark/live/test_example.py` runs; and the example of tests, which `test_worker_tests.py` runs.
+"""
 
-GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md", "docs/transactions.md"]
+GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md", "docs/transactions.md", "docs/workers.md"]
 """The guides that name the examples; each example is named in one of them."""
+
+PROGRAMS = ["synchronous.py", "tracing.py"]
+"""The examples that run as programs: one of each kind of client. ``tracing.py`` sets the one tracer of its process."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
 """The warning that asyncio's debug mode may log on a busy machine."""
@@ -177,14 +173,24 @@ def run(*arguments: str, folder: Path) -> Ran:
 # -- the examples ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_each_example_prints_the_expected_output(name: str, target: str, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "tracing.py"])
+def test_each_example_prints_the_expected_output(
+    name: str, url: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert unlike(printed_by(name, url, capsys), EXAMPLES[name]) == []
+    warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert complaints("\n".join(warned)) == ""
+
+
+@pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_runs_as_a_program(name: str, target: str, url: str, tmp_path: Path) -> None:
     """An example that is called without a connection string runs in memory."""
     ran = run(str(ROOT / "examples" / name), *([] if target == "memory" else [url]), folder=tmp_path)
     assert (ran.complained, ran.code) == ([], 0)
-    expected = textwrap.dedent(EXAMPLES[name]).strip().splitlines()
-    assert [line for line, pattern in zip(ran.printed, expected, strict=True) if not re.fullmatch(pattern, line)] == []
+    assert unlike(ran.printed, EXAMPLES[name]) == []
 
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
@@ -195,27 +201,20 @@ def test_the_example_of_topics_can_run_again(url: str, tmp_path: Path) -> None:
     assert again.printed == first.printed
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, "demo.py"])
-def test_each_example_shows_its_usage(name: str, tmp_path: Path) -> None:
-    """An example shows its usage on request and after a wrong call, and then ends."""
-    program = str(ROOT / "examples" / name)
-    asked = run(program, "--help", folder=tmp_path)
+@pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py", "demo.py"])
+def test_an_example_shows_its_usage(name: str, tmp_path: Path) -> None:
+    """All examples read their command line in the same way."""
+    asked = run(str(ROOT / "examples" / name), "--help", folder=tmp_path)
     assert (asked.complained, asked.code) == ([], 0)
     assert asked.printed[0].startswith(f"usage: {name} [-h]")
-    wrong = run(program, "nowhere", folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py", "demo.py"])
+def test_an_example_that_is_called_wrongly_shows_its_usage_and_ends(name: str, tmp_path: Path) -> None:
+    wrong = run(str(ROOT / "examples" / name), "nowhere", folder=tmp_path)
     assert (wrong.printed, wrong.code) == ([], 2)
-    assert wrong.complained[0] == asked.printed[0]
+    assert wrong.complained[0].startswith(f"usage: {name} [-h]")
     assert re.match(f"{name}: error: (Connection string: .* It starts with one of|unrecognized)", wrong.complained[1])
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Make child processes react to SIGINT. A test run in the background ignores this signal, and child processes
-    inherit that.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -240,7 +239,7 @@ def test_an_interrupted_example_ends_without_an_error_message(name: str, tmp_pat
 
 
 def test_all_examples_accept_the_same_arguments() -> None:
-    for name in EXAMPLES:
+    for name in (*EXAMPLES, *WORKER_EXAMPLES):
         tail = (ROOT / "examples" / name).read_text("utf-8").partition('if __name__ == "__main__":\n')[2]
         call = "main(url)" if name.startswith("synchronous") else "asyncio.run(main(url))"
         assert tail == (
@@ -253,5 +252,5 @@ def test_every_example_is_tested_and_named_in_a_guide() -> None:
     there = {path.name for path in (ROOT / "examples").glob("*.py")} - ELSEWHERE
     rows = re.compile(r"^\| \[.+\]\(\.\./examples/(\S+)\) \|", re.MULTILINE)
     in_the_guides = [name for guide in GUIDES for name in rows.findall((ROOT / guide).read_text("utf-8"))]
-    assert set(EXAMPLES) == there
+    assert {*EXAMPLES, *WORKER_EXAMPLES} == there
     assert sorted(in_the_guides) == sorted(there)

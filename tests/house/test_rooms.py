@@ -15,6 +15,7 @@ from tests.offenders import for_each
 HOUSES: dict[str, list[set[str]]] = {
     "sbredis.aio": [
         {"management"},
+        {"bulk"},
         {""},
         {"entities", "maintenance", "receiving", "sending"},
         {"calls"},

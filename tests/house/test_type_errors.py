@@ -12,7 +12,7 @@ import pytest
 
 import sbredis
 from sbredis import aio
-from tests.house.modules import modules
+from tests.house.modules import importable_modules
 from tests.offenders import for_each
 
 PUBLIC = ["sbredis", *(f"sbredis.{name}" for name in ("aio", "aio.management", "amqp", "management"))]
@@ -25,7 +25,7 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 ]
 OURS = {
     node.__name__: node
-    for module in modules()
+    for module in importable_modules()
     for node in vars(import_module(module.name)).values()
     if inspect.isclass(node) and node.__module__.startswith("sbredis")
 }

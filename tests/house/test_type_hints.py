@@ -18,6 +18,7 @@ CLASSES: list[type] = [
     aio_management.ServiceBusAdministrationClient,
     testing.Bus,
     testing.SyncBus,
+    testing.SyncWorkerRun,
     testing.TestClock,
 ]
 

@@ -1,0 +1,116 @@
+"""Build the sdist, and the wheel from it, into dist/. Then try them as a user would. This uploads nothing.
+
+It checks the metadata, and the version against the changelog. It installs the wheel into an empty environment outside
+the checkout, once without extras and once with each extra alone, and runs there what the extra is for. The extra
+``spark`` is tried if .cache/wheels has a wheel of PySpark, because it would have to be built otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sbredis.servers import LocalServer
+from tools.check_docs import check_version, code_version
+from tools.repository import ROOT
+
+__all__ = ["EXAMPLES", "SMOKE", "TRIALS", "try_out"]
+
+SMOKE = """
+import importlib.metadata, pathlib, sys
+import sbredis, sbredis.aio, sbredis.servers, sbredis.workers
+assert pathlib.Path(sbredis.__file__).is_relative_to(sys.prefix), sbredis.__file__
+assert importlib.metadata.version("sbredis") == sbredis.__version__ == {version!r}
+try:
+    import workers
+except ModuleNotFoundError:
+    print("sbredis", sbredis.__version__, "works in an empty environment")
+else:
+    raise SystemExit("the wheel installs a top-level package called workers")
+"""
+
+TRIALS = {
+    "": ["python worker.py {url}"],
+    "cli": ["sbredis --url {url} queue create orders", "sbredis --url {url} queue list"],
+    "embedded": ["python worker.py embedded://data"],
+    "fast": ["python -c 'import hiredis, uvloop'", "python worker.py {url}"],
+    "memory": ["python worker.py"],
+    "otel": ["python -c 'import opentelemetry.trace'", "python worker.py {url}"],
+    "reload": ["python -c 'import watchfiles'", "python -m sbredis.workers --help"],
+    "spark": ["python -c 'from sbredis.spark import require_spark; require_spark()'"],
+}
+"""What is run with each extra alone, and without extras. ``{url}`` is a server that the trial starts."""
+
+EXAMPLES = ["command_line.py", "worker.py"]
+"""The examples that the trials run, outside the checkout."""
+
+WHEELS = ROOT / ".cache" / "wheels"
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> None:
+    words = [str(word) for word in command]
+    print("$", *("(the smoke test)" if "\n" in word else word for word in words), flush=True)
+    subprocess.run(words, cwd=cwd, check=True)
+
+
+def try_out(extra: str, binaries: Path, folder: Path, url: str) -> None:
+    """Run the trials of an extra in a folder, with the programs of an environment."""
+    for name in EXAMPLES:
+        shutil.copyfile(ROOT / "examples" / name, folder / name)
+    for trial in TRIALS[extra]:
+        program, *arguments = shlex.split(trial.format(url=url))
+        run(binaries / program, *arguments, cwd=folder)
+
+
+def try_wheel(wheel: Path, extra: str, version: str) -> None:
+    """Install the wheel with one extra into an empty environment, and run the extra's trials there."""
+    with tempfile.TemporaryDirectory() as name, LocalServer() as server:
+        folder = Path(name)
+        run(sys.executable, "-m", "venv", "--without-pip", folder / "empty")
+        binaries = folder / "empty" / "bin"
+        wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+        install: list[str | Path] = [sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"]
+        run(*install, wanted, *(WHEELS.glob("pyspark-*.whl") if extra == "spark" else []))
+        run(binaries / "python", "-I", "-c", SMOKE.format(version=version), cwd=folder)
+        try_out(extra, binaries, folder, server.url)
+
+
+def main() -> int:
+    version = code_version()
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    for problem in check_version(changelog, version):
+        print(f"CHANGELOG.md: {problem}", file=sys.stderr)
+        return 1
+    if re.search(rf"^## \[{re.escape(version)}\] - Unreleased", changelog, re.MULTILINE):
+        print(f"CHANGELOG.md: {version} has no date yet, so this is a trial of the release")
+
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist)
+    artifacts = sorted(dist.iterdir())
+    run(sys.executable, "-m", "twine", "check", "--strict", *artifacts)
+
+    wheel = next(path for path in artifacts if path.suffix == ".whl")
+    untried = [] if any(WHEELS.glob("pyspark-*.whl")) else ["spark"]
+    for extra in TRIALS:
+        if extra not in untried:
+            try_wheel(wheel, extra, version)
+    print(
+        "tried without extras and with each of", ", ".join(extra for extra in TRIALS if extra and extra not in untried)
+    )
+    if untried:
+        print("not tried: spark, because .cache/wheels has no wheel of PySpark (make test builds one)")
+    print("ready:", *(path.relative_to(ROOT) for path in artifacts))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"not ready: {Path(error.cmd[0]).name} ended with {error.returncode}, see above")

@@ -115,8 +115,15 @@ class Dialer:
 
 async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:
     """Write commands together on a connection that no other code uses yet. Return the replies, errors as values."""
-    # Write in pieces, because fakeredis copies the rest of a piece for each argument that it reads.
-    await link.send_packed_command(packed, check_health=False)
+    transport = socket_of(link)
+    try:
+        # Write in pieces, because fakeredis copies the rest of a piece for each argument that it reads.
+        await link.send_packed_command(packed, check_health=False)
+    except BaseException:
+        # redis-py forgets the socket now, and lets it write its buffer first. So nobody else can abort it.
+        if transport is not None:
+            transport.abort()
+        raise
     replies: list[Any] = []
     for _ in packed:
         try:

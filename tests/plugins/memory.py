@@ -19,7 +19,7 @@ EVERY = 30
 reference cycle. Lua holds most of its memory. Python only counts objects, so it does not see this memory.
 """
 
-LIMIT = 450
+LIMIT = 500
 """The memory limit of each process in megabytes.
 
 A process above the limit fails the run, because a test or sbredis keeps objects that are no longer used.

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import anyio
@@ -15,8 +15,10 @@ import pytest
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalServer
 from sbredis.transport import Script, Transport, WireLimits, open_transport
+from sbredis.transport._resp import PythonParser
 from tests.transport.ears import Ear
 from tests.transport.hand import turns
+from tests.transport.impostors import old_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
@@ -168,6 +170,41 @@ async def test_a_transport_that_failed_to_open_leaves_nothing_behind(unused_tcp_
     with pytest.raises(ServiceBusConnectionError):
         await open_transport(unused_tcp_url, connect_timeout=0.1)
     assert asyncio.all_tasks() == before
+
+
+async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read() -> None:
+    stalled, resumed, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    received = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        parser = PythonParser()
+        hello = False
+        while not hello:
+            for words in parser.feed(await reader.read(65536)):
+                hello = hello or words[0].upper() != b"HELLO"
+                writer.write(old_server(words))
+        stalled.set()
+        await resumed.wait()
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                received += len(data)
+        ended.set()
+        writer.close()
+
+    huge = Script("huge", "--" + "x" * 50_000_000)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        opening = asyncio.create_task(open_transport(url, scripts=[huge], limits=PATIENT))
+        with anyio.fail_after(40):
+            await stalled.wait()
+            await turns(10)
+            opening.cancel()
+            await asyncio.wait([opening])
+            resumed.set()
+            await ended.wait()
+    assert opening.cancelled()
+    assert received < 50_000_000
 
 
 async def test_all_concurrent_closes_wait_until_the_transport_is_closed(url: str) -> None:

@@ -23,6 +23,7 @@ from sbredis.cli._progress import Progress
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SessionCannotBeLockedError
 from sbredis.model import (
+    PartitionRuntimeProperties,
     ServiceBusMessage,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
@@ -61,8 +62,8 @@ async def move(
 
     None of them is lost, and none is there twice. They keep their contents, their ids and the end of their life. They
     get new numbers, and their deliveries are counted from the beginning. Deferred messages become active. Scheduled
-    messages, and messages that receivers hold, stay. In a partitioned destination, messages without a key get a
-    partition key.
+    messages, messages that receivers hold, and messages that come after the start stay. In a partitioned destination,
+    messages without a key get a partition key.
     """
     from sbredis.aio.bulk import condition_of
 
@@ -82,26 +83,34 @@ async def move(
             target = await client.describe_entity(destination)
         if target.path == origin.path or target.kind == "subscription":
             raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
-        work = _Move(client, origin, target, matches, count, dry_run=dry_run)
+        partitions = await _partitions(call, origin)
+        work = _Move(client, origin, target, matches, count, present=_present(partitions), dry_run=dry_run)
         async with client.get_sender(destination) as sender, client.maintain():
             with work.progress:
                 await to_a_good_end(lambda stop: work.run(sender, stop))
-            waiting = 0 if dry_run else await _still_waiting(call, origin)
-    return _report(call, work, origin, target, waiting)
+            if not dry_run:
+                after = await _when_arrived(call, origin)
+                work.waiting = _transfers(after)
+                work.refused = max(_refused(after) - _refused(partitions), 0)
+    return _report(call, work)
 
 
-def _report(call: Call, work: _Move, origin: EntityInfo, target: EntityInfo, waiting: int) -> int:
-    count, stay = work.progress.count, work.stay
+def _report(call: Call, work: _Move) -> int:
+    origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting, work.refused
+    count = work.progress.count - refused
     words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
     left = f"; {stay:,} stay, because they are scheduled, held, or gone" if stay else ""
-    facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting}
+    facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
     call.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
     if waiting:
         call.out.remark(
             f"{waiting:,} of them wait in {origin.path} to be moved to another partition. A client with maintenance "
             "does it: see 'sbredis maintain'."
         )
-    return ExitCode.DIFFERENT if waiting else ExitCode.DONE
+    if refused:
+        queue = f"{origin.path}/$Transfer/$DeadLetterQueue"
+        call.out.remark(f"{target.path} did not take {counted(refused, 'message')}: see sbredis peek '{queue}'.")
+    return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
 
 
 class _Step(NamedTuple):
@@ -121,9 +130,17 @@ class _Move:
     target: EntityInfo
     matches: Condition | None
     limit: int | None
+    present: dict[int, int] = field(kw_only=True)
+    """The number of messages at the start, by the first 16 bits of their numbers, which name the partition. Messages
+    that come later have higher numbers.
+    """
     dry_run: bool = field(kw_only=True)
     stay: int = 0
     """The number of messages that match and were not moved."""
+    waiting: int = 0
+    """The number of messages that have not arrived in their new partition."""
+    refused: int = 0
+    """The number of messages that the destination has refused when they arrived."""
     progress: Progress = field(default_factory=lambda: Progress("moved"))
 
     async def run(self, sender: ServiceBusSender, stop: Stop) -> None:
@@ -138,7 +155,7 @@ class _Move:
         """Yield the messages to move, sorted by their places."""
         found: list[ServiceBusReceivedMessage] = []
         chosen = 0
-        async for message in browse(self.client.get_receiver(self.origin.path)):
+        async for message in self._browsed():
             if self.matches is not None and not self.matches(message):
                 continue
             if message.state is ServiceBusMessageState.SCHEDULED:
@@ -152,6 +169,18 @@ class _Move:
                 yield sorted(found, key=self._place)
                 found = []
         yield sorted(found, key=self._place)
+
+    async def _browsed(self) -> AsyncIterator[ServiceBusReceivedMessage]:
+        """Yield the messages in the order of their numbers, from each partition as many as it had at the start."""
+        for partition, present in sorted(self.present.items()):
+            left = present
+            async for message in browse(self.client.get_receiver(self.origin.path), start=partition << 48):
+                if message.sequence_number >> 48 != partition:
+                    break
+                yield message
+                left -= 1
+                if not left:
+                    break
 
     def _place(self, message: ServiceBusReceivedMessage) -> tuple[int, str]:
         """Return the partition, and the session if it matters. A step works on one of each."""
@@ -239,15 +268,42 @@ async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMe
         await receiver.release_message(message)
 
 
-async def _still_waiting(call: Call, origin: EntityInfo) -> int:
-    """Wait until the messages have arrived in other partitions. Return the number of those that have not."""
+async def _when_arrived(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    """Wait until the messages have arrived in other partitions, or for half a minute. Return the counts after it."""
     deadline = asyncio.get_running_loop().time() + _ARRIVING
     pause = _SOONEST
+    while True:
+        partitions = await _partitions(call, origin)
+        if not _transfers(partitions) or asyncio.get_running_loop().time() > deadline:
+            return partitions
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LATEST)
+
+
+async def _partitions(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
     async with call.administration() as administration:
-        while True:
-            partitions = [each async for each in administration.list_partitions(origin.path)]
-            waiting = sum(each.transfer_message_count for each in partitions)
-            if not waiting or asyncio.get_running_loop().time() > deadline:
-                return waiting
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LATEST)
+        return [each async for each in administration.list_partitions(origin.path)]
+
+
+def _present(partitions: Sequence[PartitionRuntimeProperties]) -> dict[int, int]:
+    """Return the number of messages of each partition that has any. In an entity with one partition, the first bits of
+    the numbers are zero. A partition that is not available counts, so that the call to it says what is wrong.
+    """
+    counts = {
+        each.number if len(partitions) > 1 else 0: each.active_message_count
+        + each.locked_message_count
+        + each.delayed_message_count
+        + each.deferred_message_count
+        + each.scheduled_message_count
+        + (not each.available)
+        for each in partitions
+    }
+    return {number: count for number, count in counts.items() if count}
+
+
+def _transfers(partitions: Sequence[PartitionRuntimeProperties]) -> int:
+    return sum(each.transfer_message_count for each in partitions)
+
+
+def _refused(partitions: Sequence[PartitionRuntimeProperties]) -> int:
+    return sum(each.transfer_dead_letter_message_count for each in partitions)

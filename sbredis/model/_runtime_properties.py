@@ -27,7 +27,7 @@ class QueueRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
+    """The time of the last use, by the server's clock. It is written at most once a minute."""
     active_message_count: int = 0
     """The number of messages that are neither scheduled, nor dead letters, nor on their way to another entity. They can
     be received, or are locked, deferred, or wait for a delay to end. An event whose time has come counts as done, even
@@ -72,7 +72,7 @@ class TopicRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
+    """The time of the last use, by the server's clock. It is written at most once a minute."""
     subscription_count: int = 0
     """The number of subscriptions."""
     sql_filter_count: int = 0
@@ -114,7 +114,7 @@ class SubscriptionRuntimeProperties:
     updated_at_utc: datetime
     """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """In Azure, the time of the last use. sbredis does not keep it, and returns :attr:`updated_at_utc` instead."""
+    """The time of the last use, by the server's clock. It is written at most once a minute."""
     active_message_count: int = 0
     """The number of messages that are neither dead letters nor on their way to another entity. They can be received, or
     are locked, deferred, or wait for a delay to end. An event whose time has come counts as done, even if the server

@@ -12,8 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from sbredis.aio import ServiceBusClient
-from sbredis.model import AmqpAnnotatedMessage, ServiceBusMessage
+from sbredis.aio import EntityInfo, ServiceBusClient
+from sbredis.cli import _move
+from sbredis.cli._call import Call
+from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -79,7 +81,7 @@ def test_only_matching_messages_are_moved_and_scheduled_and_held_ones_stay(bus: 
 
     bus.client(hold)
     ran = bus.did("move", "orders", "old", "--filter", "a = 1", "--output", "json")
-    assert ran.rows == [{"moved": 3, "stay": 2, "waiting": 0}]
+    assert ran.rows == [{"moved": 3, "stay": 2, "waiting": 0, "refused": 0}]
     assert bus.bodies("old") == ["2", "3", "4"]
     assert bus.bodies() == ["1", "other", "later"]
 
@@ -102,6 +104,43 @@ def test_dead_letters_are_moved_by_a_redrive(bus: Bus) -> None:
     bus.did("receive", "orders", "--count", "2", "--ack", "dead-letter", "--reason", "Bad")
     assert bus.did("move", "orders/$DeadLetterQueue", "old").out == "moved 2 messages to old\n"
     assert (bus.bodies("orders/$DeadLetterQueue"), bus.bodies("old"), bus.bodies()) == ([], ["1", "2"], ["3"])
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_messages_that_come_after_the_start_of_a_move_stay(
+    bus: Bus, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.queue(enable_partitioning=partitioned)
+    bus.queue("old", enable_partitioning=partitioned)
+    filled(bus, 40)
+    count = _move._partitions
+
+    async def count_and_send(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+        counted = await count(call, origin)
+        if not _move._transfers(counted):
+            async with call.client() as client, client.get_sender("orders") as sender:
+                await sender.send_messages([ServiceBusMessage("late") for _ in range(40)])
+        return counted
+
+    monkeypatch.setattr(_move, "_partitions", count_and_send)
+    bus.did("move", "orders", "old")
+    assert sorted(bus.bodies("old")) == sorted(numbers(40))
+    assert {*bus.bodies()} == {"late"}
+
+
+def test_messages_that_the_destination_refuses_do_not_count_as_moved(bus: Bus) -> None:
+    bus.queue()
+    bus.queue("old", status="SendDisabled")
+    filled(bus, 3)
+    ran = bus.run("move", "orders", "old")
+    queue = "orders/$Transfer/$DeadLetterQueue"
+    assert ran == (
+        3,
+        "moved 0 messages from orders to old\n",
+        f"old did not take 3 messages: see sbredis peek '{queue}'.\n",
+    )
+    assert bus.bodies(queue) == numbers(3)
+    assert (bus.bodies(), bus.bodies("old")) == ([], [])
 
 
 MOVES_REFUSED = {

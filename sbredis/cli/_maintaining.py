@@ -55,6 +55,11 @@ async def upgrade(call: Call, *, plan_only: bool) -> int:
                 await _finish(administration, row)
     shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
     call.out.table(["name", "kind", "layout", "to_do"], shown, empty="no entities")
+    unreadable = [row for row in rows if row["error"] is not None]
+    for row in unreadable:
+        call.out.remark(f"{row['name']} cannot be read: {row['error']}")
+    if unreadable:
+        return ExitCode.FAILED
     if not left:
         call.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
     elif not plan_only:
@@ -72,12 +77,20 @@ async def _entities(administration: ServiceBusAdministrationClient) -> list[tupl
 
 
 async def _row(administration: ServiceBusAdministrationClient, kind: Kind, names: Names) -> dict[str, Any]:
-    """Read an entity and its partitions. A part that this release cannot read raises an error that says so."""
-    found = await kind.call(administration, "get")(*names)
-    to_do = _HALF_DONE.get(found.status)
-    if to_do is None:
-        _ = [each async for each in administration.list_partitions(path_of(names))]
-    return {"name": path_of(names), "kind": kind.word, "layout": LAYOUT, "to_do": to_do, "names": names, "of": kind}
+    """Read an entity and its partitions. If this release cannot read one of them, the row has the error."""
+    from sbredis.exceptions import DataLayoutError
+
+    to_do, error = None, None
+    try:
+        found = await kind.call(administration, "get")(*names)
+        to_do = _HALF_DONE.get(found.status)
+        if to_do is None:
+            _ = [each async for each in administration.list_partitions(path_of(names))]
+    except DataLayoutError as refusal:
+        error = refusal
+    layout = LAYOUT if error is None else None
+    facts = {"name": path_of(names), "kind": kind.word, "layout": layout, "to_do": to_do, "error": error}
+    return {**facts, "names": names, "of": kind}
 
 
 async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -179,10 +180,12 @@ async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read()
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal received
         parser = PythonParser()
-        hello = False
-        while not hello:
-            for words in parser.feed(await reader.read(65536)):
-                hello = hello or words[0].upper() != b"HELLO"
+        asked = False
+        while not asked:
+            data = await reader.read(65536)
+            received += len(data)
+            for words in parser.feed(data):
+                asked = asked or words[0].upper() == b"INFO"  # the scripts follow in the same write
                 writer.write(old_server(words))
         stalled.set()
         await resumed.wait()
@@ -192,9 +195,12 @@ async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read()
         ended.set()
         writer.close()
 
-    huge = Script("huge", "--" + "x" * 50_000_000)
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    size = 12_000_000  # more than the buffers of the two sockets together
+    huge = Script("huge", "--" + "x" * size)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    async with await asyncio.start_server(serve, sock=listener):
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
         opening = asyncio.create_task(open_transport(url, scripts=[huge], limits=PATIENT))
         with anyio.fail_after(40):
             await stalled.wait()
@@ -204,7 +210,7 @@ async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read()
             resumed.set()
             await ended.wait()
     assert opening.cancelled()
-    assert received < 50_000_000
+    assert received < size
 
 
 async def test_all_concurrent_closes_wait_until_the_transport_is_closed(url: str) -> None:

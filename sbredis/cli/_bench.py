@@ -49,10 +49,11 @@ async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool
     """
     seconds = max(duration.total_seconds(), 0.01)
     rows: list[dict[str, Any]] = []
-    async with call.client() as client, _queue(call, partitioned=partitioned) as name:
-        work = _Bench(client, name, seconds, bytes(size))
-        with Progress("made", "measurement", total=len(work.measurements)) as progress:
-            for title, measure in work.measurements.items():
+    client, name = call.client(), f"sbredis-bench-{secrets.token_hex(4)}"
+    measurements = _Bench(client, name, seconds, bytes(size)).measurements
+    with Progress("made", "measurement", total=len(measurements)) as progress:
+        async with client, _queue(call, name, partitioned=partitioned):
+            for title, measure in measurements.items():
                 result = await measure()
                 rows.append({"measurement": title, **summary_of(result)})
                 progress.add()
@@ -62,9 +63,8 @@ async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool
 
 
 @asynccontextmanager
-async def _queue(call: Call, *, partitioned: bool) -> AsyncGenerator[str]:
+async def _queue(call: Call, name: str, *, partitioned: bool) -> AsyncGenerator[None]:
     """Make a queue, and delete it whatever happens."""
-    name = f"sbredis-bench-{secrets.token_hex(4)}"
     async with call.administration() as administration:
 
         async def delete() -> None:
@@ -73,7 +73,7 @@ async def _queue(call: Call, *, partitioned: bool) -> AsyncGenerator[str]:
 
         try:
             await administration.create_queue(name, enable_partitioning=partitioned, auto_delete_on_idle=_ABANDONED)
-            yield name
+            yield
         finally:
             await to_the_end(delete())
 

@@ -1,0 +1,51 @@
+"""Tests of the signals that stop a worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STOPPED = """
+import asyncio, os, random, subprocess, sys
+from sbredis.workers.supervising._programs import run_in_loop
+from sbredis.workers.supervising._signals import stopping_by_signals
+
+SENDER = '''
+import os, sys
+for line in sys.stdin:
+    os.kill(int(sys.argv[1]), 2)
+    for _ in range(int(line)): pass
+    os.kill(int(sys.argv[1]), 15)
+    print(flush=True)
+'''
+
+async def main():
+    sender = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SENDER, str(os.getpid()), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    for _ in range(2000):
+        stopped = asyncio.Event()
+        with stopping_by_signals(stopped.set, supervised=True):
+            sender.stdin.write(b"%d\\n" % random.randrange(2000))
+            sum(range(random.randrange(3000)))
+            await stopped.wait()
+            await sender.stdout.readline()
+            for _ in range(3):
+                await asyncio.sleep(0)
+    sender.stdin.close()
+    await sender.wait()
+
+run_in_loop(main())
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_the_signal_of_the_supervisor_are_one_signal_for_a_supervised_worker(tmp_path: Path) -> None:
+    """uvloop calls a handler twice if another signal that has a handler comes at almost the same time."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr

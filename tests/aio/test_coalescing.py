@@ -99,6 +99,25 @@ async def test_sends_made_during_a_running_call_are_gathered_for_the_next_call(u
         assert flat(await stored_bodies(queue)) == list("123456789")
 
 
+@in_memory
+async def test_a_small_call_under_way_does_not_leave_all_other_sends_to_the_next_call(url: str) -> None:
+    """Otherwise one call would have nearly all sends, and the client would do nothing while the server works on it."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            tasks = sends(sender, "0")
+            await gate.reached()
+            tasks += sends(sender, *map(str, range(1, 101)))
+            await gate.reached(2)
+            gate.let_one()
+            await gate.reached(3)
+            gate.open()
+            await asyncio.gather(*tasks)
+            sizes = [sum(isinstance(each, bytes) for each in call.arguments[6:]) for call in gate.arrived]
+            assert sizes == [1, 50, 50]
+        assert sorted(map(int, flat(await stored_bodies(queue)))) == list(range(101))
+
+
 @pytest.mark.slow
 async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
     """A call carries up to a thousand messages and four megabytes. The next call carries further messages."""

@@ -40,6 +40,8 @@ _TICK = 0.25
 _GRACE = 0.05
 _MANY_JOBS = 16
 """From this number of waiting jobs on, two calls at the same time are faster than one."""
+_FEW = 3
+"""The jobs under way are few if more than this number of times as many wait."""
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
@@ -174,15 +176,22 @@ class Lane(ABC, Generic[J, R]):
             pipeline.end()
 
     def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
-        """Return the jobs for a pipeline's next call. If there are many, leave half of them to a free pipeline."""
+        """Return the jobs for a pipeline's next call.
+
+        If there are many, and few are under way, half of them are left to the other pipeline. It may be busy now, with
+        a single job that came first. It would leave all others to this pipeline, and then the client and the server
+        would take turns instead of working at the same time.
+        """
         self._woken = False
         most = waiting = len(self._queue)
-        if waiting >= self.many:
-            free = next((other for other in self._pipelines if other is not pipeline and not other.busy), None)
-            if free is not None:
+        if waiting >= self.many and self.depth > 1:
+            others = [other for other in self._pipelines if other is not pipeline]
+            if sum(len(other.in_flight) for other in others) * _FEW < waiting:
                 most = (waiting + 1) // 2
-                self._woken = True
-                free.wake()
+                free = next((other for other in others if not other.busy), None)
+                if free is not None:
+                    self._woken = True
+                    free.wake()
         return self.gather(self._queue, most, ordered=pipeline is self._pipelines[0])
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:

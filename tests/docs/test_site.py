@@ -51,6 +51,22 @@ def test_the_navigation_lists_every_page_once() -> None:
     assert sorted(found) == sorted(place for place in pages() if not place.startswith("examples/"))
 
 
+def test_the_list_of_documents_has_the_groups_of_the_navigation() -> None:
+    """The README is the front page of the site, and the reference exists only in the site."""
+    text = (ROOT / "docs" / "index.md").read_text("utf-8")
+    groups = {
+        part.partition("\n")[0]: re.findall(r"^\| \[(.+?)\]\(", part, re.MULTILINE)
+        for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    }
+    sections = {
+        name: ["README" if title == "All documents" else title for entry in entries for title in entry]
+        for section in CONFIGURATION["project"]["nav"]
+        for name, entries in section.items()
+        if isinstance(entries, list) and name != "Reference"
+    }
+    assert groups == sections
+
+
 WHERE = {"docs/a.md": "a.md", "docs/b/c.md": "b/c.md", "README.md": "index.md", "docs/p.svg": "p.svg"}
 
 

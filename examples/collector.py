@@ -6,6 +6,7 @@ python examples/collector.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage, ServiceBusSubQueue
 from sbredis.aio import ServiceBusClient
@@ -14,7 +15,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 BRANCHES = {"north": ["a kettle", "a lamp"], "south": ["a chair", "a table", "a rug"]}
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Sell in two branches. Read all sales at the collector. When the collector is gone, a sale comes back."""
     async with ServiceBusClient(url, maintenance=True) as client:  # this client also moves the messages
         await client.ensure_queue("sales")
@@ -45,7 +46,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

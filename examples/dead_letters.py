@@ -6,12 +6,13 @@ python examples/dead_letters.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage, ServiceBusSubQueue
 from sbredis.aio import ServiceBusClient
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Dead-letter one message and let another fail too often; then correct both messages and send them again."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("letters", max_delivery_count=3)
@@ -42,7 +43,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

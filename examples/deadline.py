@@ -6,6 +6,7 @@ python examples/deadline.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
 
 from sbredis import ServiceBusMessage, ServiceBusSubQueue
@@ -40,7 +41,7 @@ async def web_site(bus: ServiceBusClient, jobs: int, told: list[str]) -> None:
                 tx.complete_message(job)
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Do two jobs in time, and two while the handler is down."""
     async with ServiceBusClient(url) as bus:
         # Expired jobs go to the dead-letter queue. Both queues are removed after an hour without use, so a run that was
@@ -58,7 +59,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,12 +6,13 @@ python examples/deferral.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Handle three steps in order, although the last one arrives first."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("steps", create_if_missing=True) as sender:
@@ -39,7 +40,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/exactly_once.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient, ServiceBusSender
@@ -36,7 +37,7 @@ async def work(client: ServiceBusClient, invoices: ServiceBusSender, *, fails: b
             print(f"handled an order of {price}")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send three orders, and let two workers handle them, one after the other. The first worker fails."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders", requires_session=True)
@@ -56,7 +57,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

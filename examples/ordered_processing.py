@@ -6,6 +6,7 @@ python examples/ordered_processing.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
@@ -30,7 +31,7 @@ async def worker(client: ServiceBusClient, report: list[str]) -> None:
             # If an error leaves `async with`, each unsettled message gets a failed delivery, up to the delivery limit.
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send three payments for each of three accounts, in mixed order, and let two workers handle them."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True)
@@ -48,7 +49,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

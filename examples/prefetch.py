@@ -6,6 +6,7 @@ python examples/prefetch.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.aio import AutoLockRenewer, ServiceBusClient
@@ -17,7 +18,7 @@ async def handle(message: ServiceBusReceivedMessage) -> None:
     await asyncio.sleep(0)
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send 1,000 jobs and handle them."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("jobs", create_if_missing=True) as sender:
@@ -38,7 +39,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

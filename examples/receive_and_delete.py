@@ -6,12 +6,13 @@ python examples/receive_and_delete.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage, ServiceBusReceiveMode
 from sbredis.aio import ServiceBusClient
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Count ticks. If this process ended in the middle, the ticks that it had received would be lost."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("ticks", create_if_missing=True) as sender:
@@ -27,7 +28,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

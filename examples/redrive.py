@@ -6,6 +6,7 @@ python examples/redrive.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import RedriveBudget, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
@@ -21,7 +22,7 @@ async def handle(client: ServiceBusClient, down: asyncio.Event, max_wait_time: f
                 await receiver.complete_message(message)
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Let orders die, look at the dead letters, redrive them too early, and redrive them when the shop is up again."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("shop-orders")
@@ -51,7 +52,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/request_reply.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
@@ -48,7 +49,7 @@ async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[st
         return answers
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Let two customers ask at the same time; each gets the replies to its own requests only."""
     async with ServiceBusClient(url) as bus:
         await bus.ensure_queue("requests")
@@ -60,7 +61,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

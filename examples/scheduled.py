@@ -6,13 +6,14 @@ python examples/scheduled.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import UTC, datetime, timedelta
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Schedule three reminders, cancel the first, wait for the second, and leave the third."""
     async with ServiceBusClient(url) as client:
         now = datetime.now(UTC)
@@ -35,7 +36,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

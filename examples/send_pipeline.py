@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 
 from sbredis import ServiceBusMessage
@@ -19,7 +20,7 @@ async def readings(count: int) -> AsyncIterator[ServiceBusMessage]:
         yield ServiceBusMessage(json.dumps({"sensor": number % 7, "value": number / 10}), subject="reading")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send 5,000 readings with at most 500 in flight, and a message that is too large."""
     async with (
         ServiceBusClient(url) as client,
@@ -40,7 +41,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

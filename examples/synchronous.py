@@ -5,10 +5,12 @@ python examples/synchronous.py [CONNECTION STRING]
 
 from __future__ import annotations
 
+import sys
+
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
 
 
-def main(url: str) -> None:
+def main(url: str = "memory://example") -> None:
     """Send a batch, and receive and complete its messages."""
     with ServiceBusClient(url) as client:
         with client.get_queue_sender("plain", create_if_missing=True) as sender:
@@ -26,7 +28,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        main(url)
+    main(*sys.argv[1:])

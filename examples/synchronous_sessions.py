@@ -5,6 +5,7 @@ python examples/synchronous_sessions.py [CONNECTION STRING]
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from sbredis import ServiceBusClient, ServiceBusMessage
@@ -23,7 +24,7 @@ def answer(client: ServiceBusClient) -> list[str]:
     return heard
 
 
-def main(url: str) -> None:
+def main(url: str = "memory://example") -> None:
     """Send three conversations in mixed order, and receive them with two threads that share a client."""
     with ServiceBusClient(url) as client:
         client.ensure_queue("chat", requires_session=True)
@@ -40,7 +41,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        main(url)
+    main(*sys.argv[1:])

@@ -6,6 +6,7 @@ python examples/topic_with_rules.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
@@ -42,7 +43,7 @@ async def create(administration: ServiceBusAdministrationClient) -> None:
     await administration.ensure_subscription("sales", "marketing", rules=[discount])
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send three orders, and show the messages of each subscription."""
     async with ServiceBusAdministrationClient(url) as administration, ServiceBusClient(url) as client:
         await create(administration)
@@ -65,7 +66,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

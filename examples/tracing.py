@@ -8,6 +8,7 @@ Needs the SDK: pip install opentelemetry-sdk
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 from opentelemetry import trace
@@ -27,7 +28,7 @@ def show(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 
             show(spans, span.context.span_id if span.context else None, depth + 1)
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send an order, handle it, and show the trace. A service would send its spans to a collector instead."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
@@ -52,7 +53,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/worker.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 
 from sbredis.workers import Context, Router, Worker
@@ -30,7 +31,7 @@ async def place(order: Order, context: Context) -> None:
         done.set()
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Run the worker for three orders. A program that runs for ever uses `python -m sbredis.workers` instead."""
     worker = Worker(url, max_concurrent_calls=1)  # for all handlers that do not say it themselves
     worker.include(handlers)
@@ -41,7 +42,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

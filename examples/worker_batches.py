@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def count() -> int:
     return rows
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send readings, one of which is impossible, and wait until the others are in the database."""
     with sqlite3.connect(database) as connection:
         connection.execute("create table readings (number integer primary key, celsius real)")
@@ -76,7 +77,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

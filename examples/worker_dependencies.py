@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncGenerator, Generator
 from typing import Annotated
 
@@ -48,7 +49,7 @@ async def place(
         raise ValueError(article)  # rolls back; the message would come again
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send orders, the last of which fails."""
     worker = Worker(url)
     worker.include(handlers)
@@ -59,7 +60,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

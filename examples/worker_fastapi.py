@@ -9,6 +9,7 @@ fastapi.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -54,7 +55,7 @@ def make_app(url: str = "memory://example") -> FastAPI:
     return app
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Let the application answer one request, as a server would do it, and wait for its handler."""
     app = make_app(url)
     async with app.router.lifespan_context(app):
@@ -87,7 +88,4 @@ async def post(app: FastAPI, path: str, body: bytes) -> int:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Retries, Router, SyncContext, Worker
@@ -49,7 +50,7 @@ async def buried(number: int, message: ServiceBusReceivedMessage) -> None:
     results.put_nowait(f"{number}: {message.dead_letter_reason}: {message.dead_letter_error_description}")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send three numbers, one of which kills its process at each attempt."""
     worker = Worker(url)
     worker.include(handlers)
@@ -60,7 +61,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

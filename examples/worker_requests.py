@@ -6,6 +6,7 @@ python examples/worker_requests.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 
 from sbredis.aio import ServiceBusClient
@@ -35,7 +36,7 @@ async def price_of(question: Question) -> Price:
     return Price(question.count * len(question.article) * 1.5)
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Run the worker here, and ask it from a client that could be anywhere."""
     worker = Worker(url)
     worker.include(handlers)
@@ -49,7 +50,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/worker_retries.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Context, DeadLetter, Retries, Router, Worker
@@ -43,7 +44,7 @@ async def bury(address: str, message: ServiceBusReceivedMessage) -> None:
     buried.put_nowait(f"{address}: {message.dead_letter_reason}: {message.dead_letter_error_description}")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send four letters: one arrives at the third attempt, and three become dead letters."""
     worker = Worker(url)
     worker.include(handlers)
@@ -55,7 +56,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/worker_routing.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Context, Router, Worker
@@ -46,7 +47,7 @@ async def cancelled(text: str) -> None:
     print(f"cancelled: {text}")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send messages with several subjects."""
     worker = Worker(url)
     worker.include(handlers)
@@ -59,7 +60,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

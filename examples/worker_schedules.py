@@ -6,6 +6,7 @@ python examples/worker_schedules.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
 
 from sbredis.workers import Context, Router, Worker
@@ -31,7 +32,7 @@ async def report() -> None:
     print("reported")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Run two workers until two ticks have come."""
     one, two = Worker(url), Worker(url)
     one.include(handlers)
@@ -42,7 +43,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

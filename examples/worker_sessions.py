@@ -6,6 +6,7 @@ python examples/worker_sessions.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ async def book(amount: int, context: Context) -> None:
         done.set()
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send three payments for each of three accounts, in mixed order."""
     worker = Worker(url)
     worker.include(handlers)
@@ -54,7 +55,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

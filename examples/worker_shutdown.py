@@ -6,6 +6,7 @@ python examples/worker_shutdown.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -41,7 +42,7 @@ async def lifespan(_: Worker) -> AsyncGenerator[None]:
     print("closed")
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Stop a worker in the middle of two jobs, and let another worker take over. A third job has not started yet."""
     worker = Worker(url, shutdown_timeout=1.0, lifespan=lifespan)
     worker.include(handlers)
@@ -61,7 +62,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

@@ -6,6 +6,7 @@ python examples/worker_transactions.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 
 from sbredis.workers import Context, Idempotency, Retries, Router, Worker
@@ -37,7 +38,7 @@ async def collect(text: str) -> None:
         done.set()
 
 
-async def main(url: str) -> None:
+async def main(url: str = "memory://example") -> None:
     """Send each cart twice, as a sender does that got no answer."""
     worker = Worker(url)
     worker.include(handlers)
@@ -55,7 +56,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    from command_line import connection_string
-
-    with connection_string(__doc__) as url:
-        asyncio.run(main(url))
+    asyncio.run(main(*sys.argv[1:]))

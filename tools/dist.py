@@ -19,7 +19,7 @@ from sbredis.servers import LocalServer
 from tools.check_docs import check_version, code_version
 from tools.repository import ROOT
 
-__all__ = ["EXAMPLES", "SMOKE", "TRIALS", "try_out"]
+__all__ = ["EXAMPLE", "SMOKE", "TRIALS", "try_out"]
 
 SMOKE = """
 import importlib.metadata, pathlib, sys
@@ -46,8 +46,8 @@ TRIALS = {
 }
 """What is run with each extra alone, and without extras. ``{url}`` is a server that the trial starts."""
 
-EXAMPLES = ["command_line.py", "worker.py"]
-"""The examples that the trials run, outside the checkout."""
+EXAMPLE = "worker.py"
+"""The example that the trials run, outside the checkout."""
 
 WHEELS = ROOT / ".cache" / "wheels"
 
@@ -60,8 +60,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
 
 def try_out(extra: str, binaries: Path, folder: Path, url: str) -> None:
     """Run the trials of an extra in a folder, with the programs of an environment."""
-    for name in EXAMPLES:
-        shutil.copyfile(ROOT / "examples" / name, folder / name)
+    shutil.copyfile(ROOT / "examples" / EXAMPLE, folder / EXAMPLE)
     for trial in TRIALS[extra]:
         program, *arguments = shlex.split(trial.format(url=url))
         run(binaries / program, *arguments, cwd=folder)

@@ -8,13 +8,11 @@ import re
 from tools.repository import ROOT, files
 
 PAGE = (ROOT / "docs" / "examples.md").read_text("utf-8")
-SHARED = {"command_line.py"}
-"""The part that all examples share."""
 
 
 def test_the_page_lists_every_example_with_the_first_sentences_of_its_docstring() -> None:
     rows = re.findall(r"^\| \[([\w.]+)\]\(\.\./examples/([\w.]+)\) \| (.+) \|$", PAGE, re.MULTILINE)
-    examples = [path for path in files(".py") if path.parent == ROOT / "examples" and path.name not in SHARED]
+    examples = [path for path in files(".py") if path.parent == ROOT / "examples"]
     docs = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in examples}
     assert sorted(name for name, _, _ in rows) == sorted(docs)
     assert [name for name, target, _ in rows if name != target] == []

@@ -2,11 +2,15 @@
 
 What a range of numbers contains may shrink until it is read, because receivers settle messages. So a batch that Spark
 runs again may have fewer rows. Numbers say where a stream is; they rise, with gaps.
+
+A look at an entity shows messages that are due, such as scheduled ones, under the numbers that they would get now. If
+a send comes first, it takes such a number. So a stream does the due work before it stores a number as its offset.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from sbredis.spark._values import At
 
 __all__ = ["BrowseReader", "BrowseStreamReader"]
+
+_log = logging.getLogger("sbredis.spark")
 
 
 class BrowseReader(DataSourceReader):
@@ -62,6 +68,8 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace = Pace(query.options.poll_interval)
         self._targets: dict[int, int] | None = None
         """With the trigger AvailableNow: the last number of each partition that the query reads."""
+        self._turn = 0
+        """The first partition that gets rows of a batch that is too small for all partitions."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where the stream begins. Spark calls this more than once, and again if the first batch is repeated."""
@@ -119,27 +127,52 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = {number: place.number for number, place in start.places.items()}
         began = start.began if start.began == first else None
         # The client notices with its first call that an entity was made again.
-        last = await _last_numbers(browser, first)
+        last = await _lasting_numbers(browser, first)
         if start.incarnation != browser.incarnation:
+            lost = MessagesLostError(
+                f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
+                "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
+            )
             if self._query.options.fail_on_loss:
-                raise MessagesLostError(
-                    f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
-                    "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
-                )
+                raise lost
+            _log.warning("failOnDataLoss=false accepts this loss: %s", lost.message)
             first = dict.fromkeys(browser.partitions, 0)
             began = first
-            last = await _last_numbers(browser, first)
+            last = await _lasting_numbers(browser, first)
         self._pace.known = _offsets(browser, last)
         ends = last
         if self._targets is not None:
             ends = {number: max(min(last[number], self._targets.get(number, 0)), first[number]) for number in last}
         if most is not None:
-            ends = await _limited(browser, first, ends, most)
+            ends = await self._limited(browser, first, ends, most)
         if ends == first:
             self._pace.looked(idle=self._targets is None)
             return None
         self._pace.looked(idle=False)
         return _offsets(browser, ends, began, self._query.task_limits)
+
+    async def _limited(
+        self, browser: Browser, first: Mapping[int, int], last: Mapping[int, int], most: int
+    ) -> dict[int, int]:
+        """Return ends so that a batch has at most ``most`` rows. A gap in the numbers costs no rows.
+
+        If there are more partitions than rows, the partitions take turns.
+        """
+        waiting = [number for number in first if last[number] > first[number]]
+        if not waiting:
+            return dict(last)
+        waiting.sort(key=lambda number: (number < self._turn, number))
+        shares = spread(most, waiting)
+        if most < len(waiting):
+            self._turn = waiting[most]
+        begins = await asyncio.gather(*(browser.first_number(number, first[number]) for number in waiting))
+        ends = dict(last)
+        for number, begin in zip(waiting, begins, strict=True):
+            if shares[number] and begin is not None:
+                ends[number] = min(last[number], begin + shares[number] - 1)
+            elif not shares[number]:
+                ends[number] = first[number]
+        return ends
 
 
 def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
@@ -160,12 +193,13 @@ async def _numbers(browser: Browser, at: At, moment: int | None) -> dict[int, in
     """Return the number of each partition after which something begins or ends."""
     partitions = browser.partitions
     if moment is not None:
+        await _do_due(browser)
         found = await asyncio.gather(*(browser.number_before(number, moment) for number in partitions))
         return dict(zip(partitions, found, strict=True))
     if at == "earliest":
         return dict.fromkeys(partitions, 0)
     if at == "latest":
-        return await _last_numbers(browser, dict.fromkeys(partitions, 0))
+        return await _lasting_numbers(browser, dict.fromkeys(partitions, 0))
     if set(at) != set(partitions):
         raise SparkSetupError(
             f"The offsets name the partitions {sorted(at)}, but '{browser.path}' has {sorted(partitions)}."
@@ -173,22 +207,18 @@ async def _numbers(browser: Browser, at: At, moment: int | None) -> dict[int, in
     return dict(at)
 
 
-async def _last_numbers(browser: Browser, after: dict[int, int]) -> dict[int, int]:
-    found = await asyncio.gather(*(browser.last_number(number, low) for number, low in after.items()))
-    return dict(zip(after, found, strict=True))
+async def _do_due(browser: Browser) -> None:
+    await asyncio.gather(*(browser.do_due(number) for number in browser.partitions))
 
 
-async def _limited(browser: Browser, first: dict[int, int], last: dict[int, int], most: int) -> dict[int, int]:
-    """Return ends so that a batch has at most ``most`` rows. A gap in the numbers costs no rows."""
-    waiting = [number for number in first if last[number] > first[number]]
-    if not waiting:
+async def _lasting_numbers(browser: Browser, after: Mapping[int, int]) -> dict[int, int]:
+    """Return the last numbers up to which a stream may read: later messages have higher numbers."""
+
+    async def one(number: int, low: int) -> int:
+        last = await browser.last_number(number, low)
+        if last > low:
+            await browser.do_due(number)
         return last
-    begins = await asyncio.gather(*(browser.first_number(number, first[number]) for number in waiting))
-    shares = spread(most, waiting)
-    ends = dict(last)
-    for number, begin in zip(waiting, begins, strict=True):
-        if shares[number] and begin is not None:
-            ends[number] = min(last[number], begin + shares[number] - 1)
-        elif not shares[number]:
-            ends[number] = first[number]
-    return ends
+
+    found = await asyncio.gather(*(one(number, low) for number, low in after.items()))
+    return dict(zip(after, found, strict=True))

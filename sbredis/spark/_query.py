@@ -80,7 +80,8 @@ class Query:
             await self.client(),
             self.entity,
             _SUB_QUEUES[options.sub_queue],
-            scheduled=options.kind is Kind.BROWSE,
+            # Scheduled messages have no enqueued time yet, so they are neither before nor after a time.
+            scheduled=options.kind is Kind.BROWSE and options.starting_time is None and options.ending_time is None,
             timeout=options.timeout,
         )
         if browser.incarnation != incarnation:

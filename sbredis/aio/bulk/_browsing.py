@@ -104,7 +104,7 @@ class Browser:
     async def pages(self, partition: int, after: int, upto: int) -> AsyncIterator[Rows]:
         """Yield the messages of a partition whose numbers are greater than ``after`` and at most ``upto``."""
         while after < upto:
-            found = await self._page(partition, after + 1, MAXIMUM_CALL_MESSAGES, _PAGE_BYTES)
+            found = await self._page(partition, after + 1, MAXIMUM_CALL_MESSAGES, _PAGE_BYTES, self._states)
             if not found.names:
                 return
             after = _last(found)
@@ -133,18 +133,32 @@ class Browser:
                 async for page in range_pages(client, birth, after, upto, self._timeout, pinned=False):
                     yield page
 
+    async def do_due(self, partition: int) -> None:
+        """Do all work that is due in a partition.
+
+        A read shows the effects of due work before the work is done, with the numbers that messages would get now. A
+        message that is sent before the work is done may still take such a number. After this call, the numbers of all
+        earlier reads are final.
+        """
+        there, until = self._entity.partition_client(partition), asyncio.get_running_loop().time() + self._timeout
+        while await there.do_due(until):
+            pass
+
     async def last_number(self, partition: int, after: int = 0) -> int:
         """Return the highest number of a message that is greater than ``after``; ``after`` if there is none."""
+        return await self._last_number(partition, after, self._states)
+
+    async def _last_number(self, partition: int, after: int, states: str) -> int:
         low = after
-        found = await self._first(partition, low + 1)
+        found = await self._first(partition, low + 1, states)
         step = 1
         while found is not None:
             low, step = _last(found), step * 2
-            found = await self._first(partition, low + step)
+            found = await self._first(partition, low + step, states)
         high = low + step
         while high - low > 1:
             middle = (low + high) // 2
-            found = await self._first(partition, middle)
+            found = await self._first(partition, middle, states)
             if found is None:
                 high = middle
             else:
@@ -153,34 +167,34 @@ class Browser:
 
     async def first_number(self, partition: int, after: int) -> int | None:
         """Return the lowest number of a message that is greater than ``after``."""
-        found = await self._first(partition, after + 1)
+        found = await self._first(partition, after + 1, self._states)
         return None if found is None else _last(found)
 
     async def number_before(self, partition: int, moment: int) -> int:
         """Return the number after which the messages begin that were enqueued at ``moment`` or later.
 
-        ``moment`` is in ms since 1970.
+        ``moment`` is in ms since 1970. Messages that are not enqueued yet are not looked at.
 
         Numbers and enqueued times rise together, except in dead-letter queues.
         """
-        low, high = 0, await self.last_number(partition) + 1
+        low, high = 0, await self._last_number(partition, 0, _ENQUEUED) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            found = await self._first(partition, middle)
+            found = await self._first(partition, middle, _ENQUEUED)
             if found is not None and (read_record(found.records[0]).enqueued or 0) < moment:
                 low = _last(found)
             else:
                 high = middle
         return low
 
-    async def _first(self, partition: int, start: int) -> Rows | None:
-        found = await self._page(partition, start, 1, 1)
+    async def _first(self, partition: int, start: int, states: str) -> Rows | None:
+        found = await self._page(partition, start, 1, 1, states)
         return found if found.names else None
 
-    async def _page(self, partition: int, start: int, wanted: int, room: int) -> Rows:
+    async def _page(self, partition: int, start: int, wanted: int, room: int, states: str) -> Rows:
         if start > LARGEST_NUMBER:
             return Rows([], [])
-        side, states = self._side, self._states
+        side = self._side
 
         def make(place: Partition, call_id: CallId) -> Request[RowsRead]:
             at = CallId("", 0, call_id.now)

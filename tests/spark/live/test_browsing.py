@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,12 +15,13 @@ from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.exceptions import MessagesLostError, MessagingEntityNotFoundError, SparkSetupError
 from sbredis.spark._browse import BrowseReader, BrowseStreamReader
 from sbredis.sync.management import ServiceBusAdministrationClient
-from tests.spark.live.reading import bodies, query, rows_of, send
+from tests.spark.live.reading import Row, bodies, query, rows_of, send
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 
-def read(url: str, **options: str) -> list[dict[str, object]]:
+def read(url: str, **options: str) -> list[Row]:
     reader = BrowseReader(query(url, stream=False, **options))
     return rows_of(reader, reader.partitions())
 
@@ -111,6 +113,53 @@ def test_a_batch_begins_and_ends_where_the_options_say(url: str) -> None:
     assert len(read(url, queue="orders", startingTimestamp="2001-01-01", minPartitions="4")) == 50
     with pytest.raises(SparkSetupError, match=r"The offsets name the partitions \[99\]"):
         read(url, queue="orders", startingOffsets='{"99": 1}')
+
+
+def schedule(url: str, queue: str, texts: Iterable[str], due: datetime) -> None:
+    with ServiceBusClient(url) as client, client.get_queue_sender(queue) as sender:
+        sender.schedule_messages([ServiceBusMessage(text) for text in texts], due)
+
+
+def test_a_batch_begins_and_ends_at_a_time_although_messages_are_scheduled(url: str) -> None:
+    """A scheduled message has a number among those that were sent then, but no enqueued time."""
+    send(url, "orders", ["1", "2"], partitioned=False)
+    before = max(row["enqueued_time"] for row in read(url, queue="orders"))
+    wait_until(lambda: datetime.now(UTC) > before + timedelta(milliseconds=2))
+    send(url, "orders", ["3", "4"], partitioned=False)
+    schedule(url, "orders", map(str, range(10, 60)), datetime(2035, 1, 1, tzinfo=UTC))
+    send(url, "orders", ["5"], partitioned=False)
+    at = min(row["enqueued_time"] for row in read(url, queue="orders") if row["body"] == b"3").isoformat()
+    assert bodies(read(url, queue="orders", startingTimestamp=at)) == [b"3", b"4", b"5"]
+    assert bodies(read(url, queue="orders", endingTimestamp=at)) == [b"1", b"2"]
+    assert len(read(url, queue="orders")) == 55
+
+
+def test_a_stream_takes_each_message_once_while_many_scheduled_ones_become_due(url: str) -> None:
+    """A look shows up to 500 overdue messages as enqueued, but a send enqueues only some of them before its own."""
+    send(url, "orders", [], partitioned=False)
+    due = datetime.now(UTC) + timedelta(milliseconds=400)
+    schedule(url, "orders", map(str, range(300)), due)
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders"))
+    start = reader.initialOffset()
+    wait_until(lambda: datetime.now(UTC) > due + timedelta(milliseconds=10))
+    middle = reader.latestOffset(start, ReadAllAvailable())
+    rows = rows_of(reader, reader.partitions(start, middle))
+    send(url, "orders", ["300"], partitioned=False)
+    end = reader.latestOffset(middle, ReadAllAvailable())
+    rows += rows_of(reader, reader.partitions(middle, end))
+    assert sorted(map(int, bodies(rows))) == list(range(301))
+
+
+def test_partitions_take_turns_in_batches_that_are_too_small_for_all_of_them(url: str) -> None:
+    send(url, "orders", map(str, range(400)))
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders", maxMessagesPerTrigger="1"))
+    start, turns = reader.initialOffset(), list[int]()
+    for _ in range(3):
+        end = reader.latestOffset(start, ReadMaxRows(1))
+        turns += [row["partition"] for row in rows_of(reader, reader.partitions(start, end))]
+        start = end
+    assert turns == sorted(turns)
+    assert len(set(turns)) == 3
 
 
 def test_what_cannot_be_browsed_is_refused(url: str) -> None:

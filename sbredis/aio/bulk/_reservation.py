@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -72,14 +73,23 @@ class Reservation:
         With 0 ``rows`` the call only removes messages. A call with the same position returns the same range, until the
         position of this range is given. ``committed`` of the result is the position after the range.
 
+        Messages are removed in shares. ``timeout`` is the time-out of each share, so a long range may take longer.
+
         Raises :class:`~sbredis.exceptions.MessagesLostError` if the position does not fit the partition, unless
         ``accept_loss`` says to go on from here. Raises :class:`~sbredis.exceptions.ReservationLostError` if another run
         has taken the reservation over, or if it was released.
         """
-        until = deadline_of(timeout)
-        while (planned := await self._plan(number, position, rows, bytes, until, accept=accept_loss)).more:
-            pass
-        return planned
+        while True:
+            planned = await self._plan(number, position, rows, bytes, deadline_of(timeout), accept=accept_loss)
+            if not planned.more:
+                return planned
+
+    async def show_life(self, *, timeout: float = 60.0) -> None:
+        """Note in the partitions that the consumer lives. This plans nothing, and removes nothing.
+
+        A consumer that makes no call for long, because it works on a range or waits, is listed as stale otherwise.
+        """
+        await asyncio.gather(*(self.begin(number, timeout=timeout) for number in self.partitions))
 
     async def _plan(
         self, number: int, position: Committed | None, rows: int, room: int, until: float, *, accept: bool = False

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import Committed, Reservation, read_range, release, reserve
+from sbredis.aio.bulk import Committed, Reservation, list_reservations, read_range, release, reserve
+from sbredis.aio.bulk import _reservation as bulk_reservation
+from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import decode, destroy_source, perform, read_record
 from sbredis.exceptions import MessagesLostError, ReservationLostError
-from sbredis.model import ServiceBusMessage
+from sbredis.model import ReservationStatus, ServiceBusMessage
 from tests.aio.queues import Calls, HandClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
@@ -130,6 +132,63 @@ async def test_ranges_cost_no_other_calls(client: ServiceBusClient) -> None:
     assert calls.by_script["read_range"] == 3
 
 
+async def test_each_share_of_a_removal_has_its_own_time_out(
+    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages a range has, a time-out is that of one call."""
+    for start in range(0, 2500, 500):
+        await send(client, *map(str, range(start, start + 500)), partition_key="key")
+    reservation = await capture(client)
+    number = await filled(reservation)
+    planned = await reservation.plan(number, await reservation.begin(number), 2500, PLENTY)
+    given: list[float] = []
+
+    def noted(timeout: float) -> float:
+        given.append(timeout)
+        return deadline_of(timeout)
+
+    monkeypatch.setattr(bulk_reservation, "deadline_of", noted)
+    await reservation.plan(number, planned.committed, 0, PLENTY, timeout=50)
+    assert given == [50, 50, 50, 50]  # three shares of at most 1,000 messages, and a call that finds nothing
+
+
+def places(status: ReservationStatus) -> list[tuple[int, int, int, int]]:
+    return [(each.plan, each.committed, each.planned, each.left) for each in status.positions.values()]
+
+
+async def test_a_sign_of_life_changes_nothing_else(client: ServiceBusClient) -> None:
+    await send(client, *map(str, range(60)))
+    reservation = await capture(client)
+    await reservation.show_life()
+    [status] = await list_reservations(client)
+    assert [position.last_seen is None for position in status.positions.values()] == [False] * PARTITIONS
+    number = await filled(reservation)
+    begun = await reservation.begin(number)
+    planned = await reservation.plan(number, begun, 5, PLENTY)
+    [before] = await list_reservations(client)
+    await reservation.show_life()
+    [after] = await list_reservations(client)
+    assert places(after) == places(before)
+    assert await reservation.plan(number, begun, 9, PLENTY) == planned
+    await release(client, "orders")
+    with pytest.raises(ReservationLostError):
+        await reservation.show_life()
+
+
+async def test_a_consumer_that_shows_life_is_not_stale_however_long_it_works() -> None:
+    clock, url = HandClock(), f"memory://{uuid.uuid4().hex}"
+    async with ServiceBusClient(url, _clock=clock) as client, Admin(url, _clock=clock) as admin:
+        await admin.create_queue("orders")
+        reservation = await capture(client)
+        for _ in range(10):
+            clock.move(600)
+            await reservation.show_life()
+        clock.move(600)
+        assert [each.stale for each in await list_reservations(client)] == [False]
+        clock.move(600)
+        assert [each.stale for each in await list_reservations(client)] == [True]
+
+
 async def test_a_plan_may_only_remove_what_is_committed(client: ServiceBusClient) -> None:
     await send(client, "a", "b", partition_key="key")
     reservation = await capture(client)
@@ -186,7 +245,7 @@ async def filled(reservation: Reservation) -> int:
 
 # -- anything that may happen ------------------------------------------------------------------------------------------
 
-OFTEN = ("send", "plan", "read", "store")
+OFTEN = ("send", "plan", "read", "store", "show_life")
 STEPS = st.lists(
     st.sampled_from([*OFTEN, *OFTEN, "expiring", "later", "crash", "stale", "release"]), min_size=10, max_size=40
 )
@@ -273,6 +332,9 @@ class Life:
                 self.results.update(self._seen[after])
                 self._stored[number] = after
                 del self._planned[number]
+
+    async def show_life(self) -> None:
+        await self._reservation.show_life()
 
     async def crash(self) -> None:
         """Begin another run of the consumer. It knows only what was stored."""

@@ -67,10 +67,11 @@ def test_every_extra_that_a_text_names_exists() -> None:
 
 @pytest.mark.slow
 def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:
-    """It runs in an empty folder. Only the extras that this command installs can be imported."""
+    """It has ten lines, and runs in an empty folder. Only the extras that this command installs can be imported."""
     blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
     (shell, line), (language, program) = blocks[1:3]
     assert (shell, language) == ("sh", "python")
+    assert sum(bool(code.strip()) for code in program.splitlines()) == 10
     installed = re.fullmatch(r"pip install '\.\[(\w+)\]'\n", line)
     assert installed is not None
     extras = {

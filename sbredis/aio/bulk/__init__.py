@@ -9,8 +9,9 @@ from sbredis.aio.bulk._marks import forget_writer, stored_rows
 from sbredis.aio.bulk._ranges import read_range
 from sbredis.aio.bulk._reservation import Reservation, list_reservations, release, reserve
 from sbredis.aio.bulk._settlements import read_settled
-from sbredis.aio.bulk._writing import BulkWriter, WriteSummary
+from sbredis.aio.bulk._writing import BulkWriter, Destination, WriteSummary, destination_of
 from sbredis.aio.core._bulk_rows import Refusal
+from sbredis.aio.core._bulk_writing import WriterKey, WriterKind
 from sbredis.aio.core._redriving import LONGEST_LINE, NO_REASON, fingerprint
 from sbredis.aio.core._reserving import Awaited
 from sbredis.engine import Committed, Planned, Rows
@@ -24,12 +25,16 @@ __all__ = [
     "BulkWriter",
     "Committed",
     "Condition",
+    "Destination",
     "Planned",
     "Refusal",
     "Reservation",
     "Rows",
     "WriteSummary",
+    "WriterKey",
+    "WriterKind",
     "condition_of",
+    "destination_of",
     "fingerprint",
     "forget_writer",
     "list_reservations",

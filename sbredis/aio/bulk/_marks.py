@@ -78,10 +78,10 @@ async def forget_marks(entity: Entity, writer: str, deadline: float) -> int:
 
 
 async def forget_old(link: PartitionClient, lane: str, now: int, deadline: float) -> int:
-    """Forget old marks of batch writers in a partition that has no room for another mark. Return their number."""
+    """Forget old marks in a partition that has no room for another mark, except those of streams. Return the number."""
     forgotten = await _forget(link, lane, prefix_of(None), lambda mark: forgettable(mark.value, now), deadline)
     if forgotten:
-        _log.info("%s: %d marks of batch writers were older than a week, and were forgotten", link, forgotten)
+        _log.info("%s: %d old marks of writers that have ended were forgotten", link, forgotten)
     return forgotten
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sbredis.aio.bulk._marks import forget_old
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.core._bulk_rows import Backlog
-from sbredis.aio.core._bulk_writing import Progress
+from sbredis.aio.core._bulk_writing import Progress, Unmarked
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -52,9 +52,17 @@ class PartitionWriter:
     """Stores the rows of a task in one partition, in their order."""
 
     def __init__(  # noqa: PLR0917 -- the place, the identity and the limits of the rows
-        self, outbox: Outbox, entity: Entity, number: int, key: WriterKey, timeout: float, progressed: asyncio.Event
+        self,
+        outbox: Outbox,
+        entity: Entity,
+        number: int,
+        key: WriterKey,
+        timeout: float,
+        progressed: asyncio.Event,
+        *,
+        marked: bool = True,
     ) -> None:
-        self.progress = Progress(key)
+        self.progress: Progress | Unmarked = Progress(key) if marked else Unmarked()
         self.stored = self.duplicates = 0
         self._outbox = outbox
         self._entity = entity
@@ -122,6 +130,8 @@ class PartitionWriter:
 
     async def learn(self, deadline: float) -> None:
         """Read the mark: a transaction that expects an impossible value is refused, and learns the stored one."""
+        if isinstance(self.progress, Unmarked):
+            return
 
         def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
             return transact(call_id, [advance(partition, self._key.name, _NO_VALUE, None)])
@@ -181,20 +191,28 @@ class PartitionWriter:
                     raise self._explained(error) from None
                 rows = rows.first(len(rows.payloads) // 2)  # their copies in subscriptions are too many, or too large
             except ServiceBusError as error:
-                if error.outcome is not Outcome.UNKNOWN or not error.is_transient:
-                    raise
-                await self.learn(deadline)  # whether the rows were stored
+                await self._look_up(error, deadline)
                 return
             else:
                 self._note_stored(rows, done)
                 return
+
+    async def _look_up(self, error: ServiceBusError, deadline: float) -> None:
+        """Find out whether rows were stored by a call that has failed, or raise its error.
+
+        Rows without a mark are sent again. If they were stored, they are duplicates now.
+        """
+        late = isinstance(self.progress, Unmarked) and asyncio.get_running_loop().time() >= deadline
+        if error.outcome is not Outcome.UNKNOWN or not error.is_transient or late:
+            raise error
+        await self.learn(deadline)
 
     async def _call(self, rows: Part, chunk: Chunk, deadline: float) -> Transacted:
         entity, number = self._entity, self._link.number
 
         def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
             self._record = entity.record
-            marking = advance(partition, self._key.name, chunk.expected, chunk.value)
+            marking = self._marking(partition, chunk)
             if entity.routing is None:
                 if entity.record.kind == "topic":
                     raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
@@ -204,14 +222,20 @@ class PartitionWriter:
                     if plain
                     else partition.send(call_id, rows.outgoing())
                 )
-                return transact(call_id, [Operation(partition, request), marking])
+                return transact(call_id, [Operation(partition, request), *marking])
             made = rows.outgoing()
             messages = [from_content(decode(payload)) for payload in rows.payloads]
             views = self._outbox.views_for_rules(entity, messages, made)
             request, _ = entity.routing.published(partition, number, call_id, made, views)
-            return transact(call_id, [Operation(partition, request), marking])
+            return transact(call_id, [Operation(partition, request), *marking])
 
         return await self._link.call(self._lane, make, deadline)
+
+    def _marking(self, partition: Partition, chunk: Chunk) -> list[Operation]:
+        """Return the operation that advances the mark, if there is a mark."""
+        if chunk.value is None:
+            return []
+        return [advance(partition, self._key.name, chunk.expected, chunk.value)]
 
     def _note_stored(self, rows: Part, done: Transacted) -> None:
         self.progress.stored()

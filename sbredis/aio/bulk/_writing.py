@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Writing in bulk: rows in columns become messages, and each row is stored once however often its task runs."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sbredis.aio.core._bulk_rows import Encoded
     from sbredis.model import ServiceBusMessage
 
-__all__ = ["BulkWriter", "WriteSummary"]
+__all__ = ["BulkWriter", "Destination", "WriteSummary", "destination_of"]
 
 T = TypeVar("T")
 _HELD = 64 * 1024 * 1024
@@ -45,6 +46,26 @@ class WriteSummary(NamedTuple):
     """The rows that are not valid messages."""
 
 
+class Destination(NamedTuple):
+    """An entity to which rows go."""
+
+    path: str
+    kind: str
+    """Queue, topic or subscription."""
+    detects_duplicates: bool
+
+
+async def destination_of(client: ServiceBusClient, path: str, *, timeout: float = 60.0) -> Destination:
+    """Return what an entity is now. Raises :class:`MessagingEntityNotFoundError` if there is none of this name.
+
+    Processes of bulk writers live for long, and the entity may have been made again since this process has seen it.
+    """
+    until = deadline_of(timeout)
+    entity = await client._connection.entity(path, until)
+    await entity.refresh(until)
+    return Destination(entity.name, entity.record.kind, entity.detects_duplicates)
+
+
 class BulkWriter:
     """Writes the rows of one task of a batch to a queue or topic, each of them once.
 
@@ -52,7 +73,10 @@ class BulkWriter:
     task, and their order, must be the same in every run. ``writer`` names the whole output, for instance a streaming
     query; ``batch`` rises with each of its batches, and ``task`` tells the parts of a batch apart. The number of tasks
     must be the same whenever a batch is written again. A writer of the ``kind`` ``"batch"`` has a single batch, and
-    what partitions remember of it may be forgotten after a week.
+    what partitions remember of it may be forgotten after a week; of an ``"anonymous"`` writer, after an hour.
+
+    With ``by_id`` the entity recognises rows by their message ids, so it must detect duplicates, and each row needs an
+    id. Then the rows of a task may be in another order in each run, and partitions remember nothing else of the writer.
 
     Rows of one session id, or else of one partition key, are in one partition, as with every sender; if the entity
     detects duplicates, the message id is a key too. Rows without a key take turns. Within a partition the rows are in
@@ -74,6 +98,7 @@ class BulkWriter:
         batch: int,
         task: int,
         kind: WriterKind = "stream",
+        by_id: bool = False,
         refused: Literal["fail", "collect"] = "fail",
         timeout: float = 120.0,
     ) -> None:
@@ -82,6 +107,7 @@ class BulkWriter:
         self._key = WriterKey(writer, batch, task, kind)
         self._sender = client.get_queue_sender(path)
         self._outbox = outbox_of(self._sender)
+        self._by_id = by_id
         self._collects = refused == "collect"
         self._timeout = seconds_of(timeout, "timeout")
         self._writers: list[PartitionWriter] = []
@@ -111,6 +137,7 @@ class BulkWriter:
         """
         entity = await self._outbox.ready(deadline_of(self._timeout))
         self._raise_failures()
+        self._require_detection(entity)
         made, refused = await self._encode(entity, rows)
         self._rows += len(rows)
         if made is not None:
@@ -159,14 +186,20 @@ class BulkWriter:
 
     async def _open(self, deadline: float) -> None:
         entity = await self._outbox.ready(deadline)
+        self._require_detection(entity)
+        marked = not self._by_id
         self._writers = [
-            PartitionWriter(self._outbox, entity, number, self._key, self._timeout, self._progressed)
+            PartitionWriter(self._outbox, entity, number, self._key, self._timeout, self._progressed, marked=marked)
             for number in entity.numbers
         ]
         learning = [writer.learn(deadline) for writer in self._writers]
         for result in await asyncio.gather(*learning, return_exceptions=True):
             if result is not None:
                 raise result
+
+    def _require_detection(self, entity: Entity) -> None:
+        if self._by_id and not entity.detects_duplicates:
+            raise ValueError(f"{entity.name!r} does not detect duplicates, so it does not recognise rows by their ids.")
 
     async def _encode(self, entity: Entity, rows: Outbound) -> tuple[Encoded | None, list[Refusal]]:
         """Return the valid rows in the form for a partition, if there are any, and the refused rows."""
@@ -179,7 +212,8 @@ class BulkWriter:
         return made, list(refused.values())
 
     def _judge(self, entity: Entity, rows: Outbound) -> tuple[Encoded | None, Mapping[int, Refusal]]:
-        refused = refusals_of(rows, self._rows, needs_session=entity.record.settings.sessions)
+        sessions = entity.record.settings.sessions
+        refused = refusals_of(rows, self._rows, needs_session=sessions, needs_id=self._by_id)
         kept = [row for row in range(len(rows)) if row not in refused] if refused else range(len(rows))
         made = encoded(rows.rows(kept) if refused else rows)
         large = too_large(made, entity.largest_message)

@@ -101,14 +101,15 @@ def _text(value: str | None) -> bytes | None:
     return None if value is None else value.encode()
 
 
-def refusals_of(rows: Outbound, first: int, *, needs_session: bool) -> dict[int, Refusal]:
+def refusals_of(rows: Outbound, first: int, *, needs_session: bool, needs_id: bool = False) -> dict[int, Refusal]:
     """Return the rows that are not valid messages, by their index in ``rows``.
 
     ``first`` is the index of the first row among all rows of the task.
     """
     found: dict[int, Refusal] = {}
-    for row in sorted(_suspects(rows, needs_session=needs_session)):
-        reason = _reason(rows, row, needs_session=needs_session)
+    needed = _Needed(session_id=needs_session, message_id=needs_id)
+    for row in sorted(_suspects(rows, needed)):
+        reason = _reason(rows, row, needed)
         if reason is not None:
             found[row] = Refusal(first + row, reason)
     return found
@@ -214,7 +215,28 @@ def partitions_of(rows: Outbound, first: int, partitions: int, *, detects_duplic
 # -- rows that look wrong ----------------------------------------------------------------------------------------------
 
 
-def _suspects(rows: Outbound, *, needs_session: bool) -> set[int]:
+class _Needed(NamedTuple):
+    """The columns in which each row must have a value, besides the body."""
+
+    session_id: bool
+    message_id: bool
+
+    def rows_without(self, rows: Outbound) -> Iterator[int]:
+        """Yield the rows without a value in one of these columns."""
+        for needed, column in ((self.session_id, rows.session_id), (self.message_id, rows.message_id)):
+            if needed and (column is None or None in column):
+                yield from (row for row in range(len(rows)) if column is None or column[row] is None)
+
+    def missing_in(self, rows: Outbound, row: int) -> str | None:
+        """Return why a row is refused, if it has no value in one of these columns."""
+        if self.session_id and (rows.session_id is None or rows.session_id[row] is None):
+            return "the row has no session_id, and the entity requires sessions"
+        if self.message_id and (rows.message_id is None or rows.message_id[row] is None):
+            return "the row has no message_id, by which it would be recognised if it is sent again"
+        return None
+
+
+def _suspects(rows: Outbound, needed: _Needed) -> set[int]:
     """Return the rows that may be wrong. Rows that are wrong are among them."""
     found: set[int] = set()
     if None in rows.bodies:
@@ -223,8 +245,7 @@ def _suspects(rows: Outbound, *, needs_session: bool) -> set[int]:
         least, most = (1, _SHORT) if name in _IDS else (0, _TOGETHER)
         if not _all_plain([value for value in column if value is not None], least, most):
             found.update(row for row, value in enumerate(column) if value is not None and _odd(value, least, most))
-    if needs_session:
-        found.update(row for row in range(len(rows)) if rows.session_id is None or rows.session_id[row] is None)
+    found.update(needed.rows_without(rows))
     if rows.session_id is not None and rows.partition_key is not None:
         pairs = enumerate(zip(rows.session_id, rows.partition_key, strict=True))
         found.update(row for row, pair in pairs if None not in pair and pair[0] != pair[1])
@@ -268,13 +289,14 @@ def _with_odd_properties(properties: PropertyColumns) -> Iterator[int]:
             yield row
 
 
-def _reason(rows: Outbound, row: int, *, needs_session: bool) -> str | None:
+def _reason(rows: Outbound, row: int, needed: _Needed) -> str | None:
     """Return why a row is not a valid message."""
     body = rows.bodies[row]
     if body is None:
         return "the row has no body"
-    if needs_session and (rows.session_id is None or rows.session_id[row] is None):
-        return "the row has no session_id, and the entity requires sessions"
+    missing = needed.missing_in(rows, row)
+    if missing is not None:
+        return missing
     try:
         texts: dict[str, Any] = {
             name: value.decode() for name, column in rows.texts() if (value := column[row]) is not None

@@ -19,19 +19,32 @@ from typing import Literal, NamedTuple
 from sbredis._quoting import quoted
 from sbredis.exceptions import BatchConflictError, BatchInterruptedError, DataLayoutError, Outcome
 
-__all__ = ["Chunk", "Mark", "Progress", "WriterKey", "WriterKind", "forgettable", "prefix_of", "read_mark"]
+__all__ = [
+    "Chunk",
+    "Mark",
+    "Progress",
+    "Unmarked",
+    "WriterKey",
+    "WriterKind",
+    "forgettable",
+    "prefix_of",
+    "read_mark",
+]
 
-WriterKind = Literal["batch", "stream"]
+WriterKind = Literal["batch", "stream", "anonymous"]
 """A writer of a stream has a batch after the other, and its marks are kept until they are forgotten by name. A batch
-writer has a single batch, and its marks are forgotten after some days if there is no room for others.
+writer has a single batch, and its marks are forgotten after some days if there is no room for others. An anonymous
+writer has a single batch too, and a name that nobody knows after the job: only the job itself repeats its tasks. So
+its marks are forgotten after an hour if there is no room for others.
 """
 
 _PREFIX = b"bulk:"
 _WRITER = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_MARK = re.compile(r"1 ([bs]) ([0-9]{1,19}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9a-f]{32}) ([0-9]{1,15})")
+_MARK = re.compile(r"1 ([bsa]) ([0-9]{1,19}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9a-f]{32}) ([0-9]{1,15})")
 _LARGEST = (1 << 63) - 1
-_KEPT = 7 * 86_400_000
-"""The time in ms for which the mark of a batch writer is kept in any case."""
+_KINDS: dict[str, WriterKind] = {"b": "batch", "s": "stream", "a": "anonymous"}
+_KEPT = {"b": 7 * 86_400_000, "a": 3_600_000}
+"""The time in ms for which a mark is kept in any case, by the kind of its writer. Others are kept for good."""
 
 
 class Mark(NamedTuple):
@@ -58,13 +71,13 @@ def read_mark(value: str) -> Mark:
     if found is None:
         raise DataLayoutError(f"The mark of a bulk writer cannot be read by this release: {quoted(value)}.")
     kind, batch, chunk, rows, digest, at = found.groups()
-    return Mark("batch" if kind == "b" else "stream", int(batch), int(chunk), int(rows), digest, int(at))
+    return Mark(_KINDS[kind], int(batch), int(chunk), int(rows), digest, int(at))
 
 
 def forgettable(value: str, now: int) -> bool:
     """Return whether a mark may be forgotten to make room for another one."""
     found = _MARK.fullmatch(value)
-    return found is not None and found[1] == "b" and int(found[6]) < now - _KEPT
+    return found is not None and found[1] in _KEPT and int(found[6]) < now - _KEPT[found[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +96,8 @@ class WriterKey:
             number = getattr(self, name)
             if type(number) is not int or not 0 <= number <= _LARGEST:
                 raise ValueError(f"{name} must be a whole number from 0 to 2**63 - 1, not {quoted(number)}")
-        if self.kind not in ("batch", "stream"):
-            raise ValueError(f"kind must be 'batch' or 'stream', not {quoted(self.kind)}")
+        if self.kind not in _KINDS.values():
+            raise ValueError(f"kind must be 'batch', 'stream' or 'anonymous', not {quoted(self.kind)}")
 
     @property
     def name(self) -> bytes:
@@ -107,8 +120,8 @@ class Chunk(NamedTuple):
     """The number of rows."""
     expected: str | None
     """The value that the mark has before."""
-    value: str
-    """The value that the mark has afterwards."""
+    value: str | None
+    """The value that the mark has afterwards; ``None`` if there is no mark."""
 
 
 class _Hash:
@@ -231,3 +244,32 @@ class Progress:
 
 
 _SAME = "The rows of a task and their order must be the same in every run, so the input must be deterministic"
+
+
+class Unmarked:
+    """The rows of a task that are recognised by their ids: the partition detects duplicates, and keeps no mark.
+
+    So a run may have the rows in another order than an earlier one. It sends all of them.
+    """
+
+    behind = False
+    skipped = 0
+
+    def found(self, value: str | None) -> None:
+        """Note nothing."""
+
+    def known(self, payloads: Sequence[bytes]) -> int:
+        """Return 0: the partition recognises the rows."""
+        del payloads
+        return 0
+
+    def chunk(self, payloads: Sequence[bytes], now: int) -> Chunk:
+        """Return a chunk without a mark."""
+        del now
+        return Chunk(len(payloads), None, None)
+
+    def stored(self) -> None:
+        """Note nothing."""
+
+    def finish(self) -> None:
+        """Check nothing."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.aio.core._bulk_rows import Backlog, Options, Part, encoded, partitions_of, refusals_of, too_large
+from sbredis.aio.core._bulk_rows import Backlog, Options, Part, Refusal, encoded, partitions_of, refusals_of, too_large
 from sbredis.engine import NEVER, Outbound, Outgoing, PropertyColumns, decode, partition_for_key
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, moment, outgoing
@@ -146,6 +146,13 @@ def test_a_row_without_a_session_is_refused_if_it_needs_one() -> None:
     assert list(refusals_of(rows, 0, needs_session=True)) == [1]
     assert list(refusals_of(Outbound([b"x"] * 2), 0, needs_session=True)) == [0, 1]
     assert refusals_of(rows, 0, needs_session=False) == {}
+
+
+def test_rows_without_an_id_are_refused_if_they_are_recognised_by_it() -> None:
+    rows = Outbound([b"x"] * 2, message_id=[b"1", None])
+    refused = refusals_of(rows, 5, needs_session=False, needs_id=True)
+    assert refused == {1: Refusal(6, "the row has no message_id, by which it would be recognised if it is sent again")}
+    assert list(refusals_of(Outbound([b"x"] * 2), 0, needs_session=False, needs_id=True)) == [0, 1]
 
 
 def test_a_row_that_is_too_large_is_refused() -> None:

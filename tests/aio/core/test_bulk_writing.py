@@ -48,6 +48,7 @@ class FakeWriter:
         elif some:
             chunk = self.progress.chunk(some, 17)
             assert chunk.rows == len(some)
+            assert chunk.value is not None
             if partition.store(some, chunk.expected, chunk.value) and answered:
                 self.progress.stored()
                 self.place += len(some)
@@ -164,7 +165,8 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     mark = Mark("batch", 2**63 - 1, 12, 345, "0123456789abcdef" * 2, 1_760_000_000_000)
     assert read_mark(mark.text()) == mark
     assert len(mark.text()) <= 128
-    assert read_mark(Mark("stream", 0, 1, 2, "f" * 32, 3).text()).kind == "stream"
+    for kind in ("stream", "anonymous"):
+        assert read_mark(Mark(kind, 0, 1, 2, "f" * 32, 3).text()).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,15 @@ def test_a_mark_of_another_form_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "age", "forgotten"),
-    [("b", 7 * DAY + 1, True), ("b", 7 * DAY, False), ("s", 70 * DAY, False)],
+    [
+        ("b", 7 * DAY + 1, True),
+        ("b", 7 * DAY, False),
+        ("a", DAY // 24 + 1, True),
+        ("a", DAY // 24, False),
+        ("s", 70 * DAY, False),
+    ],
 )
-def test_only_old_marks_of_batch_writers_may_be_forgotten(kind: str, age: int, *, forgotten: bool) -> None:
+def test_only_old_marks_may_be_forgotten_and_none_of_streams(kind: str, age: int, *, forgotten: bool) -> None:
     now = 1_760_000_000_000
     assert forgettable(f"1 {kind} 0 1 2 {'f' * 32} {now - age}", now) is forgotten
 
@@ -204,7 +212,7 @@ def test_the_names_of_a_writer_do_not_begin_like_those_of_another_writer() -> No
         (("w", -1, 0, "batch"), "batch must be a whole number"),
         (("w", 0, 1.5, "batch"), "task must be a whole number"),
         (("w", True, 0, "batch"), "batch must be a whole number"),
-        (("w", 0, 0, "table"), "kind must be 'batch' or 'stream'"),
+        (("w", 0, 0, "table"), "kind must be 'batch', 'stream' or 'anonymous'"),
     ],
 )
 def test_a_wrong_key_is_refused(given: tuple[str, int, int, str], text: str) -> None:

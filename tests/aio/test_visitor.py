@@ -13,6 +13,7 @@ import pytest
 from sbredis._tasks import wait_until
 from sbredis.aio.core._agenda import Pace, Place, Read
 from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._destinations import NotKnownYetError
 from sbredis.aio.maintenance._duty import Shared
 from sbredis.aio.maintenance._visiting import Visitor
 from sbredis.engine import due_channel, salts
@@ -125,6 +126,29 @@ async def test_an_announcement_of_an_unknown_entity_and_a_gap_cause_a_census(url
         hand.visitor._missed(1)
         assert hand.census._news.is_set()
         assert hand.visits == []
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("error", "logged"), [(NotKnownYetError("too early"), 0), (ServiceBusConnectionError("no answer"), 1)]
+)
+async def test_a_visit_that_only_comes_too_early_is_repeated_without_a_line_in_the_log(
+    url: str, error: Exception, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The entity is new, and the census that has it comes soon. Other failures are logged at INFO."""
+
+    def fail(_: object) -> None:
+        if len(hand.visits) == 1:
+            raise error
+
+    caplog.set_level("INFO", "sbredis.maintenance")
+    async with visiting(url) as (hand, record, _):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.fail_visit = fail
+        hand.due.add(Place(1, record.id))
+        hand.visitor._missed(1)
+        await eventually(lambda: len(hand.visits) == 2)
+        assert sum("the work there waits" in each.getMessage() for each in caplog.records) == logged
 
 
 @in_memory

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.aio.maintenance._destinations import NotKnownYetError
 from sbredis.aio.maintenance._jobs import Jobs
 from sbredis.aio.maintenance._slot_channels import SlotChannels
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -156,7 +157,9 @@ class Visitor:
             agenda.remove_entity(place.entity)
             self._census.read_soon()
         except ServiceBusError as error:
-            _log.info("%s, partition %d: the work there waits: %s", record.path, place.number, error)
+            # The first messages for a new entity often come before its census: that is no news for an operator.
+            level = logging.DEBUG if isinstance(error, NotKnownYetError) else logging.INFO
+            _log.log(level, "%s, partition %d: the work there waits: %s", record.path, place.number, error)
             agenda.visit_failed(place, errand.clock())
         except BaseException:
             agenda.visit_failed(place, errand.clock())

@@ -9,7 +9,7 @@ from os import cpu_count
 from pyspark.sql.datasource import InputPartition
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import Browser
+from sbredis.aio.bulk import Browser, destination_of
 from sbredis.exceptions import SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
@@ -58,15 +58,26 @@ class Query:
         return await client_of(server_of(self.given))
 
     def check_destination(self) -> None:
-        """Raise :class:`MessagingEntityNotFoundError` if the entity to which all rows go does not exist."""
+        """Raise an error if rows cannot go to the entity that the options name."""
         if self.options.entity is not None:
             run(self.destination(self.options.entity))
 
     async def destination(self, entity: str) -> ServiceBusClient:
-        """Return the client for an entity to which rows go, after a look at what the entity is now."""
+        """Return the client for an entity to which rows go, after a look at what the entity is now.
+
+        Raises :class:`MessagingEntityNotFoundError` if there is none of this name, and :class:`SparkSetupError` if it
+        does not fit the options.
+        """
         client = await self.client()
-        browser = await Browser.open(client, entity, timeout=self.options.timeout)
-        await browser.refresh()
+        found = await destination_of(client, entity, timeout=self.options.timeout)
+        named = {name.lower() for name in self.given} & {"queue", "topic"}
+        if named and found.kind not in named:
+            raise SparkSetupError(f"'{found.path}' is a {found.kind}: name it by the option {found.kind}.")
+        if self.options.id_column is not None and not found.detects_duplicates:
+            raise SparkSetupError(
+                f"'{found.path}' does not detect duplicates, so it cannot recognise rows by idColumn: create it with "
+                "requires_duplicate_detection=True, or leave out idColumn."
+            )
         return client
 
     async def browser(self, incarnation: str | None = None) -> Browser:

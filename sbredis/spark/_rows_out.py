@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sbredis.engine import Outbound, PropertyColumns
+from sbredis.engine import Outbound, PropertyColumns, name_key
 
 __all__ = ["by_entity", "outbound"]
 
@@ -17,14 +17,15 @@ _TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "conten
 def by_entity(batch: pa.RecordBatch, entity: str | None) -> Iterator[tuple[str | None, Sequence[int] | None]]:
     """Yield each entity of a batch with its rows, in their order; ``None`` instead of the rows if it has all of them.
 
-    Rows without an entity come with ``None`` as the entity.
+    The names of an entity in different spellings are one entity. Rows without an entity come with ``None`` as the
+    entity.
     """
     if entity is not None:
         yield entity, None
         return
     rows: dict[str | None, list[int]] = {}
     for row, name in enumerate(batch.column("entity").to_pylist()):
-        rows.setdefault(name or None, []).append(row)
+        rows.setdefault(name_key(name) if name else None, []).append(row)
     yield from rows.items()
 
 

@@ -2,6 +2,8 @@
 
 A row is recognised by its writer (the streaming query, or ``writeId``), its batch, its task and its place in the task.
 So a task must give the same rows in the same order whenever it runs. Partitions of the entity remember this for good.
+
+With ``idColumn``, a row is recognised by its id instead: the entity must detect duplicates.
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sbredis.aio.bulk import BulkWriter
-from sbredis.exceptions import RowRefusedError
+from sbredis.aio.bulk import BulkWriter, WriterKey, WriterKind
+from sbredis.engine import entity_name
+from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, RowRefusedError, SparkSetupError
 from sbredis.spark._loop import run
 from sbredis.spark._query import Query
-from sbredis.spark._refused import RefusedRows
+from sbredis.spark._refused import RefusedRows, prepare_folder
 from sbredis.spark._rows_out import by_entity, outbound
 
 if TYPE_CHECKING:
@@ -39,7 +42,9 @@ class _Output(NamedTuple):
     writer: str
     batch: int
     task: int
-    kind: Literal["stream", "batch"]
+    kind: WriterKind
+    refused: str | None = None
+    """The folder for rows that cannot be sent."""
 
 
 @dataclass
@@ -58,13 +63,19 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, query: Query, sent: Sequence[str]) -> None:
         self._query = query
         self._sent = sent
+        self._kind: WriterKind = "anonymous" if query.options.write_id is None else "batch"
         self._writer = query.options.write_id or secrets.token_hex(8)
         """The name under which partitions remember the rows. All copies have the same."""
+        try:
+            WriterKey(self._writer, 0, 0, self._kind)
+        except ValueError as error:
+            raise SparkSetupError(f"The option writeId is wrong: {error}.") from None
+        self._refused = _refused_folder(query)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task. Spark calls this on an executor, and again if the task fails."""
-        task = _context().partitionId()
-        return _Task(self._query, self._sent, _Output(self._writer, 0, task, "batch")).write(iterator)
+        output = _Output(self._writer, 0, _context().partitionId(), self._kind, self._refused)
+        return _Task(self._query, self._sent, output).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Report what was done. The rows were sent by the tasks."""
@@ -77,6 +88,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, query: Query, sent: Sequence[str]) -> None:
         self._query = query
         self._sent = sent
+        self._refused = _refused_folder(query)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task. Spark calls this on an executor, and again if the task or the batch fails."""
@@ -84,7 +96,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         assert query is not None
         assert batch is not None
-        output = _Output(query, int(batch), context.partitionId(), "stream")
+        output = _Output(query, int(batch), context.partitionId(), "stream", self._refused)
         return _Task(self._query, self._sent, output).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -99,10 +111,11 @@ class _Task:
         self._query = query
         self._sent = sent
         self._output = output
-        path = query.options.refused_path
-        self._refused = None if path is None else RefusedRows(path, f"{output.writer}-{output.batch}-{output.task}")
-        self._writers: dict[str, BulkWriter] = {}
-        self._rows: dict[str, int] = {}
+        folder = output.refused
+        self._refused = None if folder is None else RefusedRows(folder, f"{output.writer}-{output.batch}-{output.task}")
+        self._writers: dict[str, BulkWriter | str] = {}
+        """For each entity its writer, or why rows cannot go there."""
+        self._rows: dict[str | None, int] = {}
         """The number of rows that each writer was given."""
         self._stack = AsyncExitStack()
         self._done = Written()
@@ -121,32 +134,49 @@ class _Task:
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         columns = outbound(batch, self._sent, self._query.options.id_column)
-        for entity, rows in by_entity(batch, self._query.options.entity):
-            if entity is None:
-                self._refuse(batch, rows or [], "the column entity has no value")
-                continue
-            writer, before = await self._writer(entity), self._rows[entity]
+        found = list(by_entity(batch, self._query.options.entity))
+        writers = [await self._writer(entity) for entity, _ in found]  # before a row of the batch is sent
+        for (entity, rows), writer in zip(found, writers, strict=True):
             places = range(batch.num_rows) if rows is None else rows
+            if isinstance(writer, str):
+                self._refuse(batch, places, writer)
+                continue
+            before = self._rows[entity]
             self._rows[entity] += len(places)
             for refusal in await writer.write(columns if rows is None else columns.rows(rows)):
                 self._refuse(batch, [places[refusal.row - before]], refusal.reason)
 
-    async def _writer(self, entity: str) -> BulkWriter:
+    async def _writer(self, entity: str | None) -> BulkWriter | str:
+        """Return the writer for an entity, or why the rows that name it cannot be sent."""
+        if entity is None:
+            return "the column entity has no value"
         if entity not in self._writers:
-            output, options = self._output, self._query.options
-            writer = BulkWriter(
-                await self._query.destination(entity),
-                entity,
-                writer=output.writer,
-                batch=output.batch,
-                task=output.task,
-                kind=output.kind,
-                refused="fail" if self._refused is None else "collect",
-                timeout=options.timeout,
-            )
-            self._writers[entity] = await self._stack.enter_async_context(writer)
+            self._writers[entity] = await self._open(entity)
             self._rows[entity] = 0
         return self._writers[entity]
+
+    async def _open(self, entity: str) -> BulkWriter | str:
+        output, options = self._output, self._query.options
+        try:
+            client = await self._query.destination(entity_name(entity))
+        except NamespaceMissingError:
+            raise
+        except (ValueError, MessagingEntityNotFoundError) as error:
+            if options.entity is not None or isinstance(error, SparkSetupError):
+                raise
+            return error.message if isinstance(error, MessagingEntityNotFoundError) else str(error)
+        writer = BulkWriter(
+            client,
+            entity,
+            writer=output.writer,
+            batch=output.batch,
+            task=output.task,
+            kind=output.kind,
+            by_id=options.id_column is not None,
+            refused="fail" if self._refused is None else "collect",
+            timeout=options.timeout,
+        )
+        return await self._stack.enter_async_context(writer)
 
     def _refuse(self, batch: pa.RecordBatch, rows: Sequence[int], reason: str) -> None:
         if self._refused is None:
@@ -156,10 +186,17 @@ class _Task:
 
     async def _finish(self) -> None:
         for writer in self._writers.values():
+            if isinstance(writer, str):
+                continue
             summary = await writer.finish()
             self._done.stored += summary.stored
             self._done.known += summary.known
             self._done.duplicates += summary.duplicates
+
+
+def _refused_folder(query: Query) -> str | None:
+    given = query.options.refused_path
+    return None if given is None else prepare_folder(given)
 
 
 def _context() -> TaskContext:

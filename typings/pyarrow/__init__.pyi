@@ -5,6 +5,7 @@ from typing import Any
 
 __version__: str
 
+class ArrowException(Exception): ...
 class DataType: ...
 
 class Field:

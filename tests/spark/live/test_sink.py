@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 from pyarrow import parquet
 
 from sbredis import ServiceBusClient
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError, RowRefusedError, ServiceBusError, SparkSetupError
 from sbredis.spark._browse import BrowseReader
 from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
+from sbredis.spark._refused import RefusedRows, prepare_folder
 from sbredis.spark._schema import check_written
-from sbredis.spark._sink import Written, _Output, _Task
+from sbredis.spark._sink import BatchSink, Written, _Output, _Task
+from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import bodies, query, rows_of, send
 
 pytestmark = pytest.mark.slow
@@ -43,10 +46,15 @@ def batch(**columns: Iterable[Any]) -> pa.RecordBatch:
 def write(
     url: str, *batches: pa.RecordBatch, writer: str = "w", number: int = 0, task: int = 0, **options: str
 ) -> Written:
+    query, sent = writing(url, batches[0], **options)
+    refused = prepare_folder(options["refusedPath"]) if "refusedPath" in options else None
+    return _Task(query, sent, _Output(writer, number, task, "stream", refused)).write(iter(batches))
+
+
+def writing(url: str, rows: pa.RecordBatch, **options: str) -> tuple[Query, tuple[str, ...]]:
     given = {"url": url, **options}
     parsed = parse_options(given, stream=True, write=True)
-    sent = check_written([(name, TYPES[name][0]) for name in batches[0].schema.names], parsed)
-    return _Task(Query(given, parsed), sent, _Output(writer, number, task, "stream")).write(iter(batches))
+    return Query(given, parsed), check_written([(name, TYPES[name][0]) for name in rows.schema.names], parsed)
 
 
 def read(url: str, queue: str = "orders") -> list[dict[str, Any]]:
@@ -96,16 +104,16 @@ def test_a_task_that_died_in_the_middle_goes_on_where_it_was(url: str) -> None:
         raise RuntimeError("the executor is killed")
 
     with pytest.raises(RuntimeError, match="is killed"):
-        write_all(url, dying())
+        write_all(url, ("body",), dying())
     done = write(url, batch(body=rows), queue="orders")
     assert done.stored + done.known == 3000
     assert sorted(bodies(read(url))) == sorted(rows)
 
 
-def write_all(url: str, batches: Iterable[pa.RecordBatch]) -> Written:
-    given = {"url": url, "queue": "orders"}
+def write_all(url: str, sent: Sequence[str], batches: Iterable[pa.RecordBatch], **more: str) -> Written:
+    given = {"url": url, "queue": "orders", **more}
     options = parse_options(given, stream=True, write=True)
-    return _Task(Query(given, options), ("body",), _Output("w", 0, 0, "stream")).write(iter(batches))
+    return _Task(Query(given, options), sent, _Output("w", 0, 0, "stream")).write(iter(batches))
 
 
 def test_a_task_with_other_rows_is_refused(url: str) -> None:
@@ -145,9 +153,79 @@ def test_each_row_may_name_its_entity(url: str) -> None:
     assert bodies(read(url, "invoices")) == [b"2"]
 
 
-def test_a_column_can_give_the_ids_for_duplicate_detection(url: str) -> None:
+def test_spellings_of_one_entity_are_one_entity(url: str) -> None:
+    """Otherwise the rows under the second spelling would look like rows of another run of the task."""
+    send(url, "orders", [], partitioned=False)
+    rows = [
+        batch(body=[b"1", b"1", b"2"], entity=["Orders", "orders", "ORDERS"]),
+        batch(body=[b"3"], entity=["oRDERS"]),
+    ]
+    assert write(url, *rows).stored == 4
+    assert write(url, *rows).known == 4
+    assert sorted(bodies(read(url))) == [b"1", b"1", b"2", b"3"]
+
+
+def test_rows_of_unknown_and_invalid_entities_are_refused_like_others(url: str, tmp_path: Path) -> None:
+    send(url, "orders", [])
+    rows = batch(body=[b"1", b"2", b"3", b"4"], entity=["nosuch", "orders", "a b", "orders/subscriptions/x"])
+    with pytest.raises(RowRefusedError, match=r"There is no entity 'nosuch'.*With the option refusedPath"):
+        write(url, rows)
+    assert read(url) == []
+    done = write(url, rows, refusedPath=str(tmp_path))
+    assert (done.stored, done.refused) == (1, 3)
+    saved = {row["body"]: row["refused_because"] for row in parquet.read_table(str(tmp_path)).to_pylist()}
+    assert list(saved) == [b"1", b"3", b"4"]
+    assert "There is no entity" in saved[b"1"]
+    assert "entity name 'a b'" in saved[b"3"]
+    assert "it is the path of a subscription" in saved[b"4"]
+
+
+def unique(url: str) -> None:
+    """Create a queue that detects duplicates."""
     with ServiceBusClient(url) as client:
-        client.get_queue_sender("orders", create_if_missing={"requires_duplicate_detection": True}).send_messages([])
+        client.ensure_queue("orders", requires_duplicate_detection=True)
+
+
+def test_rows_with_ids_may_come_in_another_order_when_a_task_runs_again(url: str) -> None:
+    unique(url)
+    ids = [str(number) for number in range(2500)]
+
+    def ordered(names: Sequence[str]) -> pa.RecordBatch:
+        return batch(body=[name.encode() for name in names], order_id=names)
+
+    def dying() -> Iterable[pa.RecordBatch]:
+        yield ordered(ids[:2000])
+        raise RuntimeError("the executor is killed")
+
+    with pytest.raises(RuntimeError, match="is killed"):
+        write_all(url, ("body",), dying(), idColumn="order_id")
+    done = write(url, ordered(ids[::-1]), queue="orders", idColumn="order_id")
+    assert done.stored == 2500
+    assert sorted(int(body) for body in bodies(read(url))) == list(range(2500))
+
+
+def test_ids_need_an_entity_that_detects_duplicates(url: str) -> None:
+    unique(url)
+    send(url, "plain", [])
+    rows = batch(body=[b"1", b"2"], order_id=["1", "2"], entity=["orders", "plain"])
+    with pytest.raises(SparkSetupError, match=r"'plain' does not detect duplicates.*requires_duplicate_detection"):
+        write(url, rows, idColumn="order_id")
+    with pytest.raises(SparkSetupError, match="'plain' does not detect duplicates"):
+        writing(url, rows, idColumn="order_id", queue="plain")[0].check_destination()
+    assert read(url) + read(url, "plain") == []
+
+
+def test_a_row_without_an_id_is_refused_if_ids_recognise_rows(url: str, tmp_path: Path) -> None:
+    unique(url)
+    rows = batch(body=[b"1", b"2"], order_id=["1", None])
+    with pytest.raises(RowRefusedError, match="the row has no message_id"):
+        write(url, rows, queue="orders", idColumn="order_id")
+    assert write(url, rows, queue="orders", idColumn="order_id", refusedPath=str(tmp_path)).refused == 1
+    assert bodies(read(url)) == [b"1"]
+
+
+def test_a_column_can_give_the_ids_for_duplicate_detection(url: str) -> None:
+    unique(url)
     rows = batch(body=[b"1"], order_id=["o-1"])
     first, second = (write(url, rows, queue="orders", idColumn="order_id", writer=writer) for writer in ("a", "b"))
     assert (first.duplicates, second.duplicates) == (0, 1)
@@ -169,6 +247,61 @@ def test_rows_that_cannot_be_sent_fail_the_batch_or_are_saved(url: str, tmp_path
     assert "message_id" in saved["refused_because"]
 
 
+@pytest.mark.parametrize("folder", ["relative", "with a blank", "100% full", "file:{}/one", "{}/two/"])
+def test_the_folder_of_refused_rows_is_any_local_path(url: str, tmp_path: Path, folder: str) -> None:
+    send(url, "orders", [])
+    rows = batch(body=[b"bad"], message_id=["x" * 200])
+    with chdir(tmp_path):
+        place = prepare_folder(folder.format(tmp_path))
+    assert Path(place).is_absolute()
+    (there,) = tmp_path.iterdir()
+    query, sent = writing(url, rows, queue="orders")
+    assert _Task(query, sent, _Output("w", 0, 0, "stream", place)).write(iter([rows])).refused == 1
+    assert [file.name for file in there.iterdir()] == ["w-0-0.parquet"]
+
+
+@pytest.mark.parametrize("folder", ["nosuch://bucket/x", "file:///with a blank", "{}/file/below"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_sent(url: str, tmp_path: Path, folder: str) -> None:
+    send(url, "orders", [])
+    (tmp_path / "file").touch()
+    query, sent = writing(url, batch(body=[b"1"]), queue="orders", refusedPath=folder.format(tmp_path))
+    with pytest.raises(SparkSetupError, match="refusedPath names, for rows that cannot be sent, cannot be made"):
+        BatchSink(query, sent)
+
+
+def test_a_slower_run_of_a_task_does_not_damage_the_file_of_refused_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = batch(body=[b"bad"])
+    runs = [RefusedRows(str(tmp_path), "w-0-0") for _ in range(2)]
+    for run in runs:
+        run.add(rows, [0], "because")
+    runs[0].save()
+
+    def killed(_: pa.Table, where: str, **__: object) -> None:
+        Path(where).write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "write_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            runs[1].save()
+    for _ in range(2):
+        assert [row["refused_because"] for row in parquet.read_table(str(tmp_path)).to_pylist()] == ["because"]
+        assert [file.name for file in tmp_path.iterdir()] == ["w-0-0.parquet"]
+        runs[1].save()
+
+
+def test_a_run_that_refuses_nothing_removes_the_rows_that_an_earlier_run_has_refused(tmp_path: Path) -> None:
+    """The entity may take larger messages now, so the rows are sent."""
+    first = RefusedRows(str(tmp_path), "w-0-0")
+    first.add(batch(body=[b"large"]), [0], "too large")
+    first.save()
+    for _ in range(2):
+        RefusedRows(str(tmp_path), "w-0-0").save()
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_row_without_an_entity_is_refused(url: str, tmp_path: Path) -> None:
     send(url, "orders", [])
     rows = batch(body=[b"1", b"2"], entity=["orders", None])
@@ -184,3 +317,34 @@ def test_a_missing_entity_is_refused_before_anything_is_sent(url: str) -> None:
     given = {"url": url, "queue": "nosuch"}
     with pytest.raises(MessagingEntityNotFoundError, match="nosuch"):
         Query(given, parse_options(given, stream=False, write=True)).check_destination()
+
+
+def test_a_queue_is_not_named_as_a_topic_and_a_topic_not_as_a_queue(url: str) -> None:
+    send(url, "orders", [])
+    with ServiceBusAdministrationClient(url) as administration:
+        administration.create_topic("news")
+    with pytest.raises(SparkSetupError, match="'orders' is a queue: name it by the option queue"):
+        write(url, batch(body=[b"1"]), topic="orders")
+    with pytest.raises(SparkSetupError, match="'news' is a topic: name it by the option topic"):
+        write(url, batch(body=[b"1"]), queue="news")
+    assert read(url) == []
+    write(url, batch(body=[b"1", b"2"], entity=["news", "orders"]))
+    assert bodies(read(url)) == [b"2"]
+
+
+def test_a_write_without_an_id_may_be_forgotten_sooner(url: str) -> None:
+    """Nobody knows its random name after the job, so it is not written again."""
+    rows = batch(body=[b"1"])
+    kinds = []
+    for more in ({}, {"writeId": "load-1"}):
+        given = {"url": url, "queue": "orders", **more}
+        query = Query(given, parse_options(given, stream=False, write=True))
+        kinds.append(BatchSink(query, rows.schema.names)._kind)
+    assert kinds == ["anonymous", "batch"]
+
+
+def test_a_wrong_write_id_is_refused_before_anything_is_sent(url: str) -> None:
+    given = {"url": url, "queue": "orders", "writeId": "load 1/2"}
+    query = Query(given, parse_options(given, stream=False, write=True))
+    with pytest.raises(SparkSetupError, match=r"option writeId is wrong: .*1 to 128 letters"):
+        BatchSink(query, ("body",))

@@ -63,4 +63,5 @@ def test_the_handler_alone_without_an_event_loop() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-c", os.devnull, "-p", "no:cacheprovider", __file__]))
+    options = ["-q", "-c", os.devnull, "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    sys.exit(pytest.main([*options, __file__]))

@@ -118,7 +118,7 @@ class Call:
             if protected:
                 raise click.UsageError(f"{self.place} is protected: run this on a terminal.")
             raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
-        with _interruptible():
+        with self._interruptible():
             if protected:
                 typed = click.prompt(f"{question} Type {entity!r} to go on", default="", show_default=False, err=True)
                 agreed = typed == entity
@@ -127,15 +127,26 @@ class Call:
         if not agreed:
             raise click.Abort
 
+    @contextmanager
+    def _interruptible(self) -> Generator[None]:
+        """Let Ctrl-C end a question at once. Otherwise asyncio notes it, and waits until the user has answered."""
+        interrupted = False
 
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a question at once. Otherwise asyncio notes it, and waits until the user has answered."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        def interrupt(*_: object) -> None:
+            nonlocal interrupted
+            interrupted = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        except click.Abort:  # click raises it for Ctrl-C, and for the end of the input
+            if not interrupted:
+                raise
+            self.out.remark("\nnothing was changed")
+            raise KeyboardInterrupt from None
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def _unknown(name: str, known: list[str]) -> bool:

@@ -12,7 +12,9 @@ class ExitCode(enum.IntEnum):
 
     DONE = 0
     FAILED = 1
-    """The server refused the operation, or a part of the work failed. The output says how much was done."""
+    """The server refused the operation, a part of the work failed, or the user answered a question with no. The output
+    says how much was done.
+    """
     USAGE = 2
     """An argument, a file or a setting is wrong. Nothing was changed."""
     DIFFERENT = 3
@@ -20,7 +22,7 @@ class ExitCode(enum.IntEnum):
     CRITICAL = 4
     """A check has found something that can lose messages or stop the service."""
     UNREACHABLE = 5
-    """No server answered in time."""
+    """No server answered in time, or it did not answer any more."""
     INTERRUPTED = 130
     """Ctrl-C. The last line says how far the command came."""
     BROKEN_PIPE = 141

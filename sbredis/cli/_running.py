@@ -7,8 +7,8 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import click
 
@@ -17,20 +17,28 @@ from sbredis.cli._call import Call
 from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._places import NoPlaceError
-from sbredis.exceptions import RuleSyntaxError, ServiceBusConnectionError
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    RuleSyntaxError,
+    ServerUnsuitableError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+)
 
 __all__ = ["Work", "run_work"]
 
 Work = Callable[..., Any]
 """The function of a command: it gets the call and the command's own options."""
+_EXPECTED = (ServiceBusError, NoPlaceError, OSError, ValueError)
+"""The errors that are reported in one line. The others are faults of the program."""
+_NO_ANSWER = (ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError)
+_WRONG_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     """Run the function of a command, and return the exit code."""
     try:
-        if inspect.iscoroutinefunction(work):
-            return _run_async(work, call, given)
-        return int(work(call, **given) or ExitCode.DONE)
+        return _run(work, call, given)
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
@@ -39,8 +47,29 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     except click.Abort:
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.FAILED
-    except (ServiceBusError, NoPlaceError, OSError, ValueError) as error:
-        return _report(error, call)
+    except _EXPECTED as error:
+        return _report(error)
+
+
+def _run(work: Work, call: Call, given: dict[str, Any]) -> int:
+    """Run the function of a command. Of a group of errors, only the one to report is raised."""
+    try:
+        if inspect.iscoroutinefunction(work):
+            return _run_async(work, call, given)
+        return int(work(call, **given) or ExitCode.DONE)
+    except BaseExceptionGroup as group:
+        errors = list(_errors_in(group))
+        faults = [error for error in errors if not isinstance(error, (*_EXPECTED, click.ClickException))]
+        raise (faults or errors)[0] from group
+
+
+def _errors_in(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group and of the groups in it. An error that is no group yields itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+        yield from _errors_in(each)
 
 
 def _run_async(work: Work, call: Call, given: dict[str, Any]) -> int:
@@ -67,21 +96,27 @@ def _run_async(work: Work, call: Call, given: dict[str, Any]) -> int:
         raise
 
 
-def _report(error: Exception, call: Call) -> int:
+def _report(error: Exception) -> int:
     """Print the error, and return the exit code for it."""
     text = str(error)
     if isinstance(error, ServiceBusError):
-        unknown = error.outcome is Outcome.UNKNOWN
-        text = error.message + (" It is not known whether the operation has run." if unknown else "")
+        text = error.message
+        if error.outcome is Outcome.UNKNOWN:
+            text = f"{text.removesuffix('.')}. It is not known whether the operation has run."
+    elif isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
     notes = " ".join(getattr(error, "__notes__", ()))
     print(f"sbredis: {text}{' ' + notes if notes else ''}", file=sys.stderr)  # noqa: T201 -- it is a program
     if isinstance(error, RuleSyntaxError):
         print(under_mistake(error.text, error.line, error.column), file=sys.stderr)  # noqa: T201 -- it is a program
-    if isinstance(error, ValueError):
+    return _code_of(error)
+
+
+def _code_of(error: Exception) -> ExitCode:
+    if isinstance(error, ValueError) or (isinstance(error, _WRONG_FILE) and error.filename is not None):
         return ExitCode.USAGE
-    if isinstance(error, ServiceBusConnectionError):
+    if isinstance(error, _NO_ANSWER) and not isinstance(error, ServerUnsuitableError):
         return ExitCode.UNREACHABLE
-    del call
     return ExitCode.FAILED
 
 

@@ -67,7 +67,7 @@ ANSWERS: dict[str, tuple[Answer, bool, int, str]] = {
     "yes": (typed("y\n"), True, 0, "queue orders with 0 messages is deleted\n"),
     "no": (typed("n\n"), False, 1, "nothing was changed"),
     "nothing": (typed("\n"), False, 1, "nothing was changed"),
-    "Ctrl-C": (interrupted, False, 1, "nothing was changed"),
+    "Ctrl-C": (interrupted, False, 130, "nothing was changed"),
 }
 
 

@@ -39,7 +39,7 @@ def test_a_server_is_started_shown_used_and_stopped(sbredis: Command, tmp_path: 
     try:
         assert started["url"] == f"embedded://{folder}"
         again = sbredis("server", "start", folder)
-        assert (again.code, "already" in again.err) == (5, True)
+        assert (again.code, "already" in again.err) == (1, True)
         shown = sbredis("server", "status", folder, "-o", "json").json
         assert (shown["running"], shown["pid"], shown["servers"]) == (True, started["pid"], 1)
         assert f"pid          {started['pid']}" in sbredis("server", "status", folder).out
@@ -57,7 +57,7 @@ def test_a_wrong_server_is_refused(sbredis: Command, tmp_path: Path) -> None:
     assert sbredis("server", "start", folder, "--port", "0").code == 2
     (tmp_path / "mine.txt").touch()
     ran = sbredis("server", "run", str(tmp_path))
-    assert (ran.code, "not from sbredis" in ran.err) == (5, True)
+    assert (ran.code, "not from sbredis" in ran.err) == (1, True)
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -11,6 +11,7 @@ import click
 from sbredis._version import __version__
 from sbredis.cli._commands import LazyGroup, common_options
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._streams import replace_closed_streams
 
 __all__ = ["program", "run"]
 
@@ -54,7 +55,7 @@ PARTS = {
     ),
     "worker": ("sbredis.cli._passing:worker", "Run a worker: the handlers of a Worker in one or several processes."),
     "spark": ("sbredis.cli._passing:spark", "Run a job on the messages of a queue or a subscription with Spark."),
-    "maintain": ("sbredis.cli._maintaining:maintain", "Do the work that nobody waits for, until Ctrl-C."),
+    "maintain": ("sbredis.cli._maintaining:maintain", "Do background maintenance until Ctrl-C."),
     "upgrade": (
         "sbredis.cli._maintaining:upgrade",
         "Show the layout of the stored data, and finish what was interrupted.",
@@ -84,17 +85,23 @@ program = click.version_option(__version__, prog_name="sbredis")(program)
 def run(arguments: Sequence[str]) -> int:
     """Run the program, and return the exit code."""
     logging.getLogger("sbredis").addHandler(logging.NullHandler())  # 'sbredis doctor' tells what the warnings tell
+    if not replace_closed_streams():
+        return _refuse("stdout is closed. To discard the output, write it to /dev/null.", ExitCode.USAGE)
     try:
         return int(program.main(list(arguments), prog_name="sbredis", standalone_mode=False) or ExitCode.DONE)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
-        error.show()
-        return ExitCode.USAGE
+        hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
+        return _refuse(f"{error.format_message()}{hint}", ExitCode.USAGE)
     except click.ClickException as error:
-        error.show()
-        return ExitCode.FAILED
+        return _refuse(error.format_message(), ExitCode.FAILED)
     except (click.Abort, KeyboardInterrupt):
         print(file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.INTERRUPTED
+
+
+def _refuse(text: str, code: ExitCode) -> int:
+    print(f"sbredis: {text}", file=sys.stderr)  # noqa: T201 -- it is a program
+    return code

@@ -29,7 +29,7 @@ def load_book() -> Book:
     try:
         return read_book(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoPlaceError(f"{path} is not a file of contexts. Mend it or remove it.") from error
+        raise NoPlaceError(f"{path} is not a file of contexts. Correct or delete it.") from error
 
 
 def save_book(book: Book) -> None:

@@ -24,7 +24,7 @@ _HALF_DONE = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETIN
 
 @command("maintain", examples=["sbredis maintain", "sbredis maintain --context prod"])
 async def maintain(call: Call) -> None:
-    """Do the work that nobody waits for, until Ctrl-C.
+    """Do background maintenance until Ctrl-C.
 
     It publishes messages that are scheduled on topics, moves messages that are forwarded or that a transaction sent to
     another entity, and deletes entities that were idle for too long. Several processes may do this: one works at a

@@ -1,0 +1,170 @@
+"""How a command ends: the exit codes, the form of refusals, groups of errors, and closed standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.cli import _doctor
+from sbredis.cli._call import Call, Settings
+from sbredis.cli._running import run_work
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServerUnsuitableError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+)
+from sbredis.servers import LocalServer
+from tests.cli.conftest import Bus, Command
+
+# -- exit codes --------------------------------------------------------------------------------------------------------
+
+MISSING_FILE = FileNotFoundError(2, "No such file or directory", "bus.yaml")
+CODES: dict[str, tuple[Exception, int, str]] = {
+    "a refusal": (MessagingEntityNotFoundError("There is no entity."), 1, "There is no entity."),
+    "an unsuitable server": (ServerUnsuitableError("It is a replica."), 1, "It is a replica."),
+    "a wrong argument": (ValueError("It is too long."), 2, "It is too long."),
+    "a missing file": (MISSING_FILE, 2, "bus.yaml: No such file or directory"),
+    "a full disk": (OSError(28, "No space left on device", "out"), 1, "out: No space left on device"),
+    "no connection": (ServiceBusConnectionError("It cannot be reached."), 5, "It cannot be reached."),
+    "a lost connection": (ServiceBusCommunicationError("It is lost."), 5, "It is lost."),
+    "no answer": (
+        OperationTimeoutError("No answer in 60 s", outcome=Outcome.UNKNOWN),
+        5,
+        "No answer in 60 s. It is not known whether the operation has run.",
+    ),
+}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(("error", "code", "said"), CODES.values(), ids=CODES)
+def test_an_error_is_told_in_one_line_and_has_an_exit_code(
+    error: Exception, code: int, said: str, grouped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the same if tasks have failed: then asyncio puts their errors into a group."""
+
+    async def fail() -> None:
+        raise error
+
+    async def work(_: Call) -> None:
+        if not grouped:
+            raise error
+        async with asyncio.TaskGroup() as outer:
+            outer.create_task(grouping())
+
+    async def grouping() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(fail())
+
+    assert run_work(work, Call(Settings()), {}) == code
+    assert capsys.readouterr() == ("", f"sbredis: {said}\n")
+
+
+def test_a_fault_of_the_program_is_not_hidden_by_an_error_beside_it() -> None:
+    def work(_: Call) -> None:
+        raise ExceptionGroup("both", [ValueError("expected"), ZeroDivisionError("a fault")])
+
+    with pytest.raises(ZeroDivisionError, match="a fault") as raised:
+        run_work(work, Call(Settings()), {})
+    assert isinstance(raised.value.__cause__, ExceptionGroup)
+
+
+def test_a_missing_file_is_a_wrong_argument(sbredis: Command, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    for arguments in (["apply", missing], ["send", "orders", "--file", missing], ["load", "orders", "--file", missing]):
+        ran = sbredis(*arguments)
+        assert (ran.code, ran.out) == (2, "")
+        assert missing in ran.err
+        assert "Errno" not in ran.err
+
+
+# -- the form of refusals ----------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "an unknown command": (["sned"], "No such command 'sned'", "sbredis"),
+    "an unknown option": (["send", "orders", "--sbject", "x"], "No such option", "sbredis send"),
+    "a missing argument": (["queue", "show"], "Missing argument 'NAME'", "sbredis queue show"),
+    "a wrong value": (["send", "orders", "x", "--ttl", "soon"], "Invalid value for '--ttl'", "sbredis send"),
+    "options that do not fit": (["send", "orders", "x", "--lines"], "Give BODY", "sbredis send"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said", "of"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_names_the_program_and_offers_the_help(
+    sbredis: Command, arguments: list[str], said: str, of: str
+) -> None:
+    ran = sbredis(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    first, hint = ran.err.splitlines()
+    assert first.startswith(f"sbredis: {said}")
+    assert hint == f"Try '{of} --help' for help."
+
+
+def test_a_refusal_of_the_work_has_the_same_form(sbredis: Command) -> None:
+    assert sbredis("queue", "create", "orders", "--protected").code == 0
+    ran = sbredis("queue", "delete", "orders", "--yes")
+    assert ran.code == 1
+    assert ran.err.startswith("sbredis: The queue orders is protected.")
+
+
+# -- closed streams ----------------------------------------------------------------------------------------------------
+
+
+def in_shell(bus: Bus, arguments: str, redirection: str) -> subprocess.CompletedProcess[str]:
+    line = f"{shlex.quote(sys.executable)} -m sbredis.cli {arguments} --url {shlex.quote(bus.url)} {redirection}"
+    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.slow
+def test_with_a_closed_output_nothing_is_received(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x")
+    ran = in_shell(bus, "receive orders", ">&-")
+    assert ran.returncode == 2
+    assert ran.stderr == "sbredis: stdout is closed. To discard the output, write it to /dev/null.\n"
+    assert [(each["body"], each["delivery_count"]) for each in bus.peek()] == [("x", 0)]
+
+
+@pytest.mark.slow
+def test_a_closed_input_is_empty_and_closed_errors_are_discarded(bus: Bus) -> None:
+    bus.queue()
+    ran = in_shell(bus, "send orders", "<&- 2>&-")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "sent 1 message to orders\n", "")
+    assert bus.bodies() == [""]
+    ran = in_shell(bus, "queue delete orders", "<&-")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Give --yes" in ran.stderr
+
+
+# -- servers that do not answer ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients try for half a second to connect."""
+    for client in (ServiceBusClient, ServiceBusAdministrationClient):
+        defaults = client.__init__.__kwdefaults__
+        assert defaults is not None
+        monkeypatch.setitem(defaults, "connect_timeout", 0.5)
+    monkeypatch.setattr(_doctor, "_PATIENCE", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_is_stopped_is_named_with_the_time_tried(bus: Bus, binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        server.kill(signal.SIGSTOP)
+        for arguments in (["queue", "list"], ["send", "orders", "x"], ["doctor"]):
+            ran = bus.run_plain(*arguments, "--url", server.url)
+            assert (ran.code, ran.out) == (5, "")
+            assert ran.err == f"sbredis: 127.0.0.1:{server.port} did not answer within 0.5 s\n"

@@ -50,24 +50,35 @@ class Share:
 
 
 def admitted(
-    limits: Admission, waiting: Mapping[int, int], *, planned: int, oldest: int, now: int, mean: float = 0.0
+    limits: Admission,
+    waiting: Mapping[int, int],
+    *,
+    planned: int,
+    planned_bytes: int = 0,
+    oldest: Mapping[int, int],
+    now: int,
+    mean: float = 0.0,
 ) -> dict[int, Share] | None:
     """Return the shares of the partitions in the next batch; ``None`` if the stream should wait for more messages.
 
     ``waiting`` has the number of messages of each partition. ``planned`` messages are in the batch in any case, because
-    an earlier run has planned them. ``oldest`` is when the oldest waiting message was enqueued, in ms; 0 if unknown.
-    ``mean`` is the mean size of a message in bytes; 0 if unknown.
+    an earlier run has planned them, and have about ``planned_bytes``. ``oldest`` has for each partition when its oldest
+    waiting message was enqueued, in ms, as far as that is known. ``mean`` is the mean size of a message in bytes; 0 if
+    unknown.
     """
     there = sum(waiting.values())
     if not planned:
-        patient = oldest and now - oldest < limits.longest_delay * 1000
+        patient = oldest and now - min(oldest.values()) < limits.longest_delay * 1000
         if not there or (patient and limits.too_few(there, mean)):
             return None
+    room = _MOST_BYTES if limits.most_bytes is None else limits.most_bytes - planned_bytes
+    if planned and room <= 0:
+        return {}
     most = None if limits.most_rows is None else max(limits.most_rows - planned, 0)
-    rows = split_rows(most, {number: min(each, MOST_ROWS) for number, each in waiting.items()})
+    rows = split_rows(most, {number: min(each, MOST_ROWS) for number, each in waiting.items()}, oldest)
     total = sum(rows.values())
     return {
-        number: Share(each, _MOST_BYTES if limits.most_bytes is None else max(limits.most_bytes * each // total, 1))
+        number: Share(each, room if limits.most_bytes is None else max(room * each // total, 1))
         for number, each in rows.items()
         if each
     }

@@ -135,7 +135,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if self._query.options.fail_on_loss:
                 raise lost
-            _log.warning("failOnDataLoss=false accepts this loss: %s", lost.message)
+            _log.warning("'%s': failOnDataLoss=false accepts this loss: %s", browser.path, lost.message)
             first = dict.fromkeys(browser.partitions, 0)
             began = first
             last = await _lasting_numbers(browser, first)

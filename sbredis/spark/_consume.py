@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,9 +28,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sbredis.aio.bulk import Awaited, Browser, Committed, Planned, Reservation, reserve
-from sbredis.exceptions import MessagesLostError
+from sbredis.exceptions import MessagesLostError, ReservationLostError, ServiceBusError
 from sbredis.spark._admission import Admission, admitted
-from sbredis.spark._loop import run
+from sbredis.spark._loop import beside, run
 from sbredis.spark._offsets import Offsets, Place
 from sbredis.spark._pacing import Pace
 from sbredis.spark._planning import Range
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["ConsumeReader", "settle"]
 
 _log = logging.getLogger("sbredis.spark")
+SHOWING_LIFE = 60.0
+"""The seconds between two signs of life. A batch and a trigger may take much longer than a reservation seems alive."""
 
 
 class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,6 +56,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._query = query
         self._pace = Pace(query.options.poll_interval)
         self._reservation: Reservation | None = None
+        self._end_showing_life: Callable[[], object] | None = None
         self._drains = False
         """Whether the query ends with the messages that are there at its start."""
         self._remaining: dict[int, int] | None = None
@@ -109,6 +112,11 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
         return read_task(self._query, partition, _pages if self._query.options.fail_on_loss else _remaining)
 
+    def stop(self) -> None:
+        """End the signs of life. Spark calls this at the end of the query, unless it ends the process."""
+        if self._end_showing_life is not None:
+            self._end_showing_life()
+
     # -- in the event loop ---------------------------------------------------------------------------------------------
 
     async def _initial(self) -> Offsets:
@@ -130,6 +138,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 timeout=options.reserve_timeout,
                 progress=_waiting,
             )
+            self._end_showing_life = beside(self, _show_life(self._reservation))
         return self._reservation
 
     async def _next(self, start: Offsets, *, limited: bool) -> Offsets | None:
@@ -144,12 +153,12 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._remaining is None:
                 self._remaining = {number: plan.left for number, plan in settled.items()}
             waiting = {number: min(each, self._remaining.get(number, 0)) for number, each in waiting.items()}
-        times = [plan.oldest for plan in settled.values() if plan.oldest]
         shares = admitted(
             Admission.of(options, limited=limited, patient=not self._drains),
             waiting,
             planned=sum(plan.rows for plan in planned.values()),
-            oldest=min(times, default=0),
+            planned_bytes=sum(plan.bytes for plan in planned.values()),
+            oldest={number: plan.oldest for number, plan in settled.items() if plan.oldest},
             now=round(time.time() * 1000),
             mean=self._mean,
         )
@@ -158,8 +167,10 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             asked = {number: (settled[number].committed, each.rows, each.bytes) for number, each in shares.items()}
             made = settled | await self._plans(asked)
         self._report(made)
-        self._pace.looked(idle=shares is None and not self._drains)
-        if shares is None:
+        # A partition gives nothing while a message that is locked or delayed comes before all others.
+        nothing = all(plan.end == plan.floor for plan in made.values())
+        self._pace.looked(idle=nothing and not self._drains)
+        if nothing:
             return None
         rows = sum(plan.rows for plan in made.values())
         self._mean = sum(plan.bytes for plan in made.values()) / rows if rows else 0.0
@@ -185,23 +196,32 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start.refuse_other(browser.path)
         if start.incarnation == browser.incarnation and set(start.places) == set(browser.partitions):
             return {number: Committed(*place) for number, place in start.places.items()}
+        lost = MessagesLostError(
+            f"'{browser.path}' was deleted and created again since the checkpoint was written. What the checkpoint "
+            "has not seen of the earlier entity is lost. With failOnDataLoss=false, the query goes on with the new "
+            "entity."
+        )
         if self._query.options.fail_on_loss:
-            raise MessagesLostError(
-                f"'{browser.path}' was deleted and created again since the checkpoint was written. What the checkpoint "
-                "has not seen of the earlier entity is lost. With failOnDataLoss=false, the query goes on with the new "
-                "entity."
-            )
-        _log.warning("'%s' was deleted and created again; the query goes on with the new entity", browser.path)
+            raise lost
+        _log_accepted(f"'{browser.path}'", lost)
+        if self._reservation is not None and self._reservation.incarnation != browser.incarnation:
+            self.stop()
+            self._reservation = self._remaining = None
         return {number: Committed(*place) for number, place in (await self._initial()).places.items()}
 
     async def _plans(self, asked: Mapping[int, tuple[Committed, int, int]]) -> dict[int, Planned]:
-        reservation, accept = await self._reserved(), not self._query.options.fail_on_loss
-        found = await asyncio.gather(
-            *(
-                reservation.plan(number, position, rows, size, accept_loss=accept, timeout=self._query.options.timeout)
-                for number, (position, rows, size) in asked.items()
-            )
-        )
+        reservation, options = await self._reserved(), self._query.options
+
+        async def one(number: int, position: Committed, rows: int, size: int) -> Planned:
+            try:
+                return await reservation.plan(number, position, rows, size, timeout=options.timeout)
+            except MessagesLostError as lost:
+                if options.fail_on_loss:
+                    raise
+                _log_accepted(f"'{reservation.path}', partition {number}", lost)
+            return await reservation.plan(number, position, rows, size, accept_loss=True, timeout=options.timeout)
+
+        found = await asyncio.gather(*(one(number, *limits) for number, limits in asked.items()))
         return dict(zip(asked, found, strict=True))
 
     def _report(self, made: Mapping[int, Planned]) -> None:
@@ -232,6 +252,22 @@ def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
 
 def _remaining(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
     return browser.remaining_pages(piece.partition, piece.birth, piece.after, piece.upto)
+
+
+async def _show_life(reservation: Reservation) -> None:
+    """Tell every minute that the consumer lives, until it has lost the reservation. Its next plan reports the loss."""
+    while True:
+        await asyncio.sleep(SHOWING_LIFE)
+        try:
+            await reservation.show_life()
+        except ReservationLostError:
+            return
+        except ServiceBusError as error:
+            _log.debug("%r: a sign of life did not reach all partitions: %s", reservation, error)
+
+
+def _log_accepted(where: str, lost: MessagesLostError) -> None:
+    _log.warning("%s: failOnDataLoss=false accepts this loss: %s", where, lost.message)
 
 
 def _waiting(awaited: Awaited) -> None:

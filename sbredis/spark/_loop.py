@@ -8,15 +8,18 @@ another one gets a loop of its own.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from sbredis.aio import ServiceBusClient
 from sbredis.spark._secrets import Server
 
-__all__ = ["ahead", "client_of", "close_clients", "run"]
+__all__ = ["ahead", "beside", "client_of", "close_clients", "run"]
 
 T = TypeVar("T")
 _AHEAD = 2
@@ -58,12 +61,40 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return _loop().submit(work)
 
 
+def beside(owner: object, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+    """Run work in the event loop beside everything else, at most as long as ``owner`` lives.
+
+    The work must not refer to its owner. Call the result to end the work before.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    end = weakref.finalize(owner, _cancel, task)
+    end.atexit = False  # the loop ends with the process
+    return end
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.get_loop().call_soon_threadsafe(task.cancel)
+
+
 async def client_of(server: Server) -> ServiceBusClient:
     """Return the client for a server. All tasks of this process share it, and it stays open as long as the process."""
     clients = _loop().clients
     if server not in clients:
+        if _in_task():
+            logging.getLogger("sbredis.transport").addFilter(_is_news)
         clients[server] = ServiceBusClient(server.url, namespace=server.namespace)
     return clients[server]
+
+
+def _in_task() -> bool:
+    """Return whether this process runs a task of Spark, on an executor."""
+    pyspark = sys.modules.get("pyspark")  # jobs that need no Spark use this module too
+    return pyspark is not None and pyspark.TaskContext.get() is not None
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether the driver has not logged the same. It has logged what the servers may lose."""
+    return not str(record.msg).startswith("durability=")
 
 
 def close_clients() -> None:
@@ -102,4 +133,4 @@ def ahead(pages: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
                 return
             yield page
     finally:
-        task.get_loop().call_soon_threadsafe(task.cancel)
+        _cancel(task)

@@ -51,18 +51,21 @@ def tasks_of(ranges: Iterable[Range], least: int, most: int) -> list[list[Range]
     return [sorted(task, key=lambda piece: (piece.partition, piece.after)) for task in tasks]
 
 
-def split_rows(most: int | None, waiting: Mapping[int, int]) -> dict[int, int]:
+def split_rows(most: int | None, waiting: Mapping[int, int], oldest: Mapping[int, int]) -> dict[int, int]:
     """Return how many rows of a limited batch each partition gives.
 
     Partitions with few messages give all of them, and the others share the rest evenly. So no partition waits while
-    another one is full. Each partition that has messages gives at least one, unless there are more of them than rows;
-    then the ones with the most messages come first.
+    another one is full. Each partition that has messages gives at least one. If there are more of them than rows, those
+    with the oldest messages give one each. ``oldest`` has the times of these messages, as far as they are known.
     """
     if most is None:
         return dict(waiting)
     shares = dict.fromkeys(waiting, 0)
     left = most
     order = sorted((number for number in waiting if waiting[number] > 0), key=lambda number: (waiting[number], number))
+    if most < len(order):
+        order.sort(key=lambda number: (oldest.get(number, 0), number))
+        return shares | dict.fromkeys(order[:most], 1)
     for position, number in enumerate(order):
         shares[number] = min(waiting[number], left // (len(order) - position))
         left -= shares[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pages", "read_task"]
 
+_log = logging.getLogger("sbredis.spark")
 Pages = Callable[["Browser", "Range"], AsyncIterator["Rows"]]
 """Reads the rows of a range, page by page."""
 
@@ -40,8 +42,11 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
             if browser.incarnation != task.incarnation:  # the client notices with its first call
                 break
             yield maker.batch(partition, browser.base(partition), replies)
-    if browser.incarnation != task.incarnation and query.options.fail_on_loss:
-        raise MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
+    if browser.incarnation != task.incarnation:
+        lost = MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
+        if query.options.fail_on_loss:
+            raise lost
+        _log.warning("'%s': failOnDataLoss=false accepts this loss: %s", browser.path, lost.message)
 
 
 async def _gathered(browser: Browser, ranges: tuple[Range, ...], pages: Pages) -> AsyncIterator[tuple[int, list[Rows]]]:

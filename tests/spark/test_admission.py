@@ -13,7 +13,7 @@ WAITING = st.dictionaries(st.integers(0, 15), st.integers(0, 500), max_size=16)
 
 @given(WAITING, st.integers(1, 1000), st.integers(0, 300))
 def test_a_batch_never_has_more_rows_than_its_limit(waiting: dict[int, int], most: int, planned: int) -> None:
-    shares = admitted(Admission(most_rows=most), waiting, planned=planned, oldest=0, now=0)
+    shares = admitted(Admission(most_rows=most), waiting, planned=planned, oldest={}, now=0)
     total = sum(share.rows for share in (shares or {}).values())
     assert total == min(max(most - planned, 0), sum(waiting.values()))
     assert all(share.rows <= waiting[number] for number, share in (shares or {}).items())
@@ -21,29 +21,43 @@ def test_a_batch_never_has_more_rows_than_its_limit(waiting: dict[int, int], mos
 
 @given(WAITING)
 def test_bytes_are_spread_like_rows(waiting: dict[int, int]) -> None:
-    shares = admitted(Admission(most_bytes=10_000), waiting, planned=0, oldest=0, now=0) or {}
+    shares = admitted(Admission(most_bytes=10_000), waiting, planned=0, oldest={}, now=0) or {}
     assert sum(share.bytes for share in shares.values()) <= 10_000 + len(shares)
     assert all(share.bytes >= 1 for share in shares.values())
 
 
+def test_the_bytes_of_messages_that_are_planned_already_count() -> None:
+    limits, waiting = Admission(most_bytes=10_000), {1: 5, 2: 5}
+    shares = admitted(limits, waiting, planned=3, planned_bytes=9_000, oldest={}, now=0)
+    assert shares == {1: Share(5, 500), 2: Share(5, 500)}
+    for planned in (10_000, 12_000):
+        assert admitted(limits, waiting, planned=3, planned_bytes=planned, oldest={}, now=0) == {}
+
+
+def test_the_oldest_messages_come_first_if_a_batch_is_too_small_for_all_partitions() -> None:
+    waiting, oldest = {0: 500, 1: 400, 2: 1, 3: 0}, {0: 30, 1: 20, 2: 10}
+    shares = admitted(Admission(most_rows=2), waiting, planned=0, oldest=oldest, now=40) or {}
+    assert {number: share.rows for number, share in shares.items()} == {1: 1, 2: 1}
+
+
 def test_a_stream_without_messages_waits() -> None:
-    assert admitted(Admission(), {0: 0, 1: 0}, planned=0, oldest=0, now=0) is None
-    assert admitted(Admission(), {}, planned=5, oldest=0, now=0) == {}
+    assert admitted(Admission(), {0: 0, 1: 0}, planned=0, oldest={}, now=0) is None
+    assert admitted(Admission(), {}, planned=5, oldest={}, now=0) == {}
 
 
 def test_a_stream_with_few_messages_waits_until_the_oldest_is_old() -> None:
     limits = Admission(least_rows=10, longest_delay=60)
-    assert admitted(limits, {0: 9}, planned=0, oldest=1_000_000, now=1_059_999) is None
-    assert admitted(limits, {0: 9}, planned=0, oldest=1_000_000, now=1_060_000) == {0: Share(9, 1 << 49)}
-    assert admitted(limits, {0: 10}, planned=0, oldest=1_000_000, now=1_000_000) is not None
-    assert admitted(limits, {0: 1}, planned=1, oldest=1_000_000, now=1_000_000) is not None
+    assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_059_999) is None
+    assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_060_000) == {0: Share(9, 1 << 49)}
+    assert admitted(limits, {0: 10}, planned=0, oldest={0: 1_000_000}, now=1_000_000) is not None
+    assert admitted(limits, {0: 1}, planned=1, oldest={0: 1_000_000}, now=1_000_000) is not None
 
 
 def test_a_stream_with_few_bytes_waits_if_the_size_of_a_message_is_known() -> None:
     limits = Admission(least_bytes=1000, longest_delay=60)
-    assert admitted(limits, {0: 9}, planned=0, oldest=1_000_000, now=1_000_000, mean=100.0) is None
-    assert admitted(limits, {0: 10}, planned=0, oldest=1_000_000, now=1_000_000, mean=100.0) is not None
-    assert admitted(limits, {0: 1}, planned=0, oldest=1_000_000, now=1_000_000) is not None
+    assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_000_000, mean=100.0) is None
+    assert admitted(limits, {0: 10}, planned=0, oldest={0: 1_000_000}, now=1_000_000, mean=100.0) is not None
+    assert admitted(limits, {0: 1}, planned=0, oldest={0: 1_000_000}, now=1_000_000) is not None
 
 
 def test_the_options_set_the_limits_unless_spark_asks_for_everything() -> None:

@@ -41,7 +41,7 @@ def test_the_limits_of_tasks_follow_the_cores_if_no_option_says_otherwise() -> N
 
 @given(st.none() | st.integers(1, 10_000), st.dictionaries(st.integers(0, 20), st.integers(0, 2000), max_size=20))
 def test_a_limited_batch_takes_as_much_as_it_may(most: int | None, waiting: dict[int, int]) -> None:
-    shares = split_rows(most, waiting)
+    shares = split_rows(most, waiting, {})
     there = sum(waiting.values())
     assert sum(shares.values()) == (there if most is None else min(most, there))
     assert all(0 <= shares[number] <= waiting[number] for number in waiting)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import re
+from datetime import datetime
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from sbredis import ServiceBusClient
+from sbredis.aio.bulk import Awaited
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, SparkSetupError
+from sbredis.spark import _consume as consume
+from sbredis.spark import _loop as loop
 from sbredis.spark._consume import ConsumeReader
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import Row, bodies, query, rows_of, send
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 ALL = ReadAllAvailable()
@@ -169,7 +177,9 @@ def test_a_planned_batch_that_was_released_is_a_loss_until_the_loss_is_accepted(
     assert waiting(url) == 0
 
 
-def test_a_planned_batch_of_an_entity_that_was_made_again_is_empty_if_the_loss_is_accepted(url: str) -> None:
+def test_a_planned_batch_of_an_entity_that_was_made_again_is_empty_if_the_loss_is_accepted(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     send(url, "orders", map(str, range(5)))
     checkpoint: list[dict[str, Any]] = []
     assert Run(url, checkpoint).plan()
@@ -181,7 +191,90 @@ def test_a_planned_batch_of_an_entity_that_was_made_again_is_empty_if_the_loss_i
         Run(url, checkpoint).read()
     later = Run(url, checkpoint, failOnDataLoss="false")
     assert later.read() == []
+    assert "accepts this loss: 'orders' was deleted and created again while the query read it" in caplog.text
     assert numbers(later.batches()) == [7]
+
+
+def test_an_accepted_loss_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    send(url, "orders", map(str, range(20)), partitioned=False)
+    checkpoint: list[dict[str, Any]] = []
+    first = Run(url, checkpoint, maxMessagesPerTrigger="10")
+    assert first.plan()
+    assert first.plan()
+    with pytest.raises(MessagesLostError) as raised:
+        Run(url, checkpoint[:1]).plan()
+    assert "accepts this loss" not in caplog.text
+    assert Run(url, checkpoint[:1], failOnDataLoss="false").plan()
+    accepted = next(text for text in caplog.messages if raised.value.message in text)
+    assert re.match(r"'orders', partition \d+: failOnDataLoss=false accepts this loss: ", accepted)
+
+
+@pytest.mark.parametrize("accepts", ["true", "false"])
+def test_an_entity_that_is_released_and_made_again_during_a_query_is_reserved_again(
+    url: str, accepts: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(url, "orders", map(str, range(5)))
+    run = Run(url, [], failOnDataLoss=accepts)
+    assert run.plan()
+    assert numbers([run.read()]) == list(range(5))
+    with ServiceBusAdministrationClient.from_connection_string(url) as administration:
+        administration.release_reservation("orders")
+        administration.delete_queue("orders")
+    send(url, "orders", ["7", "8"], partitioned=False)
+    if accepts == "true":
+        with pytest.raises(MessagesLostError, match="'orders' was deleted and created again"):
+            run.plan()
+        return
+    assert numbers(run.batches()) == [7, 8]
+    assert waiting(url) == 0
+    assert "accepts this loss: 'orders' was deleted and created again" in caplog.text
+
+
+def test_messages_behind_a_locked_one_are_no_batch_and_the_stream_pauses(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock can come back while an entity is reserved, if a failover loses its completion."""
+    send(url, "orders", map(str, range(5)), partitioned=False)
+    monkeypatch.setattr(Awaited, "over", True)
+    run = Run(url, [], minPollIntervalMs="1")
+    run.reader._pace.clock = float
+    with ServiceBusClient(url) as client, client.get_queue_receiver("orders") as receiver:
+        (first,) = receiver.receive_messages(1)
+        for pause in (0.001, 0.002, 0.004):
+            assert not run.plan()
+            assert run.reader._pace.left() == pause
+        receiver.complete_message(first)
+    assert numbers(run.batches()) == [1, 2, 3, 4]
+
+
+def test_a_query_shows_signs_of_life_between_its_plans_until_it_ends(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch or a trigger may take longer than a reservation without a call counts as alive."""
+    monkeypatch.setattr(consume, "SHOWING_LIFE", 0.01)
+    others = signs_of_life()
+    send(url, "orders", ["1"])
+    run = Run(url, [])
+    assert run.plan()
+    with ServiceBusAdministrationClient.from_connection_string(url) as administration:
+
+        def seen() -> datetime:
+            (status,) = administration.list_reservations()
+            assert status.last_seen is not None
+            return status.last_seen
+
+        for _ in range(2):
+            before = seen()
+            wait_until(lambda: seen() > before)  # noqa: B023 -- called at once
+    assert len(signs_of_life() - others) == 1
+    run.reader.stop()
+    wait_until(lambda: signs_of_life() <= others)
+    assert Run(url, run.checkpoint).reader.partitions(*run.checkpoint)
+    gc.collect()
+    wait_until(lambda: signs_of_life() <= others, what="the second reader is gone, and its signs of life with it")
+
+
+def signs_of_life() -> set[asyncio.Task[Any]]:
+    tasks = asyncio.all_tasks(loop._loop()._loop)
+    return {task for task in tasks if getattr(task.get_coro(), "__name__", "") == "_show_life"}
 
 
 def test_a_checkpoint_of_another_entity_is_refused(url: str) -> None:

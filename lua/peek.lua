@@ -62,9 +62,13 @@ for i = 1, #o.moved do
   end
 end
 
+-- Each list below is in the order of numbers. So if only one of them has messages, nothing is sorted.
+local shown, highest, sorted = #all, -1, #all == 0
 local function show(name, number, letter)
   if not o.by[name] then
-    all[#all + 1] = { name = name, number = number, state = letter }
+    shown = shown + 1
+    all[shown] = { name = name, number = number, state = letter }
+    sorted, highest = sorted and number >= highest, number
   end
 end
 
@@ -101,9 +105,11 @@ for letter, list in pairs(session and {} or bands) do
     end
   end
 end
-table.sort(all, function(one, other)
-  return one.number < other.number
-end)
+if not sorted then
+  table.sort(all, function(one, other)
+    return one.number < other.number
+  end)
+end
 
 local names, states, found, extras = {}, {}, {}, {}
 local last, at, full = math.min(#all, wanted), 1, false
@@ -130,7 +136,8 @@ while at <= last and not full do
     if one.moved and one.moved.record then
       record = one.moved.head .. string.sub(record, 16)
     end
-    local size = #record + changes_size(entries[i])
+    local changed, after = changes_size(entries[i])
+    local size = #record + changed
     if size > room and #names > 0 then
       full = true
       break
@@ -142,7 +149,7 @@ while at <= last and not full do
       if states[n] == 'l' and string.find(entries[i], '^[fg]', 14) then
         states[n] = 'g'
       end
-      delivery_extras(extras, n, entries[i])
+      delivery_extras(extras, n, entries[i], after)
     end
   end
   at, full = at + fit, full or room <= 0

@@ -27,6 +27,8 @@ __all__ = ["Capture", "partitioned_by_time"]
 
 MANIFEST = "_manifest"
 """The folder of the manifests. Readers of parquet leave out folders whose names begin with an underscore."""
+_FILES = 50
+"""The number of files that a task writes at once. If it meets more hours, Spark sorts the other rows."""
 _PLACES = ("entity", "date", "hour", "batch_id")
 
 
@@ -85,6 +87,8 @@ class Capture:
     def _write(self, batch: DataFrame, batch_id: str, partitions: Sequence[int]) -> None:
         seen = Observation()
         rows = batch.withColumn("batch_id", sql.lit(batch_id)).observe(seen, *_ranges(partitions))
+        # The rows of a batch are of few hours. So a task writes the files of all of them at once, and sorts nothing.
+        batch.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _FILES)
         writing = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(*_PLACES)
         writing.parquet(self.to)
         manifest = _manifest(batch_id, seen.get, partitions)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+import time
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 from uuid import UUID
 
 import pytest
 
 from sbredis.aio import EntityInfo, ServiceBusClient
-from sbredis.cli import _move
+from sbredis.cli import _moving
 from sbredis.cli._call import Call
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
@@ -97,6 +101,90 @@ def test_messages_of_sessions_are_moved_in_their_order(bus: Bus) -> None:
     assert [each["body"] for each in bus.peek()] == ["3"]
 
 
+def test_a_session_whose_id_is_empty_is_moved(bus: Bus) -> None:
+    bus.queue(requires_session=True)
+    bus.queue("old", requires_session=True)
+    for name in ("", "ann"):
+        filled(bus, 2, "--session", name)
+    assert bus.did("move", "orders", "old").out == "moved 4 messages from orders to old\n"
+    found = [(each["session_id"], each["body"]) for each in bus.peek("old")]
+    assert sorted(found) == [("", "1"), ("", "2"), ("ann", "1"), ("ann", "2")]
+
+
+def put_clock(patch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+    """Let the clock of this machine be ahead of that of the server, for all who could look at it."""
+    real = time.time
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(time.time(), tz)
+
+    patch.setattr(time, "time", lambda: real() + ahead.total_seconds())
+    patch.setattr(_moving, "datetime", Clock, raising=False)
+
+
+def test_the_end_of_the_life_is_kept_if_the_clock_of_this_machine_is_wrong(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it is ahead, messages would seem to have expired, and if it is behind, they would live for longer."""
+    bus.queue()
+    bus.queue("old", colocate_with="orders")
+    for ahead in (timedelta(days=1), timedelta(days=-1)):
+        filled(bus, 2, "--ttl", "1h")
+        before = bus.peek()
+        with monkeypatch.context() as patch:
+            put_clock(patch, ahead)
+            assert bus.did("move", "orders", "old").out == "moved 2 messages from orders to old\n"
+        after = bus.did("receive", "old", "--count", "2", "--output", "json").rows
+        ends = [[datetime.fromisoformat(each["expires_at_utc"]) for each in some] for some in (before, after)]
+        assert all(abs(old - new) < timedelta(seconds=30) for old, new in zip(*ends, strict=True))
+
+
+def test_a_dry_run_does_no_maintenance(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance moves forwarded messages, publishes scheduled ones, and deletes entities that were idle for long."""
+    bus.queue()
+    bus.queue("old")
+    filled(bus, 2)
+    asked = list[bool]()
+    maintain = ServiceBusClient.maintain
+
+    def noted(client: ServiceBusClient) -> AbstractAsyncContextManager[None]:
+        asked.append(True)
+        return maintain(client)
+
+    monkeypatch.setattr(ServiceBusClient, "maintain", noted)
+    assert bus.did("move", "orders", "old", "--dry-run").out == "2 messages would be moved from orders to old\n"
+    assert asked == []
+    assert bus.did("move", "orders", "old").out == "moved 2 messages from orders to old\n"
+    assert asked == [True]
+
+
+def test_large_messages_are_moved_in_steps_that_a_transaction_takes(bus: Bus) -> None:
+    """Their properties count too: 45 of these messages have more than the 4 MB of a transaction."""
+    bus.queue()
+    bus.queue("old", colocate_with="orders")
+    properties = {f"p{number}": "y" * 1000 for number in range(60)}
+    line = json.dumps({"body": "x" * 60_000, "application_properties": properties}).encode() + b"\n"
+    bus.did("send", "orders", "--json-lines", stdin=line * 50)
+    assert bus.did("move", "orders", "old").out == "moved 50 messages from orders to old\n"
+    assert [len(each["body"]) for each in bus.peek("old")] == [60_000] * 50
+
+
+def test_a_message_that_is_too_large_for_the_destination_or_for_a_transaction_stays(bus: Bus) -> None:
+    bus.queue(max_message_size_in_kilobytes=8 * 1024)
+    bus.queue("old", colocate_with="orders")
+    for size in (1, 2_000_000, 2, 5_000_000, 3):
+        bus.did("send", "orders", stdin=b"x" * size)
+    ran = bus.run("move", "orders", "old")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "moved 3 messages from orders to old; 2 stay, because they are scheduled, held, gone, or too large\n"
+    )
+    assert [len(each["body"]) for each in bus.peek("old")] == [1, 2, 3]
+    assert [(len(each["body"]), each["delivery_count"]) for each in bus.peek()] == [(2_000_000, 0), (5_000_000, 0)]
+
+
 def test_dead_letters_are_moved_by_a_redrive(bus: Bus) -> None:
     bus.queue()
     bus.queue("old")
@@ -113,16 +201,16 @@ def test_messages_that_come_after_the_start_of_a_move_stay(
     bus.queue(enable_partitioning=partitioned)
     bus.queue("old", enable_partitioning=partitioned)
     filled(bus, 40)
-    count = _move._partitions
+    count = _moving._partitions
 
     async def count_and_send(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
         counted = await count(call, origin)
-        if not _move._transfers(counted):
+        if not _moving._transfers(counted):
             async with call.client() as client, client.get_sender("orders") as sender:
                 await sender.send_messages([ServiceBusMessage("late") for _ in range(40)])
         return counted
 
-    monkeypatch.setattr(_move, "_partitions", count_and_send)
+    monkeypatch.setattr(_moving, "_partitions", count_and_send)
     bus.did("move", "orders", "old")
     assert sorted(bus.bodies("old")) == sorted(numbers(40))
     assert {*bus.bodies()} == {"late"}

@@ -1,0 +1,314 @@
+"""The work of ``sbredis move``: each step completes messages and sends their copies in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from sbredis.cli._browsing import PAGE, browse, source_of
+from sbredis.cli._call import Call
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._output import counted
+from sbredis.cli._progress import Progress
+from sbredis.cli._server_clocks import ServerClocks, read_clocks
+from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.exceptions import (
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+)
+from sbredis.model import (
+    PartitionRuntimeProperties,
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    SubscriptionProperties,
+    as_message,
+    outgoing,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+    from sbredis.aio.bulk import Condition
+
+__all__ = ["move_messages"]
+
+_AT_ONCE, _MOST_BYTES = 45, 3_000_000
+"""The limits of one step. A transaction has up to 100 operations, and each message needs two. It has up to 4 MB."""
+_KEY = 600
+"""The largest number of bytes that a partition key adds to a message."""
+_ARRIVING = 30.0
+"""How long to wait until messages have arrived in other partitions, in seconds."""
+_SOONEST, _LATEST = 0.02, 0.5
+
+
+async def move_messages(
+    call: Call, source: str, destination: str, matches: Condition | None, limit: int | None, *, dry_run: bool
+) -> int:
+    """Move messages, and return the exit code."""
+    async with call.client() as client:
+        async with call.looking_for(source):
+            origin = await source_of(client, source)
+        async with call.looking_for(destination):
+            target = await client.describe_entity(destination)
+        if target.path == origin.path or target.kind == "subscription":
+            raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
+        partitions = await _partitions(call, origin)
+        work = _Move(call, client, origin, target, matches, limit, partitions=partitions, dry_run=dry_run)
+        maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
+        async with client.get_sender(destination) as sender, maintaining:
+            with work.progress:
+                await to_a_good_end(lambda stop: work.run(sender, stop))
+            if not dry_run:
+                after = await _when_arrived(call, origin)
+                work.waiting = _transfers(after)
+                work.refused = max(_refused(after) - _refused(partitions), 0)
+    return _report(call, work)
+
+
+def _report(call: Call, work: _Move) -> int:
+    origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting, work.refused
+    count = work.progress.count - refused
+    words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
+    left = f"; {stay:,} stay, because they are scheduled, held, gone, or too large" if stay else ""
+    facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
+    call.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
+    if waiting:
+        call.out.remark(
+            f"{waiting:,} of them wait in {origin.path} to be moved to another partition. A client with maintenance "
+            "does it: see 'sbredis maintain'."
+        )
+    if refused:
+        queue = f"{origin.path}/$Transfer/$DeadLetterQueue"
+        call.out.remark(f"{target.path} did not take {counted(refused, 'message')}: see sbredis peek '{queue}'.")
+    return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
+
+
+class _Step(NamedTuple):
+    """Messages that are moved in one transaction."""
+
+    numbers: list[int]
+    partition_key: str | None
+    """The key that they get, if they have none and the destination needs one."""
+
+
+@dataclass
+class _Move:
+    """One run of the command."""
+
+    call: Call
+    client: ServiceBusClient
+    origin: EntityInfo
+    target: EntityInfo
+    matches: Condition | None
+    limit: int | None
+    partitions: Sequence[PartitionRuntimeProperties] = field(kw_only=True, repr=False)
+    """The partitions of the origin at the start."""
+    dry_run: bool = field(kw_only=True)
+    present: dict[int, int] = field(init=False)
+    """The number of messages at the start, by the first 16 bits of their numbers, which name the partition. Messages
+    that come later have higher numbers.
+    """
+    clocks: ServerClocks | None = None
+    """The clocks of the servers, when a message with an end of its life has come."""
+    stay: int = 0
+    """The number of messages that match and were not moved."""
+    waiting: int = 0
+    """The number of messages that have not arrived in their new partition."""
+    refused: int = 0
+    """The number of messages that the destination has refused when they arrived."""
+    progress: Progress = field(default_factory=lambda: Progress("moved"))
+
+    def __post_init__(self) -> None:
+        self.present = _present(self.partitions)
+
+    async def run(self, sender: ServiceBusSender, stop: Stop) -> None:
+        """Move the messages page by page, and within a page step by step."""
+        async for page in self._pages():
+            for (_, session), some in groupby(page, key=self._place):
+                if stop:
+                    return
+                await self._move_all(sender, session, list(some), stop)
+
+    async def _pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield the messages to move, sorted by their places."""
+        found: list[ServiceBusReceivedMessage] = []
+        chosen = 0
+        async for message in self._browsed():
+            if self.matches is not None and not self.matches(message):
+                continue
+            if message.state is ServiceBusMessageState.SCHEDULED:
+                self.stay += 1
+                continue
+            found.append(message)
+            chosen += 1
+            if chosen == self.limit:
+                break
+            if len(found) == PAGE:
+                yield sorted(found, key=self._place)
+                found = []
+        yield sorted(found, key=self._place)
+
+    async def _browsed(self) -> AsyncIterator[ServiceBusReceivedMessage]:
+        """Yield the messages in the order of their numbers, from each partition as many as it had at the start."""
+        for partition, present in sorted(self.present.items()):
+            left = present
+            async for message in browse(self.client.get_receiver(self.origin.path), start=partition << 48):
+                if message.sequence_number >> 48 != partition:
+                    break
+                yield message
+                left -= 1
+                if not left:
+                    break
+
+    def _place(self, message: ServiceBusReceivedMessage) -> tuple[int, str | None]:
+        """Return the partition, and the session if it matters. A step works on one of each."""
+        session = message.session_id or "" if self.origin.requires_session else None
+        return message.sequence_number >> 48, session
+
+    async def _move_all(
+        self, sender: ServiceBusSender, session: str | None, messages: Sequence[ServiceBusReceivedMessage], stop: Stop
+    ) -> None:
+        """Move messages of one partition and one session."""
+        if self.dry_run:
+            self.progress.add(len(messages))
+            return
+        receiver = self.client.get_receiver(self.origin.path, session_id=session)
+        try:
+            for step in _steps(messages, self.target):
+                if stop:
+                    return
+                await self._move_step(sender, receiver, step)
+        except SessionCannotBeLockedError:  # a receiver holds the session
+            self.stay += len(messages)
+        finally:
+            await receiver.close()
+
+    async def _move_step(self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Step) -> None:
+        try:
+            received = await receiver.receive_messages_by_number(step.numbers)
+        except MessageNotFoundError:  # a receiver holds one of them, or it is gone
+            await self._move_parts(sender, receiver, step, size=1)
+            return
+        try:
+            copies = [await self._copy(message, step.partition_key) for message in received]
+            async with self.client.transaction() as transaction:
+                for message, copy in zip(received, copies, strict=True):
+                    transaction.send_messages(sender, copy)
+                    transaction.complete_message(message)
+        except BaseException as error:
+            await asyncio.gather(*(_give_back(receiver, message) for message in received))
+            if not isinstance(error, MessageSizeExceededError):
+                raise
+            await self._move_parts(sender, receiver, step, size=(len(received) + 1) // 2)
+            return
+        self.progress.add(len(received))
+
+    async def _move_parts(
+        self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Step, *, size: int
+    ) -> None:
+        """Move the messages of a step that was refused in smaller steps. A message that is refused alone stays."""
+        if len(step.numbers) == 1:
+            self.stay += 1
+            return
+        for at in range(0, len(step.numbers), size):
+            await self._move_step(sender, receiver, _Step(step.numbers[at : at + size], step.partition_key))
+
+    async def _copy(self, message: ServiceBusReceivedMessage, partition_key: str | None) -> ServiceBusMessage:
+        """Return the message to send: it ends when the received one would have ended, by the clock of its server."""
+        copy = as_message(message)
+        if message.expires_at_utc is not None:
+            if self.clocks is None:
+                self.clocks = await read_clocks(self.call.place.url)
+            now = self.clocks.now(self._server_of(message))
+            copy.time_to_live = max(message.expires_at_utc - now, timedelta(milliseconds=1))
+        if partition_key is not None:
+            copy.partition_key = partition_key
+        return copy
+
+    def _server_of(self, message: ServiceBusReceivedMessage) -> str | None:
+        """Return the server that had the partition of a message at the start."""
+        if len(self.partitions) == 1:
+            return self.partitions[0].server
+        return next((each.server for each in self.partitions if each.number == message.sequence_number >> 48), None)
+
+
+def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) -> list[_Step]:
+    """Divide the messages of one partition and session into steps.
+
+    In a partitioned destination, all messages of a transaction must have the same key.
+    """
+    properties = target.properties
+    assert not isinstance(properties, SubscriptionProperties)  # nobody can send to a subscription
+    partitioned = properties.enable_partitioning
+    by_key: dict[str | None, list[ServiceBusReceivedMessage]] = {}
+    for message in messages:
+        key = (message.session_id or message.partition_key) if partitioned else None
+        if partitioned and key is None and properties.requires_duplicate_detection:
+            key = str(message.message_id)
+        by_key.setdefault(key, []).append(message)
+    steps: list[_Step] = []
+    for key, some in by_key.items():
+        size = 0
+        for at, message in enumerate(some):
+            own = len(outgoing(as_message(message), detects_duplicates=True).payload) + _KEY
+            if not at or len(steps[-1].numbers) == _AT_ONCE or size + own > _MOST_BYTES:
+                steps.append(_Step([], str(message.message_id) if partitioned and key is None else None))
+                size = 0
+            steps[-1].numbers.append(message.sequence_number)
+            size += own
+    return steps
+
+
+async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    with suppress(ServiceBusError):
+        await receiver.release_message(message)
+
+
+async def _when_arrived(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    """Wait until the messages have arrived in other partitions, or for half a minute. Return the counts after it."""
+    deadline = asyncio.get_running_loop().time() + _ARRIVING
+    pause = _SOONEST
+    while True:
+        partitions = await _partitions(call, origin)
+        if not _transfers(partitions) or asyncio.get_running_loop().time() > deadline:
+            return partitions
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LATEST)
+
+
+async def _partitions(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    async with call.administration() as administration:
+        return [each async for each in administration.list_partitions(origin.path)]
+
+
+def _present(partitions: Sequence[PartitionRuntimeProperties]) -> dict[int, int]:
+    """Return the number of messages of each partition that has any. In an entity with one partition, the first bits of
+    the numbers are zero. A partition that is not available counts, so that the call to it says what is wrong.
+    """
+    counts = {
+        each.number if len(partitions) > 1 else 0: each.active_message_count
+        + each.locked_message_count
+        + each.delayed_message_count
+        + each.deferred_message_count
+        + each.scheduled_message_count
+        + (not each.available)
+        for each in partitions
+    }
+    return {number: count for number, count in counts.items() if count}
+
+
+def _transfers(partitions: Sequence[PartitionRuntimeProperties]) -> int:
+    return sum(each.transfer_message_count for each in partitions)
+
+
+def _refused(partitions: Sequence[PartitionRuntimeProperties]) -> int:
+    return sum(each.transfer_dead_letter_message_count for each in partitions)

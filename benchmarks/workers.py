@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.jetstream import NatsServer
 from benchmarks.rounds import run_as_program
-from benchmarks.workers_report import CONTESTANTS, Contestant, Figures, Results, picture, table, verdicts
+from benchmarks.workers_report import CONTESTANTS, WORKING, Contestant, Figures, Results, picture, table, verdicts
 from benchmarks.works import CONFIG, has
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import LocalServer, find_server
@@ -35,6 +35,8 @@ FOLDER = ROOT / ".cache" / "peers"
 LONGEST = 60
 """The seconds that the messages of one measurement may take."""
 PATIENCE = 300.0
+WORKS = (0.0, WORKING)
+"""For how many microseconds the handlers compute in the comparison of one process with two."""
 
 
 class Missing(Exception):  # noqa: N818 -- it is not an error of the benchmark
@@ -147,9 +149,12 @@ def fill(url: str, messages: int) -> None:
     asyncio.run(run())
 
 
-def drained(binary: str | None, processes: int, messages: int) -> float:
-    """Return the messages a second that a number of worker processes handle together."""
-    command = [sys.executable, "-m", "benchmarks.peers.drain"]
+def drained(binary: str | None, processes: int, messages: int, work: float = 0.0) -> float:
+    """Return the messages a second that a number of worker processes handle together.
+
+    A handler computes for ``work`` microseconds.
+    """
+    command = [sys.executable, "-m", "benchmarks.peers.drain", "--work", str(work)]
     with LocalServer(binary=binary, config=CONFIG) as server, ExitStack() as stack:
         fill(server.url, messages)
         started: list[subprocess.Popen[str]] = []
@@ -178,14 +183,17 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def scaling(binary: str | None, messages: int, rounds: int) -> tuple[float, float]:
-    """Return the messages a second of one worker process, and of two together."""
-    one: list[float] = []
-    two: list[float] = []
-    for _ in range(rounds):
-        one.append(drained(binary, 1, messages))
-        two.append(drained(binary, 2, messages))
-    return statistics.median(one), statistics.median(two)
+def scaling(binary: str | None, messages: int, rounds: int) -> Mapping[float, tuple[float, float]]:
+    """Return, for each time that a handler computes, the messages a second of one worker process, and of two.
+
+    One process with an empty handler takes as many messages as one server gives out, so a second one cannot add any.
+    """
+    found: dict[float, tuple[float, float]] = {}
+    for work in WORKS:
+        rates = [[drained(binary, processes, messages, work) for processes in (1, 2)] for _ in range(rounds)]
+        one, two = map(statistics.median, zip(*rates, strict=True))
+        found[work] = one, two
+    return found
 
 
 def memory(binary: str | None, messages: int) -> dict[str, float]:
@@ -242,7 +250,7 @@ def main() -> None:
     )
     results = run_rounds(contestants, given.server, messages, trips, rounds=rounds, longest=given.longest)
     if rounds and any(each.ours for each in contestants):
-        results.one, results.two = scaling(given.server, max(500, messages * 4), min(rounds, 3))
+        results.processes = scaling(given.server, max(500, messages * 4), min(rounds, 3))
         if given.memory:
             results.memory = memory(given.server, given.memory)
     print("", *table(results), "", *verdicts(results), sep="\n", flush=True)

@@ -1,6 +1,6 @@
 """Run a worker of sbredis in a process of its own: to empty a queue beside others, or to show its memory over time.
 
-python -m benchmarks.peers.drain URL                 empty the queue, after a line on standard input
+python -m benchmarks.peers.drain URL [--work N]      empty the queue, after a line on standard input
 python -m benchmarks.peers.drain URL --flat N        send and handle N messages, and report the memory
 """
 
@@ -22,12 +22,18 @@ BACKLOG = 4000
 SAMPLES = 40
 
 
-async def empty(url: str) -> dict[str, float]:
-    """Handle messages until the queue is empty. Return their number, and when the first and the last were handled."""
+async def empty(url: str, work: float) -> dict[str, float]:
+    """Handle messages until the queue is empty. Return their number, and when the first and the last were handled.
+
+    A handler computes for ``work`` microseconds.
+    """
     count, first, last = 0, 0.0, 0.0
 
     def handled() -> None:
         nonlocal count, first, last
+        began = time.perf_counter()
+        while time.perf_counter() - began < work / 1e6:
+            pass
         last = time.monotonic()
         first = first or last
         count += 1
@@ -84,8 +90,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("url")
     parser.add_argument("--flat", type=int)
+    parser.add_argument("--work", type=float, default=0.0)
     given = parser.parse_args()
-    json.dump(asyncio.run(flat(given.url, given.flat) if given.flat else empty(given.url)), sys.stdout)
+    json.dump(asyncio.run(flat(given.url, given.flat) if given.flat else empty(given.url, given.work)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Values of messages as JSON and back, without loss: JSON has no bytes, times, UUIDs and decimals. Pure.
+"""Values of messages and rules as JSON and back, without loss: JSON has no bytes, times, UUIDs and decimals. Pure.
 
 A value that JSON has is itself. Every other value is an object with one key, which names its type: ``{"$uuid": "…"}``.
+Only a rule can have a duration.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
-__all__ = ["from_json", "to_json"]
+from sbredis.cli._durations import duration_of
+
+__all__ = ["from_json", "rule_value_from_json", "rule_value_to_json", "to_json"]
+
+_DURATION = "$duration"
 
 
 def to_json(value: object) -> Any:
@@ -52,6 +57,25 @@ def from_json(value: Any) -> Any:
         return _TYPES[name][2](given[name])
     except (ArithmeticError, AttributeError, TypeError, ValueError):
         raise ValueError(f"{given[name]!r} is no value of the type {name!r}") from None
+
+
+def rule_value_to_json(value: object) -> Any:
+    """Return a value that a rule compares or sets as JSON has it."""
+    if not isinstance(value, timedelta):
+        return to_json(value)
+    seconds, microseconds = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
+    fraction = f".{microseconds:06}".rstrip("0").rstrip(".")
+    return {_DURATION: f"{'-' if value < timedelta() else ''}{seconds}{fraction}s"}
+
+
+def rule_value_from_json(value: Any) -> Any:
+    """Return the value that :func:`rule_value_to_json` has written. Raises :class:`ValueError` for any other."""
+    if not isinstance(value, dict) or list(cast("dict[str, Any]", value)) != [_DURATION]:
+        return from_json(value)
+    text: object = value[_DURATION]
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no value of the type {_DURATION!r}")  # noqa: TRY004 -- the text of a file is wrong
+    return -duration_of(text[1:]) if text.startswith("-") else duration_of(text)
 
 
 def _map(pairs: Any) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ __all__ = [
     "DURATION",
     "MOMENT",
     "PROPERTY",
+    "RULE_VALUE",
     "ParamType",
     "confirmed",
     "dead_letters",
@@ -64,6 +65,9 @@ class _Moment(ParamType):
 class _Property(ParamType):
     name = "property"
 
+    def __init__(self, *, of_rule: bool = False) -> None:
+        self.of_rule = of_rule
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
         if isinstance(value, tuple):
             return cast("tuple[str, Any]", value)
@@ -72,10 +76,10 @@ class _Property(ParamType):
             self.fail(f"{value!r} is no property: write name=text, or name:=JSON as in size:=3", param, ctx)
         if not name.endswith(":"):
             return name, text
-        from sbredis.cli._json_values import from_json
+        from sbredis.cli._json_values import from_json, rule_value_from_json
 
         try:
-            return name[:-1], from_json(json.loads(text))
+            return name[:-1], (rule_value_from_json if self.of_rule else from_json)(json.loads(text))
         except ValueError as error:
             self.fail(f"{value!r}: the value behind ':=' must be JSON: {error}", param, ctx)
 
@@ -86,6 +90,8 @@ MOMENT: Any = _Moment()
 """A time in ISO 8601, in UTC unless it has an offset, or a duration from now on: a datetime."""
 PROPERTY: Any = _Property()
 """``name=text``, or ``name:=JSON`` for a number, a truth value, null or a list: a name and a value."""
+RULE_VALUE: Any = _Property(of_rule=True)
+"""The same for a value of a rule, which can also be a duration: ``age:={"$duration": "5m"}``."""
 existing_file = click.Path(exists=True, dir_okay=False, readable=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sbredis.cli._parameters import PROPERTY
+from sbredis.cli._parameters import RULE_VALUE
 from sbredis.model import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 
 __all__ = ["RULE_OPTIONS", "rule_properties"]
@@ -17,7 +17,7 @@ _COMPARED = [name for name in CorrelationRuleFilter.__slots__ if name != "proper
 
 def _pairs(name: str, text: str) -> click.Option:
     metavar = "NAME=TEXT|NAME:=JSON"
-    return click.Option([name], type=PROPERTY, metavar=metavar, multiple=True, help=f"{text} Repeatable.")
+    return click.Option([name], type=RULE_VALUE, metavar=metavar, multiple=True, help=f"{text} Repeatable.")
 
 
 RULE_OPTIONS: Sequence[click.Parameter] = (

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, cast
 
 from sbredis.cli._durations import NO_LIMIT, duration_of, duration_text
-from sbredis.cli._json_values import from_json, to_json
+from sbredis.cli._json_values import rule_value_from_json, rule_value_to_json
 from sbredis.model import (
     AuthorizationRule,
     Choice,
@@ -37,6 +37,7 @@ __all__ = [
     "read_filter",
     "read_text",
     "read_value",
+    "same_value",
     "sql_text",
     "written",
     "written_action",
@@ -80,6 +81,22 @@ def read_text(field: Field[Any, Any], text: str) -> Any:
     return read_value(field, json.loads(text) if isinstance(field, ListOf) else text)
 
 
+def same_value(field: Field[Any, Any], one: Any, other: Any) -> bool:
+    """Return whether two values of a property mean the same.
+
+    The values in a filter or an action also need the same types: a rule distinguishes ``1`` from ``true``.
+    """
+    return field.same(one, other) and _value_types(one) == _value_types(other)
+
+
+def _value_types(given: object) -> dict[str, type] | None:
+    """Return the types of the values in a filter or an action, by their names; ``None`` for anything else."""
+    if not isinstance(given, CorrelationRuleFilter | SqlRuleFilter | SqlRuleAction):
+        return None
+    values = given.properties if isinstance(given, CorrelationRuleFilter) else given.parameters
+    return {name: type(value) for name, value in (values or {}).items()}
+
+
 def written(value: object) -> Any:
     """Return a property's value as it is written."""
     if isinstance(value, timedelta):
@@ -104,8 +121,8 @@ def written_filter(given: RuleFilter) -> Any:
         return isinstance(given, TrueRuleFilter)
     if isinstance(given, SqlRuleFilter):
         return _written_sql(given)
-    named = ((name, getattr(given, name)) for name in CorrelationRuleFilter.__slots__)
-    return {name: to_json(value) for name, value in named if value}
+    found: dict[str, Any] = {name: value for name, value in _compared(given).items() if value is not None}
+    return found | ({"properties": _written_values(given.properties)} if given.properties else {})
 
 
 def written_action(given: SqlRuleAction | None) -> Any:
@@ -115,8 +132,18 @@ def written_action(given: SqlRuleAction | None) -> Any:
 
 def _written_sql(given: SqlRuleFilter | SqlRuleAction) -> Any:
     if given.parameters:
-        return {"sql": given.sql_expression, "parameters": to_json(given.parameters)}
+        return {"sql": given.sql_expression, "parameters": _written_values(given.parameters)}
     return given.sql_expression
+
+
+def _compared(given: CorrelationRuleFilter) -> dict[str, str | None]:
+    """Return the system properties that a filter compares, with their values."""
+    return {name: getattr(given, name) for name in CorrelationRuleFilter.__slots__ if name != "properties"}
+
+
+def _written_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return names and values as :func:`_read_values` reads them: a name may begin with ``$``."""
+    return {name: rule_value_to_json(value) for name, value in values.items()}
 
 
 def read_filter(given: object) -> RuleFilter:
@@ -167,7 +194,7 @@ def _read_values(given: object, what: str) -> Mapping[str, Any]:
     """Read names and values; a type that JSON does not have is written as in messages."""
     if not isinstance(given, Mapping):
         raise TypeError(f"the {what} must be a mapping of names and values")
-    return {str(name): from_json(value) for name, value in cast("Mapping[object, Any]", given).items()}
+    return {str(name): rule_value_from_json(value) for name, value in cast("Mapping[object, Any]", given).items()}
 
 
 def filter_text(given: RuleFilter) -> str:
@@ -175,13 +202,18 @@ def filter_text(given: RuleFilter) -> str:
     if isinstance(given, TrueRuleFilter | FalseRuleFilter):
         return "all messages" if isinstance(given, TrueRuleFilter) else "no message"
     if isinstance(given, CorrelationRuleFilter):
-        named = ((name, getattr(given, name)) for name in CorrelationRuleFilter.__slots__ if name != "properties")
-        compared = {name: value for name, value in named if value} | dict(given.properties or {})
-        return ", ".join(f"{name} = {value!r}" for name, value in compared.items())
+        system = _compared(given)
+        own = {f"user.{name}" if name in system else name: each for name, each in (given.properties or {}).items()}
+        compared = [(name, value) for name, value in (*system.items(), *own.items()) if value is not None]
+        return ", ".join(f"{name} = {_shown(value)}" for name, value in compared)
     return sql_text(given)
 
 
 def sql_text(given: SqlRuleFilter | SqlRuleAction) -> str:
     """Return an SQL text with its parameters, on one line."""
-    used = ", ".join(f"{name} = {value!r}" for name, value in (given.parameters or {}).items())
+    used = ", ".join(f"{name} = {_shown(value)}" for name, value in (given.parameters or {}).items())
     return " ".join((given.sql_expression or "").split()) + (f"  ({used})" if used else "")
+
+
+def _shown(value: object) -> str:
+    return str(rule_value_to_json(value)["$duration"]) if isinstance(value, timedelta) else repr(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +20,13 @@ from sbredis.cli._values import (
     read_filter,
     read_text,
     read_value,
+    same_value,
     written,
     written_action,
     written_filter,
 )
 from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
-from sbredis.model import Field, QueueProperties
+from sbredis.model import Field, QueueProperties, RuleProperties
 
 QUEUE = QueueProperties.fields()
 
@@ -135,6 +138,33 @@ FILTERS: dict[str, Any] = {
         CorrelationRuleFilter(label="red", properties={"n": 5, "id": UUID(int=1)}),
         "label = 'red', n = 5, id = UUID('00000000-0000-0000-0000-000000000001')",
     ),
+    "an empty text": ({"to": "x", "label": ""}, CorrelationRuleFilter(to="x", label=""), "to = 'x', label = ''"),
+    "only an empty text": ({"label": ""}, CorrelationRuleFilter(label=""), "label = ''"),
+    "an empty text as a value": (
+        {"properties": {"a": ""}},
+        CorrelationRuleFilter(properties={"a": ""}),
+        "a = ''",
+    ),
+    "names that look like types": (
+        {"properties": {"$decimal": "1.5", "$map": 1}},
+        CorrelationRuleFilter(properties={"$decimal": "1.5", "$map": 1}),
+        "$decimal = '1.5', $map = 1",
+    ),
+    "two properties of one name": (
+        {"label": "red", "properties": {"label": "blue"}},
+        CorrelationRuleFilter(label="red", properties={"label": "blue"}),
+        "label = 'red', user.label = 'blue'",
+    ),
+    "a duration": (
+        {"sql": "age > @x", "parameters": {"@x": {"$duration": "90.5s"}}},
+        SqlRuleFilter("age > @x", {"@x": timedelta(seconds=90.5)}),
+        "age > @x  (@x = 90.5s)",
+    ),
+    "a negative duration": (
+        {"properties": {"age": {"$duration": "-5400s"}}},
+        CorrelationRuleFilter(properties={"age": timedelta(minutes=-90)}),
+        "age = -5400s",
+    ),
 }
 
 
@@ -145,6 +175,41 @@ def test_a_filter_is_read_as_it_was_written(form: Any, filter_: Any, text: str) 
     assert filter_text(filter_) == text
 
 
+@pytest.mark.parametrize("text", ["1h30m", "5400s", "PT1H30M"])
+def test_a_duration_in_a_filter_has_the_forms_of_other_durations(text: str) -> None:
+    found = read_filter({"properties": {"age": {"$duration": text}}})
+    assert found == CorrelationRuleFilter(properties={"age": timedelta(minutes=90)})
+
+
+SAME: dict[str, tuple[Any, Any, bool]] = {
+    "a number and a truth value": (1, True, False),
+    "whole and not whole": (1, 1.0, False),
+    "an instant in two zones": (
+        datetime(2030, 1, 1, 12, tzinfo=UTC),
+        datetime(2030, 1, 1, 13, tzinfo=timezone(timedelta(hours=1))),
+        True,
+    ),
+    "a decimal with more digits": (Decimal("1.5"), Decimal("1.50"), True),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "same"), SAME.values(), ids=SAME)
+def test_values_in_filters_and_actions_are_compared_with_their_types(one: Any, other: Any, same: bool) -> None:
+    field = RuleProperties.fields()
+    made: list[tuple[str, Callable[[Any], object]]] = [
+        ("filter", lambda value: CorrelationRuleFilter(properties={"n": value})),
+        ("filter", lambda value: SqlRuleFilter("n = @n", {"@n": value})),
+        ("action", lambda value: SqlRuleAction("SET a = @n", {"@n": value})),
+    ]
+    for name, make in made:
+        assert same_value(field[name], make(one), make(other)) is same
+        assert same_value(field[name], make(one), make(one))
+    assert (
+        same_value(field["filter"], SqlRuleFilter("n = @n", {"@n": one}), SqlRuleFilter("n = @n", {"@n": other}))
+        is same
+    )
+
+
 def test_an_action_is_read_as_it_was_written() -> None:
     for form in (None, "SET a = 1", {"sql": "SET a = @x", "parameters": {"@x": 1}}):
         assert written_action(read_action(form)) == form
@@ -153,7 +218,18 @@ def test_an_action_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [{}, 5, {"tag": "x"}, {"sql": "a", "label": "x"}, {"sql": 5}, {"sql": "a", "parameters": 5}, {"properties": 5}],
+    [
+        {},
+        5,
+        {"tag": "x"},
+        {"sql": "a", "label": "x"},
+        {"sql": 5},
+        {"sql": "a", "parameters": 5},
+        {"properties": 5},
+        {"properties": {"age": {"$duration": 5}}},
+        {"properties": {"age": {"$duration": "soon"}}},
+        {"properties": {"age": {"$span": "5s"}}},
+    ],
     ids=str,
 )
 def test_another_form_is_no_filter(form: Any) -> None:

@@ -49,7 +49,7 @@ def _entities(kind: Kind, parents: Names, existing: list[Existing], *, defaults:
         values = _values(kind, each.properties, defaults=defaults)
         if kind in NESTED:
             inside = _entities(NESTED[kind], each.names, existing, defaults=defaults)
-            if inside and not (NESTED[kind] is RULE and _is_usual(each, existing)):
+            if inside and (defaults or NESTED[kind] is not RULE or not _is_usual(each, existing)):
                 values[NESTED[kind].plural] = inside
             elif NESTED[kind] is RULE and not inside:
                 values[RULE.plural] = {}

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from sbredis.cli._declared import Declared, Key, Mistake, MistakesError
 from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
-from sbredis.cli._values import written
+from sbredis.cli._values import same_value, written
 from sbredis.engine import PartitionSettings, name_key
 from sbredis.model import entity_created
 from sbredis.registry import DESTINATIONS, Hop, judge_destination, require_properties, split_path
@@ -110,12 +110,13 @@ def make_plan(
     *,
     prune: bool = False,
     prune_nonempty: bool = False,
-    held: Mapping[Key, int] | None = None,
+    held: Mapping[Key, int | None] | None = None,
 ) -> Plan:
     """Return the plan. Raises :class:`~sbredis.cli._declared.MistakesError` if it would not be legal as a whole.
 
-    With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each. Those with
-    messages are spared, unless ``prune_nonempty`` is set, and so are those that are protected.
+    With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each, or ``None``
+    if it is not known. Those that have or may have messages are spared, unless ``prune_nonempty`` is set. Those that
+    are protected are spared too, and so are those to which a spared one forwards.
     """
     planner = _Planner(declared, {each.key: each for each in existing})
     if prune:
@@ -147,20 +148,49 @@ class _Planner:
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 
-    def prune(self, held: Mapping[Key, int], *, prune_nonempty: bool) -> None:
+    def prune(self, held: Mapping[Key, int | None], *, prune_nonempty: bool) -> None:
+        doomed: dict[Key, Existing] = {}
         for each in undeclared(self.declared, self.existing.values()):
-            inside = [other for other in self.existing.values() if other.key[1][: len(each.names)] == each.key[1]]
-            guarded = next((other for other in inside if other.properties.get("protected")), None)
-            messages = held.get(each.key, 0)
-            if each.kind is not RULE and guarded is not None:
-                what = "it" if guarded is each else f"{guarded.kind.word} {path_of(guarded.names)}"
-                self.spared.append(Spared(each.kind, each.names, f"{what} is protected"))
-            elif messages and not prune_nonempty:
-                reason = f"it has {messages:,} message{'' if messages == 1 else 's'}"
-                self.spared.append(Spared(each.kind, each.names, reason))
+            reason = self._reason_to_keep(each, held.get(each.key, 0), prune_nonempty=prune_nonempty)
+            if reason is None:
+                doomed[each.key] = each
             else:
-                self._gone.update(other.key for other in inside)
-                self.deletions.append(Step("delete", each.kind, each.names))
+                self.spared.append(Spared(each.kind, each.names, reason))
+        while (needed := self._needed(doomed)) is not None:
+            each, reason = needed
+            del doomed[each.key]
+            self.spared.append(Spared(each.kind, each.names, reason))
+        for each in doomed.values():
+            self._gone.update(self._inside(each))
+            self.deletions.append(Step("delete", each.kind, each.names))
+
+    def _inside(self, each: Existing) -> list[Key]:
+        """Return the keys of an entity and of all that is deleted with it."""
+        return [key for key in self.existing if key[1][: len(each.names)] == each.key[1]]
+
+    def _reason_to_keep(self, each: Existing, messages: int | None, *, prune_nonempty: bool) -> str | None:
+        inside = (self.existing[key] for key in self._inside(each))
+        guarded = next((other for other in inside if other.properties.get("protected")), None)
+        if each.kind is not RULE and guarded is not None:
+            return f"{'it' if guarded is each else f'{guarded.kind.word} {path_of(guarded.names)}'} is protected"
+        if messages is None and not prune_nonempty:
+            return "some of its partitions do not answer, so it may have messages"
+        if messages and not prune_nonempty:
+            return f"it has {messages:,} message{'' if messages == 1 else 's'}"
+        return None
+
+    def _needed(self, doomed: Mapping[Key, Existing]) -> tuple[Existing, str] | None:
+        """Return an entity to which one that is spared forwards, and this as the reason to spare it too."""
+        gone = {key for each in doomed.values() for key in self._inside(each)}
+        declared = {each.key for each in self.declared}
+        for each in self.existing.values():
+            if each.key in gone or each.key in declared:
+                continue  # if a declared one forwards to it, the plan is not legal
+            for name, what in zip(DESTINATIONS, ("messages", "dead letters"), strict=True):
+                for key in _destination_keys(each.properties.get(name)):
+                    if key in doomed:
+                        return doomed[key], f"{each.kind.word} {path_of(each.names)} forwards {what} to it"
+        return None
 
     # -- checking ------------------------------------------------------------------------------------------------------
 
@@ -211,15 +241,17 @@ class _Planner:
             self._wrong(each, name, str(error))
 
     def _check_others(self, each: Declared) -> None:
-        """Note destinations and neighbours that will not exist."""
+        """Note destinations and neighbours that will not exist, also a destination that the file does not name."""
         there = {key for key in (*self.existing, *(other.key for other in self.declared)) if key not in self._gone}
+        after = self._after(each)
         for name in (*DESTINATIONS, _NEIGHBOUR):
-            value = each.properties.get(name)
-            if value is None:
+            value = after.get(name)
+            keys = _destination_keys(value)
+            is_gone, is_declared = any(key in self._gone for key in keys), name in each.properties
+            if value is None or not (is_declared or (is_gone and name in DESTINATIONS)):
                 continue
-            keys = [(kind.word, (name_key(value),)) for kind in (QUEUE, TOPIC)]
             if not any(key in there for key in keys):
-                gone = " that is left" if any(key in self._gone for key in keys) else ""
+                gone = " that is left" if is_gone else ""
                 self._wrong(each, name, f"{name}: there is no queue or topic {value!r}{gone}")
             elif name == _NEIGHBOUR and each.key not in self.existing:
                 self._check_neighbour(each, value)
@@ -283,7 +315,7 @@ class _Planner:
         return self._exists(value) and self._graph.judge(each.path, name, value) is None
 
     def _exists(self, name: str) -> bool:
-        return any((kind.word, (name_key(name),)) in self._now for kind in (QUEUE, TOPIC))
+        return any(key in self._now for key in _destination_keys(name))
 
     def update(self) -> None:
         """Change what differs. A destination that would make a circle now waits until others have changed."""
@@ -303,7 +335,9 @@ class _Planner:
     def _left(self, each: Declared) -> dict[str, Any]:
         """Return the properties that differ from those of the entity after the steps that were planned."""
         fields, now = each.kind.properties.fields(), self._now[each.key]
-        return {name: value for name, value in each.properties.items() if not fields[name].same(now[name], value)}
+        return {
+            name: value for name, value in each.properties.items() if not same_value(fields[name], now[name], value)
+        }
 
     def _step(
         self,
@@ -320,6 +354,11 @@ class _Planner:
         for rule in rules or ():
             self._now[rule.key].update(rule.properties)
         self._graph.set(each.names, values)
+
+
+def _destination_keys(name: str | None) -> list[Key]:
+    """Return the keys that the queue or topic of this name can have."""
+    return [] if name is None else [(kind.word, (name_key(name),)) for kind in (QUEUE, TOPIC)]
 
 
 class _Graph:

@@ -84,6 +84,30 @@ def test_a_file_is_planned_applied_and_exported(sbredis: Command, file: Path, tm
     assert [each["name"] for each in sbredis("rule", "list", "news", "sports", "-o", "json").json] == ["red"]
 
 
+def test_every_rule_that_can_be_created_is_exported_and_is_then_no_difference(sbredis: Command) -> None:
+    assert sbredis("topic", "create", "news").code == 0
+    assert sbredis("subscription", "create", "news", "all").code == 0
+    for name, *options in (
+        ("empty", "--match", "label="),
+        ("one", "--match", "to=x", "--match", "label="),
+        ("duration", "--filter", "age > @x", "--parameter", 'x:={"$duration": "1h"}'),
+        ("dollar", "--match-property", "$decimal=1.5", "--match-property", 'at:={"$decimal": "1.5"}'),
+        ("number", "--match-property", "n:=1"),
+    ):
+        assert sbredis("rule", "create", "news", "all", name, *options).code == 0
+    text = sbredis("export").out
+    assert sbredis("apply", "-", "--plan", "--prune", stdin=text.encode()) == (0, "no changes\n", "")
+    assert sbredis("rule", "show", "news", "all", "duration", "-o", "json").json["properties"]["filter"] == {
+        "sql": "age > @x",
+        "parameters": {"@x": {"$duration": "3600s"}},
+    }
+    assert "label = ''" in sbredis("rule", "list", "news", "all").out
+    changed = text.replace("n: 1\n", "n: true\n").encode()
+    assert sbredis("apply", "-", stdin=changed).out.endswith("applied 1 change\n")
+    assert sbredis("apply", "-", stdin=changed).out == "no changes\n"
+    assert "n = True" in sbredis("rule", "list", "news", "all").out
+
+
 def test_a_file_comes_from_stdin_and_the_result_is_json(sbredis: Command) -> None:
     ran = sbredis("apply", "-", "-o", "json", stdin=b"queues: {q: {max_delivery_count: 3}}")
     step = {
@@ -141,9 +165,9 @@ def test_a_wrong_file_is_refused_with_its_line_and_changes_nothing(
 
 
 def test_a_missing_file_and_a_contradiction_are_refused(sbredis: Command, tmp_path: Path) -> None:
-    assert sbredis("apply", str(tmp_path / "none.yaml")).code == 1
+    assert sbredis("apply", str(tmp_path / "none.yaml")).code == 2
     assert sbredis("apply", "-", "--prune-nonempty", stdin=b"queues: {q: }").code == 2
-    assert sbredis("export", "--file", str(tmp_path / "no" / "such")).code == 1
+    assert sbredis("export", "--file", str(tmp_path / "no" / "such")).code == 2
 
 
 @pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +67,16 @@ PLANS: dict[str, tuple[str, list[Existing], dict[str, Any], list[str]]] = {
             "    filter: a = 1",
             "- rule t/subscriptions/s/rules/$Default",
             "2 changes: 1 to create, 0 to update, 1 to delete",
+        ],
+    ),
+    "a value of another type in a filter": (
+        "topics: {t: {subscriptions: {s: {rules: {r: {filter: {properties: {n: true}}}}}}}}",
+        [*SUBSCRIBED, entity(RULE, "t", "s", "r", filter=CorrelationRuleFilter(properties={"n": 1}))],
+        {},
+        [
+            "~ rule t/subscriptions/s/rules/r",
+            "    filter: {'properties': {'n': 1}} -> {'properties': {'n': True}}",
+            "1 change: 0 to create, 1 to update, 0 to delete",
         ],
     ),
     "rules that the file leaves out stay": (
@@ -151,6 +161,58 @@ PLANS: dict[str, tuple[str, list[Existing], dict[str, Any], list[str]]] = {
             "no changes",
         ],
     ),
+    "an entity whose messages are not known is spared": (
+        "queues: {q: }",
+        [entity(QUEUE, "q"), entity(QUEUE, "away")],
+        {"prune": True, "held": {("queue", ("away",)): None}},
+        ["! queue away is kept: some of its partitions do not answer, so it may have messages", "no changes"],
+    ),
+    "a spared entity spares its destinations": (
+        "queues: {q: }",
+        [
+            entity(QUEUE, "q"),
+            entity(QUEUE, "full", forward_to="Next", forward_dead_lettered_messages_to="dead"),
+            entity(QUEUE, "next", forward_to="last"),
+            entity(TOPIC, "last"),
+            entity(QUEUE, "dead"),
+            entity(QUEUE, "other", forward_to="dead"),
+        ],
+        {"prune": True, "held": {("queue", ("full",)): 1}},
+        [
+            "- queue other",
+            "! queue full is kept: it has 1 message",
+            "! queue next is kept: queue full forwards messages to it",
+            "! queue dead is kept: queue full forwards dead letters to it",
+            "! topic last is kept: queue next forwards messages to it",
+            "1 change: 0 to create, 0 to update, 1 to delete",
+        ],
+    ),
+    "a subscription of a spared topic spares its destination": (
+        "queues: {q: }",
+        [
+            entity(QUEUE, "q"),
+            *SUBSCRIBED[:1],
+            entity(SUBSCRIPTION, "t", "s", forward_to="x", protected=True),
+            entity(QUEUE, "x"),
+        ],
+        {"prune": True},
+        [
+            "! topic t is kept: subscription t/subscriptions/s is protected",
+            "! queue x is kept: subscription t/subscriptions/s forwards messages to it",
+            "no changes",
+        ],
+    ),
+    "a destination may go if its last source is turned away": (
+        "queues: {q: {forward_to: null}}",
+        [entity(QUEUE, "q", forward_to="x"), entity(QUEUE, "x")],
+        {"prune": True},
+        [
+            "~ queue q",
+            "    forward_to: x -> nothing",
+            "- queue x",
+            "2 changes: 0 to create, 1 to update, 1 to delete",
+        ],
+    ),
     "messages do not spare an entity if this is asked for": (
         "queues: {q: }",
         [entity(QUEUE, "q"), entity(QUEUE, "full"), entity(QUEUE, "kept", protected=True)],
@@ -184,6 +246,12 @@ ILLEGAL: dict[str, tuple[str, list[Existing], dict[str, Any], str]] = {
         [entity(QUEUE, "x")],
         {"prune": True},
         "f:1: queue q: forward_to: there is no queue or topic 'x' that is left",
+    ),
+    "a destination that the file does not name and that is deleted": (
+        "queues:\n  q: {max_delivery_count: 3}",
+        [entity(QUEUE, "q", forward_dead_lettered_messages_to="x"), entity(QUEUE, "x")],
+        {"prune": True},
+        "f:2: queue q: forward_dead_lettered_messages_to: there is no queue or topic 'x' that is left",
     ),
     "a missing neighbour": (
         "queues: {q: {colocate_with: x}}",
@@ -264,6 +332,14 @@ def test_a_plan_as_json_has_the_values_before_and_after() -> None:
     }
 
 
+def test_a_file_with_defaults_has_also_the_rule_that_a_new_subscription_has() -> None:
+    """So applying it restores the rule after somebody has deleted it."""
+    assert "rules" not in export_text(SUBSCRIBED)
+    declared = read_declarations(export_text(SUBSCRIBED, defaults=True), "f")
+    plan = make_plan("f", declared, SUBSCRIBED[:2], prune=True)
+    assert [(step.action, step.path) for step in plan.steps] == [("create", "t/subscriptions/s/rules/$Default")]
+
+
 # -- any namespace -----------------------------------------------------------------------------------------------------
 
 QUEUES, TOPICS, SUBSCRIPTIONS, RULE_NAMES = ["a", "b", "C", "d/e"], ["news", "t.1"], ["all", "s1"], ["$Default", "r"]
@@ -278,11 +354,26 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "requires_session": st.booleans(),
     "dead_lettering_on_filter_evaluation_exceptions": st.booleans(),
 }
-PARAMETERS = st.fixed_dictionaries({"@x": st.integers(-5, 5) | st.text(max_size=3) | st.uuids() | st.booleans()})
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=3)
+RULE_VALUES = (
+    *(st.integers(-5, 5), TEXTS, st.uuids(), st.booleans(), st.timedeltas(), st.binary(max_size=3)),
+    *(st.floats(allow_nan=False, allow_infinity=False), st.decimals(-5, 5, places=2)),
+    st.datetimes(timezones=st.just(UTC)),
+)
+PARAMETERS = st.fixed_dictionaries({"@x": st.one_of(RULE_VALUES)})
+PROPERTY_NAMES = TEXTS.filter(bool) | st.sampled_from(["$map", "$decimal", "$x", "<<", "label"])
+
+
+def compared(least: int) -> st.SearchStrategy[dict[str, Any]]:
+    pairs = st.tuples(PROPERTY_NAMES, st.one_of(RULE_VALUES))
+    return st.lists(pairs, min_size=least, max_size=2, unique_by=lambda pair: pair[0].lower()).map(dict)
+
+
 FILTERS = (
     st.sampled_from([TrueRuleFilter(), FalseRuleFilter(), SqlRuleFilter("a = 1")])
     | PARAMETERS.map(lambda given: SqlRuleFilter("a = @x", given))
-    | st.builds(CorrelationRuleFilter, label=st.text(min_size=1, max_size=3), properties=st.none() | PARAMETERS)
+    | st.builds(CorrelationRuleFilter, label=TEXTS, properties=compared(0))
+    | st.builds(CorrelationRuleFilter, to=st.none() | TEXTS, properties=compared(1))
 )
 ACTIONS = st.none() | st.just(SqlRuleAction("SET a = 1"))
 
@@ -355,6 +446,7 @@ def test_what_was_exported_is_no_difference(bus: list[Existing], defaults: bool)
     assert make_plan("f", declared, bus, prune=True) == Plan()
     copied = carried_out([], make_plan("f", declared, []))
     assert copied == {each.key: each for each in bus}
+    assert export_text(copied.values(), defaults=defaults) == export_text(bus, defaults=defaults)
 
 
 @settings(max_examples=60)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import click
@@ -43,6 +45,7 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt:
+        _silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
         return ExitCode.INTERRUPTED
     except click.Abort:
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program
@@ -121,5 +124,6 @@ def _code_of(error: Exception) -> ExitCode:
 
 
 def _silence(stream: Any) -> None:
-    """Let the interpreter flush the stream at its end without an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """Let the interpreter flush the stream at its end without an error and without waiting."""
+    with suppress(io.UnsupportedOperation):  # a test has put a buffer in its place
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""The standard output of a command that settles messages: it tells when the reader has taken what was written."""
+"""The standard output of long commands: writing to it does not block them, and they know what its reader has taken."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ class Sink:
 
         Raises :class:`BrokenPipeError` if the reader has gone.
         """
+        if not await self.write(data, stop):
+            return False
+        return self._handle is None or not self._is_pipe or await self._until(_is_taken, self._handle, stop)
+
+    async def write(self, data: bytes, stop: Stop) -> bool:
+        """Write data and return whether all is written: not if the command is interrupted while the reader is slow.
+
+        Raises :class:`BrokenPipeError` if the reader has gone.
+        """
         if self._handle is None:
             sys.stdout.buffer.write(data)
             sys.stdout.flush()
@@ -54,7 +63,7 @@ class Sink:
             if self._may_block and not await self._until(_is_writable, self._handle, stop):
                 return False
             left = left[os.write(self._handle, left[:_AT_ONCE]) :]
-        return not self._is_pipe or await self._until(_is_taken, self._handle, stop)
+        return True
 
     async def _until(self, condition: Callable[[int], bool], handle: int, stop: Stop) -> bool:
         """Wait until a condition of the descriptor holds. Return False if the command is interrupted before."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import select
 import shlex
 import signal
 import subprocess
@@ -366,3 +369,19 @@ def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
         ["/bin/bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (141, "1", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_dump_whose_reader_takes_nothing_can_be_interrupted(bus: Bus, number: signal.Signals) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x" * 1000, "--count", "500")
+    read, write = os.pipe()
+    with Child("dump", "orders", "--url", bus.url, stdout=write) as child:
+        wait_until(lambda: not select.select([], [write], [], 0)[1], what="the pipe is full")
+        child.signal(number)
+        code, shown = child.end()
+    assert code == 128 + number
+    assert re.fullmatch(r"interrupted: written \d\d messages\n", shown)
+    os.close(read)
+    os.close(write)

@@ -95,7 +95,9 @@ def read_line(
         )  # checks what is checked when it is sent, and gives no id
     except json.JSONDecodeError as error:
         raise ValueError(f"{source}, line {number}: no JSON: {error.msg} at column {error.colno}") from None
-    except (ServiceBusError, TypeError, ValueError) as error:
+    except RecursionError:
+        raise ValueError(f"{source}, line {number}: its values are nested too deeply") from None
+    except (ServiceBusError, OverflowError, TypeError, ValueError) as error:
         text = error.message if isinstance(error, ServiceBusError) else error
         raise ValueError(f"{source}, line {number}: {text}") from None
     return message
@@ -143,7 +145,7 @@ def _made(fields: Mapping[str, Any]) -> ServiceBusMessage:
         if (value := fields.get(name)) is not None:
             try:
                 wanted[_KEYWORDS.get(name, name)] = read(value)
-            except (TypeError, ValueError) as error:
+            except (OverflowError, TypeError, ValueError) as error:
                 raise ValueError(f"{name}: {error}") from None
     message = ServiceBusMessage(wanted.pop("body", b""), **wanted)
     if amqp := fields.get("amqp"):
@@ -168,7 +170,12 @@ def _bytes(value: Any) -> bytes:
 def _life(value: Any) -> timedelta:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError("it is a number of seconds, or a text such as '90s'")
-    return duration_of(value) if isinstance(value, str) else timedelta(seconds=value)
+    if isinstance(value, str):
+        return duration_of(value)
+    try:
+        return timedelta(seconds=value)
+    except (OverflowError, ValueError):  # it is too large, infinite or not a number
+        raise ValueError(f"{str(value)[:20]} is not a number of seconds that a message can live") from None
 
 
 def _due(value: Any) -> datetime:

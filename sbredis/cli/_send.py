@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
-from sbredis.cli._message_lines import message_of, read_line
-from sbredis.cli._output import counted
 from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, entity_argument, existing_file
-from sbredis.cli._progress import Progress
-from sbredis.cli._stdin import everything, is_terminal, lines
-from sbredis.cli._stopping import Stop, to_a_good_end
-from sbredis.model import ServiceBusMessage, outgoing
-
-if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusSender
+from sbredis.cli._stdin import is_terminal
 
 __all__ = ["send"]
-
-Make = Callable[[bytes], ServiceBusMessage]
-"""Makes the message of a line."""
-Source = Callable[[Stop], AsyncIterator[ServiceBusMessage]]
-"""Gives the messages to send, until the command is interrupted."""
 
 
 @command("send", examples=[
@@ -75,50 +57,15 @@ async def send(
     they come, and the first wrong one ends the command.
     """
     _require_one_source(body, path, by_lines=by_lines, json_lines=json_lines, count=count)
-    defaults = _fields(given)
-    if (by_lines or json_lines) and defaults.get("message_id") is not None:
+    if (by_lines or json_lines) and given["message_id"] is not None:
         raise click.UsageError("--message-id is for one message; lines need --json-lines with their own ids.")
-    make = _maker(defaults, from_json=json_lines)
-    source: Source
-    total: int | None = None
+    from sbredis.cli._sending import bodies, lines_of, send_messages
+
+    defaults = _fields(given)
     if by_lines or json_lines:
-        source = _stdin_of(make)
-        if path is not None:
-            total = sum(1 for _ in _from_file(path, make))
-            source = _each(partial(_from_file, path, make))
+        await send_messages(call, entity, lines_of(path, defaults, from_json=json_lines), rate)
     else:
-        content = _content(body, path)
-        outgoing(ServiceBusMessage(content, **defaults), detects_duplicates=True)
-        total = count
-        source = _each(lambda: (ServiceBusMessage(content, **defaults) for _ in range(count)))
-    async with call.client() as client, call.looking_for(entity), client.get_sender(entity) as sender:
-        with Progress("sent", total=total, beside_output=is_terminal()) as progress:
-            await to_a_good_end(lambda stop: _send(sender, source(stop), rate, progress, stop))
-    call.out.done(f"sent {counted(progress.count, 'message')} to {entity}", sent=progress.count, entity=entity)
-
-
-async def _send(
-    sender: ServiceBusSender,
-    source: AsyncIterator[ServiceBusMessage],
-    rate: float | None,
-    progress: Progress,
-    stop: Stop,
-) -> None:
-    """Send all messages of a source, until it ends or the command is interrupted."""
-    loop = asyncio.get_running_loop()
-
-    async def paced() -> AsyncIterator[ServiceBusMessage]:
-        due = loop.time()
-        async for message in source:
-            if rate is not None:
-                await stop.sleep(due - loop.time())
-                due = max(due, loop.time() - 1) + 1 / rate  # after a pause, make good for a second at most
-            if stop:
-                return
-            yield message
-
-    async for _ in sender.send_stream(paced()):
-        progress.add()
+        await send_messages(call, entity, bodies(body, path, count, defaults), rate)
 
 
 def _require_one_source(body: str | None, path: str | None, *, by_lines: bool, json_lines: bool, count: int) -> None:
@@ -133,60 +80,9 @@ def _require_one_source(body: str | None, path: str | None, *, by_lines: bool, j
         raise click.UsageError("Give BODY or --file, or let another command write the body to stdin.")
 
 
-def _content(body: str | None, path: str | None) -> bytes:
-    if body is not None:
-        return body.encode()
-    return everything() if path is None else Path(path).read_bytes()
-
-
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the messages that the options set."""
     names = {"ttl": "time_to_live", "schedule": "scheduled_enqueue_time_utc", "properties": "application_properties"}
     fields = {names.get(name, name): value for name, value in given.items() if value is not None}
     fields["application_properties"] = dict(fields["application_properties"]) or None
     return fields
-
-
-def _maker(defaults: dict[str, Any], *, from_json: bool) -> Make:
-    """Return the function that makes the message of a line. The fields of a JSON line come before the options."""
-    if not from_json:
-        return lambda line: ServiceBusMessage(line.removesuffix(b"\n").removesuffix(b"\r"), **defaults)
-    options = dict(defaults)
-    properties = options.pop("application_properties")
-
-    def make(line: bytes) -> ServiceBusMessage:
-        message = message_of(json.loads(line))
-        for name, value in options.items():
-            if getattr(message, name) is None:
-                setattr(message, name, value)
-        if properties:
-            message.application_properties = {**properties, **(message.application_properties or {})}
-        return message
-
-    return make
-
-
-def _from_file(path: str, make: Make) -> Iterator[ServiceBusMessage]:
-    with Path(path).open("rb") as file:
-        for number, line in enumerate(file, 1):
-            yield read_line(line, number, path, make)
-
-
-def _stdin_of(make: Make) -> Source:
-    async def source(stop: Stop) -> AsyncIterator[ServiceBusMessage]:
-        number = 0
-        async for line in lines(stop):
-            number += 1
-            yield read_line(line, number, "stdin", make)
-
-    return source
-
-
-def _each(made: Callable[[], Iterable[ServiceBusMessage]]) -> Source:
-    async def source(stop: Stop) -> AsyncIterator[ServiceBusMessage]:
-        for message in made():
-            if stop:
-                return
-            yield message
-
-    return source

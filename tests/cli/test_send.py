@@ -88,18 +88,21 @@ def test_a_file_with_a_wrong_line_is_refused_before_anything_is_sent(bus: Bus, t
         b"{": "line 2: no JSON: Expecting property name",
         b'{"bdy": 1}': "line 2: a message has no field 'bdy'. Did you mean 'body'?",
         b'{"body": "x", "subject": "' + b"x" * 70_000 + b'"}': "line 2: subject",
+        b'{"body": "x", "time_to_live": 1e999}': "line 2: time_to_live: inf is not a number of seconds",
+        b'{"body": "x", "application_properties": ' + b"[" * 100_000: "line 2: its values are nested too deeply",
     }.items():
         path.write_bytes(b'{"body": "x"}\n' + line)
-        ran = bus.run("send", "orders", "--json-lines", "--file", str(path))
-        assert (ran.code, ran.out) == (2, "")
-        assert f"{path}, {problem}" in ran.err
+        for arguments in (("send", "orders", "--json-lines"), ("load", "orders")):
+            ran = bus.run(*arguments, "--file", str(path))
+            assert (ran.code, ran.out) == (2, "")
+            assert f"{path}, {problem}" in ran.err
     assert sent(bus) == []
 
 
 def test_a_wrong_line_of_stdin_says_how_many_lines_were_sent(bus: Bus) -> None:
     bus.queue()
     ran = bus.run("send", "orders", "--json-lines", stdin=b'{"body": "x"}\n{"body": "y"}\n3\n{"body": "z"}\n')
-    assert ran.code == 2
+    assert ran.code == 1, "2 is for what has changed nothing"
     assert ran.err == (
         "stopped: sent 2 messages\n"
         'sbredis: stdin, line 3: a message is a JSON object such as {"body": "text"}, not a number\n'
@@ -120,6 +123,12 @@ REFUSED = {
     "is not in the range": ("x", "--rate", "0"),
     "subject": ("x", "--subject", "x" * 70_000),
 }
+
+
+def test_an_argument_that_is_no_text_is_sent_as_its_bytes(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", b"\xff".decode(errors="surrogateescape"))
+    assert [message.body for message in sent(bus)] == [b"\xff"]
 
 
 @pytest.mark.parametrize("text", REFUSED)

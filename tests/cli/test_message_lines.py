@@ -127,3 +127,13 @@ def test_a_caret_is_under_the_mistake() -> None:
     shown = under_mistake("x" * 500 + "?" + "y" * 500, 1, 501).split("\n")
     assert shown[0][shown[1].index("^")] == "?"
     assert under_mistake("", 1, 1) == "  \n  ^"
+    assert under_mistake("a\u2028\v\x1b ?", 1, 6) == "  a    ?\n       ^", "these characters do not end a line"
+
+
+def test_a_caret_regards_the_width_of_characters() -> None:
+    """An East Asian character takes two columns of a terminal, and a combining one none."""
+    assert under_mistake("価格 > > 3", 1, 6) == "  価格 > > 3\n         ^"
+    assert under_mistake("cafe\u0301 > > 3", 1, 9) == "  cafe\u0301 > > 3\n         ^"
+    line, caret = under_mistake("価" * 500 + "?" + "格" * 500, 1, 501).split("\n")
+    assert line == "  " + "価" * 30 + "?" + "格" * 19
+    assert caret == "  " + " " * 60 + "^"

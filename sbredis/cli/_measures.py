@@ -16,6 +16,8 @@ _STATES = (
     *("active", "locked", "delayed", "deferred", "scheduled", "transfer"),
     *("dead_letter", "transfer_dead_letter"),
 )
+_BACKLOG = ("active", "locked", "delayed")
+"""The messages that handlers have still to handle, or are handling."""
 _TEXTS = {
     "messages": "Messages, by state.",
     "bytes": "The size of all messages.",
@@ -50,6 +52,7 @@ def _numbers(entity: EntityFacts, at: datetime) -> dict[str, Any]:
     return {
         "kind": entity.kind,
         **counts,
+        "backlog": sum(counts[state] for state in _BACKLOG),
         "bytes": entity.total("size_in_bytes"),
         "oldest_age_seconds": round(max(0.0, (at - min(oldest)).total_seconds()), 3) if oldest else 0.0,
         "waiting_receivers": entity.total("waiting_receiver_count"),

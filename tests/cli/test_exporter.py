@@ -30,6 +30,7 @@ PARTS = (
         server="h:1",
         active_message_count=3,
         locked_message_count=1,
+        delayed_message_count=2,
         size_in_bytes=100,
         oldest_enqueued_at_utc=NOW - timedelta(seconds=90),
         waiting_receiver_count=2,
@@ -70,12 +71,13 @@ def test_the_numbers_of_an_entity_are_json() -> None:
         "kind": "queue",
         "active": 3,
         "locked": 1,
-        "delayed": 0,
+        "delayed": 2,
         "deferred": 0,
         "scheduled": 0,
         "transfer": 0,
         "dead_letter": 0,
         "transfer_dead_letter": 0,
+        "backlog": 6,
         "bytes": 100,
         "oldest_age_seconds": 90.0,
         "waiting_receivers": 2,
@@ -163,7 +165,16 @@ def test_the_files_for_a_start_use_only_measures_that_exist(capsys: pytest.Captu
     assert used <= known
     assert main(["exporter", "--print", "scaled-object"]) == 0
     scaled = yaml.safe_load(capsys.readouterr().out)
-    assert scaled["spec"]["triggers"][0]["metadata"]["valueLocation"] in json_of(MEASURES)['a"b']
+    location = scaled["spec"]["triggers"][0]["metadata"]["valueLocation"]
+    assert location in json_of(MEASURES)['a"b']
+
+
+def test_handlers_of_the_last_messages_are_not_scaled_away(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exporter", "--print", "scaled-object"]) == 0
+    location = yaml.safe_load(capsys.readouterr().out)["spec"]["triggers"][0]["metadata"]["valueLocation"]
+    handled = PartitionRuntimeProperties(number=0, server="h:1", locked_message_count=1)
+    measures = Measures("ns", (EntityFacts(path="orders", kind="queue", partitions=(handled,)),), True, NOW, 0.25)
+    assert json_of(measures)["orders"][location] == 1
 
 
 def names_in(expression: str) -> list[str]:

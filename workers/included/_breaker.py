@@ -20,12 +20,12 @@ _log = logging.getLogger("sbredis.worker")
 
 
 class CircuitBreaker:
-    """Pauses entities while a service fails that their handlers need.
+    """Pauses entities while a service that their handlers need is failing.
 
     After ``failures`` calls in a row that raised one of ``opens_on``, the worker receives no more messages of the
-    entities whose handlers have this breaker. Messages that were received meanwhile are given back uncounted. Every
-    ``pause`` seconds the worker tries one message, or one batch. When a call succeeds, all goes on. Messages whose
-    handlers failed come again as after every failure.
+    entities whose handlers have this breaker. It gives back the messages that it has received meanwhile, and their
+    delivery counts do not rise. Every ``pause`` seconds the worker tries one message, or one batch. When a call
+    succeeds, it receives messages again. Messages whose handlers failed come again as after every failure.
 
     Handlers that need the same service share one breaker. If several handlers share an entity, and one of them has a
     breaker, the whole entity pauses, because a receiver cannot choose among the messages. Handlers that must not wait

@@ -28,7 +28,7 @@ async def apply(call: Call, file: str, *, plan_only: bool, prune: bool, prune_no
 
     FILE is YAML, or the JSON configuration of Azure's Service Bus emulator; '-' reads stdin. Properties that the file
     does not name stay as they are. Nothing is changed unless the whole plan is legal. Entities with 'protected: true'
-    are never deleted.
+    are never deleted. In a protected context you type what is deleted: the name of one entity, or 'delete 3' for three.
     """
     from sbredis.cli._applying import apply_file  # it needs YAML and all properties, which help does not
 

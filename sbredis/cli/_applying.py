@@ -44,8 +44,9 @@ async def apply_file(
             _print(call, plan, done=plan_only or not plan.steps)
             if plan_only or not plan.steps:
                 return ExitCode.DIFFERENT if plan.steps else ExitCode.DONE
-            if any(step.action == "delete" for step in plan.steps):
-                call.confirm(f"Carry out {plan_summary(plan)}?", entity=call.place.name or name, yes=yes)
+            if deleted := [step.path for step in plan.steps if step.action == "delete"]:
+                typed = deleted[0] if len(deleted) == 1 else f"delete {len(deleted)}"
+                call.confirm(f"Carry out {plan_summary(plan)}?", typed=typed, yes=yes)
             with wrong_arguments():
                 await _carry_out(administration, plan, sparing=not prune_nonempty)
     except MistakesError as error:
@@ -71,11 +72,13 @@ async def _carry_out(administration: ServiceBusAdministrationClient, plan: Plan,
         for step in plan.steps:
             if stop:
                 return
-            if step.action == "delete" and sparing and await messages_in(administration, step.kind, step.names):
-                raise click.ClickException(
-                    f"{step.kind.word} {step.path} has got messages since the plan was made, so it was not deleted. "
-                    "Apply the file again."
-                )
+            if step.action == "delete" and sparing:
+                held = await messages_in(administration, step.kind, step.names)
+                if held.number != 0:
+                    raise click.ClickException(
+                        f"{step.kind.word} {step.path} was empty when the plan was made, and has now {held}, so it was "
+                        "not deleted. Apply the file again."
+                    )
             await _do(administration, step)
             progress.add()
 
@@ -143,6 +146,7 @@ async def _read(administration: ServiceBusAdministrationClient) -> list[Existing
     return found
 
 
-async def _held(administration: ServiceBusAdministrationClient, entities: Iterable[Existing]) -> dict[Key, int]:
-    """Return the number of messages in each of these entities."""
-    return {each.key: await messages_in(administration, each.kind, each.names) for each in entities}
+async def _held(administration: ServiceBusAdministrationClient, entities: Iterable[Existing]) -> dict[Key, int | None]:
+    """Return the number of messages in each of these entities, or ``None`` if it may have some that do not answer."""
+    found = {each.key: await messages_in(administration, each.kind, each.names) for each in entities}
+    return {key: held.count or held.number for key, held in found.items()}

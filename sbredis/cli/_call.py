@@ -105,11 +105,11 @@ class Call:
             rules = [found.name async for found in administration.list_rules(topic, subscription)]
             return _near(rule, rules, before=f"{topic}/subscriptions/{subscription}/rules/") if rule else None
 
-    def confirm(self, question: str, *, entity: str, yes: bool) -> None:
+    def confirm(self, question: str, *, typed: str, yes: bool) -> None:
         """Ask before something is destroyed. Ends the command if the user does not agree.
 
-        In a protected context the user types the entity's name, even with ``--yes``. Elsewhere ``--yes`` is enough.
-        Without a terminal there is nobody to ask, so the command is refused.
+        In a protected context the user types ``typed``, which is the entity's name, even with ``--yes``. Elsewhere
+        ``--yes`` is enough. Without a terminal there is nobody to ask, so the command is refused.
         """
         protected = self.place.protected
         if yes and not protected:
@@ -120,8 +120,8 @@ class Call:
             raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
         with self._interruptible():
             if protected:
-                typed = click.prompt(f"{question} Type {entity!r} to go on", default="", show_default=False, err=True)
-                agreed = typed == entity
+                answer = click.prompt(f"{question} Type {typed!r} to go on", default="", show_default=False, err=True)
+                agreed = answer == typed
             else:
                 agreed = click.confirm(question, err=True)
         if not agreed:

@@ -17,6 +17,7 @@ from sbredis.cli._call import Call
 from sbredis.cli._commands import Group, command, group
 from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, Kind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
+from sbredis.cli._output import counted
 from sbredis.cli._parameters import ParamType
 from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
 from sbredis.cli._values import filter_text, read_text, sql_text, written
@@ -25,7 +26,7 @@ from sbredis.model import Choice, Described, Duration, Field, Flag, RuleProperti
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["queues", "rules", "subscriptions", "topics", "wrong_arguments"]
+__all__ = ["Held", "messages_in", "queues", "rules", "subscriptions", "topics", "wrong_arguments"]
 
 
 class _Given(NamedTuple):
@@ -167,12 +168,12 @@ async def _rows(administration: ServiceBusAdministrationClient, kind: Kind, pare
     listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
     if kind is RULE:
         return [{"name": each.name, **_rule_row(each)} for each in listed]
-    counted = {each.name: each async for each in kind.call(administration, "list", of="_runtime_properties")(*parents)}
+    counts = {each.name: each async for each in kind.call(administration, "list", of="_runtime_properties")(*parents)}
     return [
         {
             "name": each.name,
             "status": written(each["status"]),
-            **{column: getattr(counted.get(each.name), field, None) for column, field in kind.counts.items()},
+            **{column: getattr(counts.get(each.name), field, None) for column, field in kind.counts.items()},
         }
         for each in listed
     ]
@@ -233,16 +234,16 @@ def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
         path = path_of(entity)
         with wrong_arguments():
             async with call.administration() as administration, call.looking_for(path):
-                found = await kind.call(administration, "get")(*entity)
-                _require_unprotected(kind, path, found)
+                await _require_unprotected(administration, kind, entity)
                 held = await messages_in(administration, kind, entity)
-                what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {_plural(held, 'message')}")
+                what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {held}")
+                facts: dict[str, Any] = {"kind": kind.word, "name": path, "messages": held.number}
                 if dry_run:
-                    call.out.done(f"would delete the {what}", deleted=False, kind=kind.word, name=path, messages=held)
+                    call.out.done(f"would delete the {what}", deleted=False, **facts)
                     return
-                call.confirm(f"Delete the {what}?", entity=path, yes=yes)
+                call.confirm(f"Delete the {what}?", typed=path, yes=yes)
                 await kind.call(administration, "delete")(*entity)
-        call.out.done(f"{what} is deleted", deleted=True, kind=kind.word, name=path, messages=held)
+        call.out.done(f"{what} is deleted", deleted=True, **facts)
 
     command(
         "delete",
@@ -259,29 +260,64 @@ def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
     )(delete)
 
 
-def _require_unprotected(kind: Kind, path: str, found: Described) -> None:
+async def _require_unprotected(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> None:
+    """Refuse to delete an entity that is protected, or a topic of which a subscription is."""
+    found: Described = await kind.call(administration, "get")(*entity)
+    path = path_of(entity)
     if found.get("protected"):
-        command_ = f"sbredis {kind.word} update {path.replace('/subscriptions/', ' ')} --no-protected"
-        raise click.ClickException(f"The {kind.word} {path} is protected. To delete it, first run: {command_}")
+        raise click.ClickException(
+            f"The {kind.word} {path} is protected. To delete it, first run: {_unprotecting(kind, entity)}"
+        )
+    if kind is not TOPIC:
+        return
+    guarded = [each.name async for each in administration.list_subscriptions(*entity) if each.protected]
+    if guarded:
+        what = f"{'subscription' if len(guarded) == 1 else 'subscriptions'} {', '.join(guarded)}"
+        commands = "; ".join(_unprotecting(SUBSCRIPTION, (*entity, name)) for name in guarded)
+        raise click.ClickException(
+            f"The topic {path} has the protected {what}. To delete the topic, first run: {commands}"
+        )
 
 
-async def messages_in(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> int:
-    """Return the number of messages in an entity, those of a topic's subscriptions included."""
+def _unprotecting(kind: Kind, entity: Names) -> str:
+    return f"sbredis {kind.word} update {' '.join(entity)} --no-protected"
+
+
+class Held(NamedTuple):
+    """The messages in an entity, those of a topic's subscriptions included."""
+
+    count: int
+    """The number of messages in the partitions that answer."""
+    silent: int = 0
+    """The number of partitions that do not answer."""
+
+    @property
+    def number(self) -> int | None:
+        """The number of messages, or ``None`` if it is not known."""
+        return None if self.silent else self.count
+
+    def __str__(self) -> str:
+        if not self.silent:
+            return counted(self.count, "message")
+        return (
+            f"an unknown number of messages ({self.count:,} without those of {counted(self.silent, 'partition')}, "
+            f"which {'does' if self.silent == 1 else 'do'} not answer)"
+        )
+
+
+async def messages_in(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> Held:
+    """Count the messages in an entity, those of a topic's subscriptions included."""
     if kind is RULE:
-        return 0
+        return Held(0)
     counts = await kind.call(administration, "get", of="_runtime_properties")(*entity)
     if kind is not TOPIC:
-        return int(counts.total_message_count)
-    inside = [
-        each.total_message_count
-        async for each in SUBSCRIPTION.call(administration, "list", of="_runtime_properties")(*entity)
-    ]
+        return Held(counts.total_message_count, len(counts.unreachable_partitions))
     here = counts.scheduled_message_count + counts.transfer_message_count + counts.transfer_dead_letter_message_count
-    return int(here + sum(inside))
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    silent = len(counts.unreachable_partitions)
+    async for each in SUBSCRIPTION.call(administration, "list", of="_runtime_properties")(*entity):
+        here += each.total_message_count
+        silent += len(each.unreachable_partitions)
+    return Held(here, silent)
 
 
 queues, topics, subscriptions, rules = map(entity_commands, KINDS)

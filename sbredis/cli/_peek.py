@@ -124,7 +124,7 @@ async def delete(
         if dry_run:
             show_messages(call, found)
             return
-        call.confirm(f"Delete {_listed(numbers)} from {path}?", entity=entity_of(path), yes=yes)
+        call.confirm(f"Delete {_listed(numbers)} from {path}?", typed=entity_of(path), yes=yes)
         session, scheduled = _one_kind(found, info)
         if scheduled:
             async with client.get_sender(entity_of(path)) as sender:

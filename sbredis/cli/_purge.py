@@ -70,7 +70,7 @@ async def purge_path(
             raise click.ClickException(
                 f"{entity_of(path)} is protected. To delete its messages, first update it with --no-protected."
             )
-        call.confirm(f"Delete {_which(before, session)} of {path}?", entity=entity_of(path), yes=yes)
+        call.confirm(f"Delete {_which(before, session)} of {path}?", typed=entity_of(path), yes=yes)
         with Progress("deleted") as progress:
             await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
     call.out.done(f"deleted {counted(progress.count, 'message')} of {path}", deleted=progress.count, entity=path)

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
 from sbredis.cli import _applying as applying
 from sbredis.cli._declared import read_declarations
 from sbredis.cli._planning import Step, make_plan
 from tests.cli.conftest import Bus, Command
-from tests.cli.test_entities import everything
+from tests.cli.test_entities import everything, silence
 
 FILE = """\
 queues:
@@ -135,6 +137,59 @@ def test_pruning_spares_messages_and_protected_entities(sbredis: Command, bus: B
     assert [each["name"] for each in sbredis("queue", "list", "-o", "json").json] == ["full", "kept", "q"]
     assert sbredis("apply", "-", "--prune", "--prune-nonempty", "--yes", stdin=declaration).code == 0
     assert [each["name"] for each in sbredis("queue", "list", "-o", "json").json] == ["kept", "q"]
+
+
+def test_pruning_spares_entities_whose_messages_are_not_known(
+    sbredis: Command, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.queue("away")
+    silence(monkeypatch)
+    ran = sbredis("apply", "-", "--prune", "--yes", stdin=b"queues: {q: }")
+    assert "! queue away is kept: some of its partitions do not answer, so it may have messages\n" in ran.out
+    assert [each["name"] for each in sbredis("queue", "list", "-o", "json").json] == ["away", "q"]
+
+
+def test_a_queue_that_gets_messages_after_the_plan_is_not_deleted(
+    sbredis: Command, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.queue("empty")
+    carry_out = applying._carry_out
+
+    async def send_before(administration: Any, plan: Any, **options: Any) -> None:
+        async with ServiceBusClient(bus.url) as client, client.get_queue_sender("empty") as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        await carry_out(administration, plan, **options)
+
+    monkeypatch.setattr(applying, "_carry_out", send_before)
+    ran = sbredis("apply", "-", "--prune", "--yes", stdin=b"queues: {q: }")
+    assert ran.code == 1
+    assert "queue empty was empty when the plan was made, and has now 1 message, so it was not deleted" in ran.err
+    assert bus.bodies("empty") == ["x"]
+
+
+TYPED = [
+    (1, "old-0\n", 0),
+    (1, "delete 1\n", 1),
+    (2, "delete 2\n", 0),
+    (2, "delete 3\n", 1),
+    (2, "old-0\n", 1),
+    (2, "prod\n", 1),
+]
+
+
+@pytest.mark.parametrize(("count", "typed", "code"), TYPED)
+def test_in_a_protected_context_the_name_or_the_number_of_what_is_deleted_is_typed(
+    sbredis: Command, bus: Bus, file: Path, *, count: int, typed: str, code: int
+) -> None:
+    assert sbredis("context", "add", "prod", bus.url, "--protected").code == 0
+    names = [f"old-{number}" for number in range(count)]
+    for name in names:
+        bus.queue(name)
+    ran = bus.typed(typed, "apply", str(file), "--prune", "--yes", "--context", "prod")
+    assert ran.code == code
+    assert f"Type {'old-0' if count == 1 else f'delete {count}'!r} to go on" in ran.err
+    left = [each["name"] for each in sbredis("queue", "list", "-o", "json").json]
+    assert left == (names if code else ["letters", "orders"])
 
 
 WRONG = {

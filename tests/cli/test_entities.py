@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
 import pytest
 from click.testing import CliRunner
 
 from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from sbredis.cli._app import program
 from sbredis.cli._kinds import KINDS, RULE, Kind
-from sbredis.management import RuleProperties
+from sbredis.management import (
+    QueueRuntimeProperties,
+    RuleProperties,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+)
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient
-from tests.cli.conftest import Command
+from tests.cli.conftest import Bus, Command
+
+RuntimeProperties: TypeAlias = QueueRuntimeProperties | TopicRuntimeProperties | SubscriptionRuntimeProperties
 
 QUEUES = """\
 NAME    STATUS    ACTIVE  DEAD LETTERS  SCHEDULED  TRANSFERS  BYTES
@@ -202,6 +214,67 @@ def test_a_protected_entity_is_not_deleted(sbredis: Command) -> None:
     assert "sbredis queue update orders --no-protected" in ran.err
     assert sbredis("queue", "update", "orders", "--no-protected").code == 0
     assert sbredis("queue", "delete", "orders", "--yes").code == 0
+
+
+def test_a_topic_with_protected_subscriptions_is_not_deleted(sbredis: Command) -> None:
+    with_rule(sbredis)
+    assert sbredis("subscription", "create", "news", "kept", "--protected").code == 0
+    before = everything(sbredis)
+    for options in (("--yes",), ("--dry-run",)):
+        ran = sbredis("topic", "delete", "news", *options)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == (
+            "sbredis: The topic news has the protected subscription kept. To delete the topic, first run: "
+            "sbredis subscription update news kept --no-protected\n"
+        )
+    assert sbredis("subscription", "update", "news", "sports", "--protected").code == 0
+    assert "the protected subscriptions kept, sports." in sbredis("topic", "delete", "news", "--yes").err
+    assert everything(sbredis) == before
+    for name in ("kept", "sports"):
+        assert sbredis("subscription", "update", "news", name, "--no-protected").code == 0
+    assert sbredis("topic", "delete", "news", "--yes").code == 0
+
+
+UNKNOWN = "an unknown number of messages (0 without those of 2 partitions, which do not answer)"
+
+
+def test_a_deletion_says_that_the_number_of_messages_is_not_known(
+    sbredis: Command, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_rule(sbredis)
+    bus.queue("orders")
+    silence(monkeypatch)
+    for kind, *names in (["queue", "orders"], ["subscription", "news", "sports"]):
+        path = "/subscriptions/".join(names)
+        ran = sbredis(kind, "delete", *names)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"Delete the {kind} {path} with {UNKNOWN}?" in ran.err
+        assert sbredis(kind, "delete", *names, "--dry-run", "-o", "json").json["messages"] is None
+    assert (
+        "with an unknown number of messages (0 without those of 4 partitions"
+        in sbredis("topic", "delete", "news", "--dry-run").out
+    )
+
+
+def silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two partitions of each entity not answer when its messages are counted."""
+
+    def deaf(found: RuntimeProperties) -> RuntimeProperties:
+        return replace(found, unreachable_partitions=(1, 3))
+
+    for kind in KINDS[:3]:
+        get = kind.call(AsyncAdministrationClient, "get", of="_runtime_properties")
+        list_ = kind.call(AsyncAdministrationClient, "list", of="_runtime_properties")
+
+        async def counted(*arguments: object, get: Any = get) -> RuntimeProperties:
+            return deaf(await get(*arguments))
+
+        async def listed(*arguments: object, list_: Any = list_) -> AsyncIterator[RuntimeProperties]:
+            async for each in list_(*arguments):
+                yield deaf(each)
+
+        monkeypatch.setattr(AsyncAdministrationClient, get.__name__, counted)
+        monkeypatch.setattr(AsyncAdministrationClient, list_.__name__, listed)
 
 
 def test_a_protected_context_needs_a_terminal(sbredis: Command, server: LocalServer) -> None:

@@ -23,7 +23,7 @@ local function choose_messages(p, side, token, most, room, least, members_of)
     else
       members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
     end
-    local asked = #members
+    local asked, there, wanted = #members, #members, most - n
     if asked == 0 then
       emptied = late == 0
       break
@@ -95,6 +95,10 @@ local function choose_messages(p, side, token, most, room, least, members_of)
           break
         end
       end
+    end
+    if not full and asked == there and there < wanted then -- all members were read
+      emptied = late == 0
+      break
     end
   end
   return { n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied }

@@ -29,7 +29,7 @@ async def source_of(client: ServiceBusClient, path: str) -> EntityInfo:
     """Return what is at a path. A topic is refused, because it keeps no messages."""
     info = await client.describe_entity(path)
     if info.kind == "topic":
-        raise click.UsageError(f"{info.path} is a topic: name one of its subscriptions, as in topic/Subscriptions/all.")
+        raise click.UsageError(f"{info.path} is a topic: name one of its subscriptions, as in topic/subscriptions/all.")
     return info
 
 

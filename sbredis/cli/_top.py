@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sbredis.aio.management import ServiceBusAdministrationClient
-    from sbredis.model import PartitionRuntimeProperties
+    from sbredis.model import PartitionRuntimeProperties, RuleProperties
 
 __all__ = ["top"]
 
@@ -107,7 +108,7 @@ class _Watch:
         self._administration = administration
         self._clock = asyncio.get_running_loop().time
         self._listed_at = float("-inf")
-        self._paths: list[tuple[str, bool]] = []
+        self._entities: list[_Entity] = []
         self._news = asyncio.Event()
 
     async def wait(self) -> None:
@@ -130,39 +131,74 @@ class _Watch:
         """Read every entity once."""
         if self._clock() - self._listed_at >= _LISTING:
             await self._list()
-        for path, counts_arrivals in self._paths:
+        for entity in self._entities:
             began = self._clock()
             with suppress(MessagingEntityNotFoundError):  # it is deleted; the next list leaves it out
-                partitions = [each async for each in self._administration.list_partitions(path)]
-                sample = _sample(path, partitions, self._clock(), counts_arrivals=counts_arrivals)
-                before = self.sights.get(path)
-                self.sights[path] = Sight(sample) if before is None else before.then(sample)
-                await asyncio.sleep(max(0.0, began + 2 * len(partitions) / _READS - self._clock()))
+                reads = await self._read_rules(entity)
+                partitions = [each async for each in self._administration.list_partitions(entity.path)]
+                reads += 2 * len(partitions)
+                sample = _sample(entity, partitions, self._clock())
+                before = self.sights.get(entity.path)
+                self.sights[entity.path] = Sight(sample) if before is None else before.then(sample)
+                await asyncio.sleep(max(0.0, began + reads / _READS - self._clock()))
 
     async def _list(self) -> None:
-        """Find the entities. The numbers of a subscription are those of its topic, so they tell nothing of it."""
-        paths = [(queue.name, True) async for queue in self._administration.list_queues()]
+        """Find the entities."""
+        found = [_Entity(queue.name) async for queue in self._administration.list_queues()]
         async for topic in self._administration.list_topics():
-            paths.append((topic.name, True))
+            found.append(_Entity(topic.name))
             with suppress(MessagingEntityNotFoundError):
-                subscriptions = [each.name async for each in self._administration.list_subscriptions(topic.name)]
-                paths += [(f"{topic.name}/Subscriptions/{name}", False) for name in subscriptions]
-        self._paths = paths
+                async for each in self._administration.list_subscriptions(topic.name):
+                    found.append(_Entity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
+        self._entities = found
         self._listed_at = self._clock()
-        known = {path for path, _ in paths}
+        known = {entity.path for entity in found}
         self.sights = {path: sight for path, sight in self.sights.items() if path in known}
 
+    async def _read_rules(self, entity: _Entity) -> int:
+        """Find out whether a subscription gets all messages of its topic, once for each list. Return the reads made."""
+        if entity.subscription is None or entity.gets_all is not None:
+            return 0
+        rules = [rule async for rule in self._administration.list_rules(*entity.subscription)]
+        entity.gets_all = gets_all(rules)
+        return 1
 
-def _sample(path: str, partitions: Sequence[PartitionRuntimeProperties], at: float, *, counts_arrivals: bool) -> Sample:
+
+@dataclass
+class _Entity:
+    """An entity to read."""
+
+    path: str
+    subscription: tuple[str, str] | None = None
+    """The names of the topic and of the subscription, if it is one."""
+    gets_all: bool | None = None
+    """Whether a subscription gets each message of its topic once; ``None`` before its rules are read."""
+
+
+def gets_all(rules: Sequence[RuleProperties]) -> bool:
+    """Return whether a subscription with these rules gets each message of its topic once.
+
+    A rule with an action makes a copy of its own, beside the one of the rules without an action.
+    """
+    from sbredis.model import TrueRuleFilter
+
+    return any(isinstance(rule.filter, TrueRuleFilter) for rule in rules) and (
+        len(rules) == 1 or all(rule.action is None for rule in rules)
+    )
+
+
+def _sample(entity: _Entity, partitions: Sequence[PartitionRuntimeProperties], at: float) -> Sample:
+    """Return the sample of an entity. The numbers of a subscription are those of its topic."""
+    is_known = entity.subscription is None or entity.gets_all
     oldest = [each.oldest_enqueued_at_utc for each in partitions if each.oldest_enqueued_at_utc is not None]
     states = ("active", "locked", "delayed", "deferred", "scheduled")
     return Sample(
-        path=path,
+        path=entity.path,
         at=at,
         counts={state: sum(getattr(each, f"{state}_message_count") for each in partitions) for state in states},
         dead=sum(each.dead_letter_message_count for each in partitions),
         oldest=max(0.0, (datetime.now(UTC) - min(oldest)).total_seconds()) if oldest else None,
         consumers=sum(each.waiting_receiver_count for each in partitions),
-        arrived=sum(each.numbers_given_out for each in partitions) if counts_arrivals else None,
+        arrived=sum(each.numbers_given_out for each in partitions) if is_known else None,
         unavailable=sum(not each.available for each in partitions),
     )

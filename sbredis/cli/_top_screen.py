@@ -32,7 +32,7 @@ class Sample:
     consumers: int
     """The number of receivers that wait."""
     arrived: int | None
-    """How many messages have come so far; ``None`` if that is not known."""
+    """How many messages have come so far; ``None`` if that is not known, as for a subscription with filters."""
     unavailable: int = 0
     """The number of partitions that did not answer."""
 
@@ -55,19 +55,27 @@ class Sight:
         return Sight(sample, None if again or sample.unavailable or self.now.unavailable else self.now)
 
     @property
+    def rates_are_least(self) -> bool:
+        """Whether the rates are the least that explains the change of the depth, because arrivals are not known."""
+        return self.before is not None and None in {self.now.arrived, self.before.arrived}
+
+    @property
     def incoming(self) -> float | None:
         """The number of messages that came in a second."""
-        if self.before is None or self.now.arrived is None or self.before.arrived is None:
-            return None
-        return (self.now.arrived - self.before.arrived) / self._seconds(self.before)
+        return None if self.before is None else self._arrived(self.before) / self._seconds(self.before)
 
     @property
     def outgoing(self) -> float | None:
         """The number of messages that left in a second: completed, expired, moved or dead-lettered."""
-        if self.before is None or self.incoming is None:
+        if self.before is None:
             return None
-        shrunk = (self.before.depth - self.now.depth) / self._seconds(self.before)
-        return max(0.0, self.incoming + shrunk)
+        left = self._arrived(self.before) + self.before.depth - self.now.depth
+        return max(0, left) / self._seconds(self.before)
+
+    def _arrived(self, before: Sample) -> int:
+        if self.now.arrived is not None and before.arrived is not None:
+            return self.now.arrived - before.arrived
+        return max(0, self.now.depth + self.now.dead - before.depth - before.dead)
 
     def _seconds(self, before: Sample) -> float:
         return max(self.now.at - before.at, 1e-6)
@@ -162,8 +170,8 @@ _COLUMNS: list[tuple[str, str, int, Callable[[Sight], str]]] = [
     ("depth", "DEPTH", 7, lambda sight: _number(sight.now.depth)),
     ("dead", "DEAD", 6, lambda sight: _number(sight.now.dead)),
     ("oldest", "OLDEST", 7, lambda sight: _age(sight.now.oldest)),
-    ("in", "IN/S", 7, lambda sight: _rate(sight.incoming)),
-    ("out", "OUT/S", 7, lambda sight: _rate(sight.outgoing)),
+    ("in", "IN/S", 7, lambda sight: _rate(sight.incoming, least=sight.rates_are_least)),
+    ("out", "OUT/S", 7, lambda sight: _rate(sight.outgoing, least=sight.rates_are_least)),
     ("consumers", "WAITING", 7, lambda sight: _number(sight.now.consumers)),
 ]
 """The columns behind the name, the most important first. A narrow screen leaves out the last ones."""
@@ -256,10 +264,10 @@ def _counted(count: int, noun: str) -> str:
     return f"{_number(count)} {noun if count == 1 else f'{noun}s'}"
 
 
-def _rate(value: float | None) -> str:
+def _rate(value: float | None, *, least: bool) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}" if 0 < value < 10 else _number(value)
+    return ("≥" if least else "") + (f"{value:.1f}" if 0 < value < 10 else _number(value))
 
 
 def _age(seconds: float | None) -> str:
@@ -293,6 +301,7 @@ def row_of(sight: Sight) -> dict[str, object]:
         "dead": now.dead,
         "in_per_second": sight.incoming,
         "out_per_second": sight.outgoing,
+        "rates_are_least": sight.rates_are_least,
         "oldest_age_seconds": now.oldest,
         "waiting_receivers": now.consumers,
         "unavailable_partitions": now.unavailable,

@@ -13,13 +13,18 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbredis.aio import ServiceBusClient
+from sbredis.cli import _top
 from sbredis.cli._terminal import keys_of
+from sbredis.cli._top import gets_all
 from sbredis.cli._top_screen import Sample, Sight, State, frame, pressed
+from sbredis.model import RuleProperties, ServiceBusMessage, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from tests.cli.conftest import Bus
 
 
@@ -41,7 +46,7 @@ SIGHTS = [
     Sight(sample("orders", 2, active=600, locked=200, scheduled=200, arrived=2000, oldest=90, consumers=2)).then(
         sample("orders", 4, active=500, locked=200, scheduled=200, arrived=2400, oldest=92, consumers=2)
     ),
-    Sight(sample("news/Subscriptions/all-of-the-readers-in-europe", active=5, dead=12_345, oldest=7200)),
+    Sight(sample("news/subscriptions/all-of-the-readers-in-europe", active=5, dead=12_345, oldest=7200)),
     Sight(sample("idle", 2, arrived=7)).then(sample("idle", 4, arrived=7, unavailable=1)),
 ]
 
@@ -50,7 +55,7 @@ AT_40 = """\
 
 NAME               ▼DEPTH  OLDEST   DEAD
 orders                900     92s      0
-news/Sub…n-europe       5      2h  12.3k
+news/sub…n-europe       5      2h  12.3k
 ! idle                  0       -      0
 █ active  ▓ locked  ▒ delayed, deferred…
 """
@@ -60,7 +65,7 @@ redis://db · 3 entities · 905 messages · 12.3k dead letters
 
 NAME                        ▼DEPTH           IN/S   OUT/S  OLDEST WAITING   DEAD
 orders                         900 ███▓░      200     250     92s       2      0
-news/Subscri…ers-in-europe       5 █            -       -      2h       0  12.3k
+news/subscri…ers-in-europe       5 █            -       -      2h       0  12.3k
 ! idle                           0              -       -       -       0      0
 █ active  ▓ locked  ▒ delayed, deferred  ░ scheduled
 """
@@ -70,7 +75,7 @@ redis://db · 3 entities · 905 messages · 12.3k dead letters
 
 NAME                                      ▼DEPTH                                     IN/S   OUT/S  OLDEST WAITING   DEAD
 orders                                       900 ██████████████████▓▓▓▓▓▓▓░░░░░░░     200     250     92s       2      0
-news/Subscriptions/…he-readers-in-europe       5 █                                      -       -      2h       0  12.3k
+news/subscriptions/…he-readers-in-europe       5 █                                      -       -      2h       0  12.3k
 ! idle                                         0                                        -       -       -       0      0
 █ active  ▓ locked  ▒ delayed, deferred  ░ scheduled
 """
@@ -136,11 +141,47 @@ def test_what_a_terminal_sends_is_read_as_keys() -> None:
 
 def test_rates_come_from_two_samples_of_the_same_entity() -> None:
     first = Sight(sample("q", 1, active=10, arrived=100))
-    assert (first.incoming, first.outgoing) == (None, None)
+    assert (first.incoming, first.outgoing, first.rates_are_least) == (None, None, False)
     second = first.then(sample("q", 3, active=4, arrived=120))
     assert (second.incoming, second.outgoing) == (10.0, 13.0)
     assert second.then(sample("q", 4, active=9, arrived=5)).incoming is None, "the entity was made again"
     assert second.then(sample("q", 4, arrived=200, unavailable=1)).incoming is None
+
+
+RATES = {
+    "more messages": ({"active": 10}, {"active": 16}, (3, 0)),
+    "fewer messages": ({"active": 16}, {"active": 10}, (0, 3)),
+    "dead letters": ({"active": 16}, {"active": 10, "dead": 8}, (1, 4)),
+    "a redrive": ({"dead": 8}, {"active": 8}, (0, 0)),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "rates"), RATES.values(), ids=RATES)
+def test_without_a_count_of_arrivals_the_rates_are_the_least_that_explains_the_change(
+    before: dict[str, int], after: dict[str, int], rates: tuple[int, int]
+) -> None:
+    sight = Sight(sample("q", 1, **before)).then(sample("q", 3, **after))
+    assert (sight.incoming, sight.outgoing, sight.rates_are_least) == (*rates, True)
+    row = frame("x", [sight], State(), 120)[3].split()
+    assert [word.strip("≥") for word in row if word.startswith("≥")] == [
+        f"{rate:.1f}" if rate else "0" for rate in rates
+    ]
+
+
+EVERY, SOME, CHANGE = TrueRuleFilter(), SqlRuleFilter("x = 1"), SqlRuleAction("SET x = 2")
+RULES = {
+    "the default": ([RuleProperties("$Default")], True),
+    "true with an action": ([RuleProperties("a", filter=EVERY, action=CHANGE)], True),
+    "true and a filter": ([RuleProperties("a", filter=EVERY), RuleProperties("b", filter=SOME)], True),
+    "a filter": ([RuleProperties("a", filter=SOME)], False),
+    "no rule": ([], False),
+    "a second copy": ([RuleProperties("a"), RuleProperties("b", filter=SOME, action=CHANGE)], False),
+}
+
+
+@pytest.mark.parametrize(("rules", "expected"), RULES.values(), ids=RULES)
+def test_some_rules_give_a_subscription_each_message_once(rules: list[RuleProperties], expected: bool) -> None:
+    assert gets_all(rules) is expected
 
 
 SAMPLES = st.builds(
@@ -152,7 +193,7 @@ SAMPLES = st.builds(
     dead=st.integers(0, 10**9),
     oldest=st.integers(0, 10**8),
     consumers=st.integers(0, 10**6),
-    arrived=st.integers(0, 10**13),
+    arrived=st.none() | st.integers(0, 10**13),
 )
 
 
@@ -175,14 +216,50 @@ def test_one_screen_is_printed(bus: Bus) -> None:
     bus.did("send", "orders", "x", "--count", "3")
     bus.did("send", "orders", "x", "--schedule", "1h")
     ran = bus.did("top", "--once", "--every", "0.1", "--sort", "name")
-    assert [line.split()[0] for line in ran.out.splitlines()[3:-1]] == ["news", "news/Subscriptions/all", "orders"]
+    assert [line.split()[0] for line in ran.out.splitlines()[3:-1]] == ["news", "news/subscriptions/all", "orders"]
     (row,) = bus.did("top", "--once", "--every", "0.1", "--filter", "ord", "-o", "json").json
     assert 0 <= row.pop("oldest_age_seconds") < 3600
     assert row == {
         "entity": "orders", "depth": 4, "active": 3, "locked": 0, "delayed": 0, "deferred": 0, "scheduled": 1,
         "dead": 0,
-        "in_per_second": 0.0, "out_per_second": 0.0, "waiting_receivers": 0, "unavailable_partitions": 0,
+        "in_per_second": 0.0, "out_per_second": 0.0, "rates_are_least": False,
+        "waiting_receivers": 0, "unavailable_partitions": 0,
     }  # fmt: skip
+
+
+def test_subscriptions_have_rates(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a subscription that gets all messages are exact, and those of another one are the least."""
+    bus.administration(lambda administration: administration.create_topic("news"))
+    for name in ("all", "some"):
+        bus.did("subscription", "create", "news", name)
+    bus.did("rule", "update", "news", "some", "$Default", "--filter", "wanted = TRUE")
+    rounds = 0
+    read = _top._Watch.round
+
+    async def read_and_send(watch: _top._Watch) -> None:
+        nonlocal rounds
+        await read(watch)
+        rounds += 1
+        if rounds == 1:
+            async with ServiceBusClient(bus.url) as client:
+                async with client.get_topic_sender("news") as sender:
+                    for wanted in (True, False):
+                        properties: dict[str | bytes, Any] = {"wanted": wanted}
+                        messages = [ServiceBusMessage("x", application_properties=properties) for _ in range(20)]
+                        await sender.send_messages(messages)
+                for name in ("all", "some"):
+                    async with client.get_subscription_receiver("news", name) as receiver:
+                        await receiver.complete_messages(await receiver.receive_messages(5))
+
+    monkeypatch.setattr(_top._Watch, "round", read_and_send)
+    rows = bus.did("top", "--once", "--every", "0.1", "--sort", "name", "-o", "json").json
+    found = {row["entity"]: row for row in rows}
+    exact, least = found["news/subscriptions/all"], found["news/subscriptions/some"]
+    assert (exact["depth"], exact["rates_are_least"]) == (35, False)
+    assert exact["in_per_second"] > 0
+    assert exact["out_per_second"] / exact["in_per_second"] == pytest.approx(5 / 40)
+    assert (least["depth"], least["rates_are_least"], least["out_per_second"]) == (15, True, 0)
+    assert least["in_per_second"] > 0
 
 
 def test_without_a_terminal_it_is_refused(bus: Bus) -> None:

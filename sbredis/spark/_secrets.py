@@ -3,6 +3,9 @@
 Spark stores options in its event log and sends them to every executor. So a password belongs into the environment
 (``urlEnv``), into a file (``urlFile``) or into the answer of a function (``urlProvider``); the options only say where
 it is. Each process of the query looks there itself.
+
+Executors can get a variable by a setting of Spark (``spark.executorEnv.NAME``). Spark writes settings into its event log
+too, but hides the values of those whose names look secret.
 """
 
 from __future__ import annotations
@@ -19,9 +22,14 @@ from sbredis._quoting import quoted
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._options import parse_secret
 
-__all__ = ["Server", "server_of", "warn_of_password"]
+__all__ = ["Server", "server_of", "warn_of_password", "warn_of_settings"]
 
 _PASSWORD = re.compile(r"://[^/?]*:[^/?@]*@|password=", re.IGNORECASE)
+_HIDING = "spark.redaction.regex"
+_HIDDEN = "(?i)secret|password|token|access[.]?key|credential"
+"""What Spark takes for secret, in the name or the value of a setting, if the setting above says nothing else."""
+_VARIABLES = ("spark.executorEnv.", "spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
+"""The beginnings of the settings that set environment variables."""
 
 
 class Server(NamedTuple):
@@ -52,12 +60,30 @@ def warn_of_password(options: Mapping[str, str]) -> None:
         )
 
 
+def warn_of_settings(settings: Mapping[str, str]) -> None:
+    """Warn if a setting of Spark gives processes a variable with a password, and Spark does not hide its value."""
+    try:
+        hidden = re.compile(settings.get(_HIDING, _HIDDEN))
+    except re.error:  # Java knows patterns that Python does not know
+        hidden = re.compile(_HIDDEN)
+    for name, value in settings.items():
+        secret = name.startswith(_VARIABLES) and _PASSWORD.search(value)
+        if secret and not hidden.search(name) and not hidden.search(value):
+            warn_caller(
+                f"The setting {name} contains a password, which Spark writes into its event log and shows in its user "
+                "interface. Spark hides the value if the variable has a name like SBREDIS_SECRET_URL. Rename it, here "
+                "and in urlEnv, or use urlFile.",
+                UserWarning,
+            )
+
+
 def _from_environment(name: str) -> str:
     url = os.environ.get(name, "")
     if not url.strip():
         raise SparkSetupError(
             f"The option urlEnv names the environment variable {quoted(name)}, which is not set in this process. The "
-            "driver and every executor need it (spark.executorEnv.NAME)."
+            "driver and every executor need it (spark.executorEnv.NAME sets it for executors, and Spark hides the value "
+            "if the name is one like SBREDIS_SECRET_URL)."
         )
     return url
 

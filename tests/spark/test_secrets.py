@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._secrets import Server, server_of, warn_of_password
+from sbredis.spark._secrets import Server, server_of, warn_of_password, warn_of_settings
 
 URL = "redis://:hidden-word@bus:6379"
 
@@ -59,3 +59,29 @@ def test_a_password_in_the_option_url_is_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_password({"url": "redis://bus:6379"})
+
+
+@pytest.mark.parametrize("name", ["spark.executorEnv.BUS", "spark.yarn.appMasterEnv.BUS"])
+def test_a_password_in_a_setting_that_spark_does_not_hide_is_a_warning(name: str) -> None:
+    with pytest.warns(
+        UserWarning, match=f"{name} contains a password, which Spark writes into its event log"
+    ) as caught:
+        warn_of_settings({"spark.app.name": "report", name: URL})
+    assert "hidden-word" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.executorEnv.SBREDIS_SECRET_URL": URL},
+        {"spark.executorEnv.BUS": "redis://bus:6379"},
+        {"spark.executorEnv.BUS": "redis+sentinel://bus?sentinel_password=hidden-word"},
+        {"spark.redaction.regex": "BUS", "spark.executorEnv.BUS": URL},
+        {"spark.redaction.regex": "(?<a>x", "spark.executorEnv.BUS_TOKEN": URL},
+        {"spark.other": URL},
+    ],
+)
+def test_a_setting_that_spark_hides_or_that_has_no_password_is_no_warning(settings: dict[str, str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_settings(settings)

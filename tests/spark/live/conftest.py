@@ -13,6 +13,7 @@ import pytest
 
 from sbredis.exceptions import SparkSetupError
 from sbredis.servers import LocalServer
+from sbredis.sync.management import ServiceBusAdministrationClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,8 @@ def secured() -> Iterator[str]:
 def spark(folder: Path, secured: str) -> Iterator[SparkSession]:
     """One Spark for all tests, with two cores. It finds the format by itself, in the environment of the tests.
 
-    The environment has the connection string of the server: ``urlEnv=SBREDIS_URL``.
+    The environment has the connection string of the server, as that of a driver on a cluster: ``urlEnv=SBREDIS_URL`` or
+    ``SBREDIS_SECRET_URL``. A setting gives executors the latter.
     """
     from pyspark.sql import SparkSession
 
@@ -72,12 +74,14 @@ def spark(folder: Path, secured: str) -> Iterator[SparkSession]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SBREDIS_URL", secured)
+        patch.setenv("SBREDIS_SECRET_URL", secured)
         builder = SparkSession.builder.master("local[2]").appName("tests of sbredis")
         for name, value in {
             "spark.driver.memory": "1g",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": folder.joinpath("events").as_uri(),
             "spark.eventLog.enabled": "true",
+            "spark.executorEnv.SBREDIS_SECRET_URL": secured,
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": folder.joinpath("warehouse").as_uri(),
@@ -89,3 +93,14 @@ def spark(folder: Path, secured: str) -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()
+
+
+@pytest.fixture
+def emptied(secured: str) -> Iterator[str]:
+    """The connection string of the server, on which the queues of a test are deleted at its end."""
+    yield secured
+    with ServiceBusAdministrationClient(secured) as admin:
+        for each in admin.list_reservations():
+            admin.release_reservation(each.path)
+        for queue in admin.list_queues():
+            admin.delete_queue(queue.name)

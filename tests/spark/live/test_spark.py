@@ -8,11 +8,13 @@ from __future__ import annotations
 import io
 from contextlib import redirect_stdout
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from sbredis.servers import free_port
 from sbredis.spark import register
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import send
@@ -113,10 +115,13 @@ def test_bad_input_is_a_clear_error(spark: SparkSession, bus: dict[str, str], ur
 def test_the_password_is_in_nothing_that_spark_writes(
     spark: SparkSession, bus: dict[str, str], url: str, folder: Path, tmp_path: Path
 ) -> None:
+    """It comes from a file, and from a variable that a setting of Spark gives to the executors."""
+    by_variable = {"urlEnv": "SBREDIS_SECRET_URL"}
     send(url, "secretive", ["1", "2"])
     with redirect_stdout(io.StringIO()) as plan:
         read(spark, bus, "secretive").explain("extended")
-    frame = consume(spark, bus, "secretive")
+        assert read(spark, by_variable, "secretive").count() == 2
+    frame = consume(spark, by_variable, "secretive")
     query = frame.writeStream.foreachBatch(lambda rows, _: rows.count())
     done = finished(query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
     with pytest.raises(Exception, match="another query") as refused:
@@ -131,5 +136,18 @@ def test_the_password_is_in_nothing_that_spark_writes(
     assert password.startswith("planted")
     written = [path for place in (folder / "events", tmp_path) for path in place.rglob("*") if path.is_file()]
     assert len(written) > 5
-    assert [path for path in written if password in path.read_text("utf-8", errors="replace")] == []
+    texts = {path: path.read_text("utf-8", errors="replace") for path in written}
+    assert [path for path, text in texts.items() if password in text] == []
+    assert any('"spark.executorEnv.SBREDIS_SECRET_URL":"*********(redacted)"' in text for text in texts.values())
     assert password not in plan.getvalue() + done.lastProgress.json + str(refused.value)
+
+
+def test_an_error_of_the_connection_shows_no_password(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """Spark shows the whole stack trace of the process in which the error was raised."""
+    _, _, server = url.partition("@")
+    for address, said in ((server, "Authentication"), (f"127.0.0.1:{free_port()}", "was not ready in time")):
+        (tmp_path / "url").write_text(f"redis://:hunter2@{address}", "utf-8")
+        with pytest.raises(Exception, match=said) as raised:
+            read(spark, {"urlFile": str(tmp_path / "url")}, "any", callTimeout="2s").count()
+        assert "hunter2" not in str(raised.value)
+        assert "hunter2" not in "".join(format_exception(raised.value))

@@ -4,8 +4,8 @@ Spark stores options in its event log and sends them to every executor. So a pas
 (``urlEnv``), into a file (``urlFile``) or into the answer of a function (``urlProvider``); the options only say where
 it is. Each process of the query looks there itself.
 
-Executors can get a variable by a setting of Spark (``spark.executorEnv.NAME``). Spark writes settings into its event log
-too, but hides the values of those whose names look secret.
+Executors can get a variable by a setting of Spark (``spark.executorEnv.NAME``). Spark writes settings into its log of
+events too, but hides the values of those whose names look secret.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _from_environment(name: str) -> str:
     if not url.strip():
         raise SparkSetupError(
             f"The option urlEnv names the environment variable {quoted(name)}, which is not set in this process. The "
-            "driver and every executor need it (spark.executorEnv.NAME sets it for executors, and Spark hides the value "
-            "if the name is one like SBREDIS_SECRET_URL)."
+            "driver and every executor need it (spark.executorEnv.NAME sets it for executors; Spark hides the value if "
+            "the name is one like SBREDIS_SECRET_URL)."
         )
     return url
 

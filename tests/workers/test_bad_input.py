@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import os
 import subprocess
@@ -187,6 +188,77 @@ def a_generator(worker: Worker) -> None:
         yield 1
 
 
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*values: Any, **named: Any) -> Any:
+        return function(*values, **named)
+
+    return wrapper
+
+
+class Logged:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, text: str) -> Any:
+        return self._function(text)
+
+
+@refused("take is a plain function around a coroutine function, whose coroutine would never be awaited")
+def a_plain_wrapper_of_a_coroutine_function(worker: Worker) -> None:
+    @worker.queue("q")
+    @logged
+    async def take(text: str) -> None: ...
+
+
+@refused("is a plain function around a coroutine function")
+def an_object_that_wraps_a_coroutine_function(worker: Worker) -> None:
+    worker.queue("q")(functools.partial(Logged(a_coroutine)))
+
+
+@refused("its parameter 'tenant' is made by a_coroutine, a plain function around a coroutine function")
+def a_dependency_that_is_a_plain_wrapper_of_a_coroutine_function(worker: Worker) -> None:
+    @worker.queue("q")
+    async def take(tenant: Annotated[str, Depends(logged(a_coroutine))]) -> None: ...
+
+
+@refused("one says batch=3 for 'q', and ")
+def batches_of_two_sizes(worker: Worker) -> None:
+    @worker.queue("q", subject="a", batch=3)
+    async def one() -> None: ...
+
+    @worker.queue("q", subject="b", batch=50)
+    async def two() -> None: ...
+
+
+@refused("give all of them the same batch_wait=.")
+def batches_that_wait_for_two_times(worker: Worker) -> None:
+    @worker.queue("q", subject="a", batch=3, batch_wait=0.5)
+    async def one() -> None: ...
+
+    @worker.queue("q", batch=3)
+    async def two() -> None: ...
+
+
+def get_tenant(tenant: Annotated[str, Property("tenant")]) -> str:
+    return tenant
+
+
+@refused("the parameter 'tenant' of get_tenant is a property of one message, but the handler takes a batch.")
+def a_property_in_a_dependency_of_a_batch(worker: Worker) -> None:
+    @worker.queue("q", batch=3)
+    async def take(texts: list[str], tenant: Annotated[str, Depends(get_tenant)]) -> None: ...
+
+
+@refused("takes batches of 'q', for which nothing is fetched ahead: leave out prefetch=")
+def a_prefetch_for_batches(worker: Worker) -> None:
+    worker.entity("q", prefetch=20)
+
+    @worker.queue("q", batch=3)
+    async def take() -> None: ...
+
+
 @refused("lifespan must return an asynchronous context manager, not coroutine: write an async def with a yield")
 def a_lifespan_that_is_not_decorated(worker: Worker) -> None:
     worker._settings = replace(worker._settings, lifespan=anything(a_coroutine))
@@ -251,6 +323,16 @@ options: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "batch": (ValueError, "batch must be from 1 to 10000, not 0", {"batch": 0}),
     "batch_wait": (ValueError, "batch_wait must be from 0 seconds on, not -1", {"batch_wait": -1}),
     "batch in a process": (WorkerSetupError, "leave out batch=", {"batch": 5, "execution": "process"}),
+    "replies without completions": (
+        WorkerSetupError,
+        "so it cannot have replies=",
+        {"auto_complete": False, "replies": True},
+    ),
+    "results without completions": (
+        WorkerSetupError,
+        "so it cannot have publishes=",
+        {"auto_complete": False, "publishes": "q"},
+    ),
     "auto_complete": (TypeError, "auto_complete must be True or False, not str", {"auto_complete": "no"}),
     "retries": (TypeError, "retries must be a Retries, not int", {"retries": 5}),
     "retries as a class": (TypeError, "retries must be a Retries, not the class Retries", {"retries": Retries}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any
@@ -67,6 +68,9 @@ misbehaviour: dict[str, tuple[str, Callable[[Context], Any]]] = {
     "cancels itself": ("CancelledError", lambda _: cancels_itself_and_waits()),
     "an unknown outcome": ("TypeError", lambda _: Unknown()),
     "the class of an outcome": ("TypeError", lambda _: Complete),
+    "a future": ("TypeError", lambda _: asyncio.get_running_loop().create_future()),
+    "a generator": ("TypeError", lambda _: (number for number in range(3))),
+    "an asynchronous generator": ("TypeError", lambda _: (await each for each in ())),
     "a property that is none": ("TypeError", lambda _: Defer(properties_to_modify={"a": object()})),  # type: ignore[dict-item]
     "properties that are none": ("TypeError", lambda _: DeadLetter("a", properties_to_modify=5)),  # type: ignore[arg-type]
     "settles with nonsense": ("TypeError", lambda context: settles_with(context, "done")),
@@ -125,6 +129,28 @@ async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(
         await worker.send("orders", b"")
         await eventually(lambda: settled(sbredis_bus))
     assert len(await sbredis_bus.dead_lettered("orders")) == 1
+
+
+async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus: Bus) -> None:
+    """Nothing would run the coroutine, so a completed message would be lost. The coroutine is closed."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url)
+    coroutines: list[Any] = []
+
+    async def work() -> None: ...
+
+    @worker.queue("orders")
+    def place() -> Any:
+        coroutines.append(work())
+        return coroutines[0]
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: settled(sbredis_bus))
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "TypeError"
+    assert "returned a coroutine, and nothing would run it" in str(letter.dead_letter_error_description)
+    assert inspect.getcoroutinestate(coroutines[0]) == inspect.CORO_CLOSED
 
 
 @pytest.mark.parametrize("behave", [exits, interrupts, groups])

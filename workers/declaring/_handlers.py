@@ -15,7 +15,13 @@ from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._options import EntitySettings, Execution, HandlerSettings, merged
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._schedules import Schedule
-from sbredis.workers.declaring._signatures import Signature, function_name, is_coroutine_function, read_signature
+from sbredis.workers.declaring._signatures import (
+    Signature,
+    function_name,
+    hides_coroutine,
+    is_coroutine_function,
+    read_signature,
+)
 
 __all__ = ["Declared", "EntityPlan", "HandlerPlan", "Source", "plan_of"]
 
@@ -142,8 +148,28 @@ def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str,
             f"{single[0]} takes single messages of {path!r}, and another handler takes batches. All handlers of an "
             "entity take batches, or none."
         )
+    if not single:
+        _check_batches(path, handlers, settings)
     conditions = [(plan.name, Condition(plan.settings.subject, plan.settings.when), plan) for plan in handlers]
     return EntityPlan(declared[0].source, settings, Chooser(path, conditions), handlers)
+
+
+def _check_batches(path: str, handlers: Sequence[HandlerPlan], settings: EntitySettings) -> None:
+    """Raise if the handlers of batches of one entity say different things, or something that batches cannot have."""
+    first = handlers[0]
+    for name in ("batch", "batch_wait"):
+        value = getattr(first.settings, name)
+        for other in handlers[1:]:
+            if (another := getattr(other.settings, name)) != value:
+                raise WorkerSetupError(
+                    f"{first.name} says {name}={value} for {path!r}, and {other.name} says {name}={another}. A batch "
+                    f"is received for all handlers of an entity together: give all of them the same {name}=."
+                )
+    if settings.prefetch:
+        raise WorkerSetupError(
+            f"{first.name} takes batches of {path!r}, for which nothing is fetched ahead: leave out prefetch=, and set "
+            "batch= to the number of messages to receive at once."
+        )
 
 
 def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) -> HandlerPlan:
@@ -161,6 +187,12 @@ def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) 
         )
     if inspect.isgeneratorfunction(declared.function) or inspect.isasyncgenfunction(declared.function):
         raise WorkerSetupError(f"{declared.name} is a generator function. A handler returns its outcome.")
+    if execution == "thread" and hides_coroutine(declared.function):
+        raise WorkerSetupError(
+            f"{declared.name} is a plain function around a coroutine function, whose coroutine would never be awaited: "
+            "let its decorator make an async def. If the decorator runs the coroutine itself, let it make a function "
+            "without __wrapped__."
+        )
     signature = read_signature(
         declared.function,
         batch=settings.batch is not None,

@@ -180,6 +180,12 @@ class HandlerSettings:
             )
         if self.publishes is not None and self.replies:
             raise WorkerSetupError("The result of a handler goes to one place: leave out publishes=, or replies=.")
+        if not self.auto_complete and (self.publishes is not None or self.replies):
+            given = "replies" if self.replies else "publishes"
+            raise WorkerSetupError(
+                f"With auto_complete=False the result of a handler settles nothing and goes nowhere, so it cannot have "
+                f"{given}=: leave out one of them, or use context.send."
+            )
         Retries(no_retry=self.no_retry)  # refuse what is not a tuple of exception classes
 
 

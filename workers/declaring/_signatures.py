@@ -22,6 +22,7 @@ __all__ = [
     "Parameter",
     "Signature",
     "function_name",
+    "hides_coroutine",
     "is_coroutine_function",
     "read_signature",
     "type_name",
@@ -112,9 +113,8 @@ def read_signature(
 
 def function_name(function: Callable[..., Any]) -> str:
     """Return the name of a function, for errors and logs."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__qualname__", None) or type(function).__qualname__
+    called = _called(function)
+    return getattr(called, "__qualname__", None) or type(called).__qualname__
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class _Reading:
             dependency = self._dependency(marks[0], where, scope)
             return Parameter(name, "dependency", named, bare, dependency=dependency)
         if scope == "message" and marks:
-            if self.batch and in_handler:
+            if self.batch:
                 raise self.refused(f"{where} is a property of one message, but the handler takes a batch.")
             if not _is_property_type(bare):
                 raise self.refused(f"{where} has the type {bare}, which application properties cannot have.")
@@ -238,6 +238,11 @@ class _Reading:
             return known
         if call in self._open:
             raise self.refused(f"{where} depends on itself.")
+        if hides_coroutine(call):
+            raise self.refused(
+                f"{where} is made by {function_name(call)}, a plain function around a coroutine function: its value "
+                "would be a coroutine that nothing awaits. Let its decorator make an async def."
+            )
         self._open.append(call)
         parameters = self.parameters(call, mark.scope)
         self._open.pop()
@@ -291,6 +296,13 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(_target(function))
 
 
+def hides_coroutine(function: Callable[..., Any]) -> bool:
+    """Return whether this function is no coroutine function, but says that it wraps one (``functools.wraps``)."""
+    if is_coroutine_function(function):
+        return False
+    return any(is_coroutine_function(inspect.unwrap(each)) for each in (_called(function), _target(function)))
+
+
 def _bound(function: Callable[..., Any]) -> set[str]:
     """Return the names of the parameters that partial functions give a value by keyword."""
     names: set[str] = set()
@@ -300,11 +312,17 @@ def _bound(function: Callable[..., Any]) -> set[str]:
     return names
 
 
+def _called(function: Callable[..., Any]) -> Any:
+    """Return what is called behind partial functions."""
+    called: Any = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    return called
+
+
 def _target(function: Callable[..., Any]) -> Any:
     """Return the function that is called in the end, behind partial functions and callable objects."""
-    target: Any = function
-    while isinstance(target, functools.partial):
-        target = target.func
+    target = _called(function)
     if not (inspect.isroutine(target) or inspect.isclass(target)):
         target = type(target).__call__
     return target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -117,7 +118,7 @@ class Handling:
         """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
         handler = call.handler
         try:
-            result = _instance(await self._invoked(call, scopes or self._app))
+            result = _checked(await self._invoked(call, scopes or self._app))
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)[0]
         if call.settled:
@@ -144,7 +145,7 @@ class Handling:
         """Call the handler of a batch, and return the outcome of each message."""
         count = len(call.messages)
         try:
-            result = _instance(await self._invoked(call, scopes or self._app))
+            result = _checked(await self._invoked(call, scopes or self._app))
             if isinstance(result, (list, tuple)):
                 return self._each_allowed(call, cast("Sequence[Any]", result))
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
@@ -262,9 +263,17 @@ class Handling:
         return after_failure(error, message.delivery_count, self._most, retries, self.draw, dead=self._dead)
 
 
-def _instance(result: Any) -> Any:
-    """Return the result of a handler. Raise if it is the class of an outcome: the handler has left out ``()``."""
+def _checked(result: Any) -> Any:
+    """Return the result of a handler. Raise if it is work that nobody would do, or the class of an outcome."""
+    if result is None:
+        return None
     kind: object = result
     if isinstance(kind, type) and issubclass(kind, Outcome):
         raise TypeError(f"The handler returned the class {kind.__name__}: return an object of it.")
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python would warn that it was never awaited
+        raise TypeError(
+            f"The handler returned a {type(result).__name__}, and nothing would run it: use it in the handler."
+        )
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,14 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._output import counted
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
 from sbredis.cli._progress import Progress
+from sbredis.cli._server_clocks import read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.model import ServiceBusMessageState
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusReceiver
+    from sbredis.aio import EntityInfo, ServiceBusReceiver
 
-__all__ = ["purge", "purge_path"]
+__all__ = ["purge", "purge_path", "require_unprotected"]
 
 _AT_ONCE = 2000
 
@@ -47,7 +49,8 @@ async def purge(
 ) -> None:
     """Delete the messages of a queue or a subscription.
 
-    Messages that receivers hold and scheduled ones stay. Deferred ones are deleted.
+    Messages that receivers hold, scheduled ones, and messages that are enqueued after the start stay. Deferred ones are
+    deleted.
     """
     path = dead_letters_of(entity) if dead_letters else entity
     await purge_path(call, path, older_than, session, dry_run=dry_run, yes=yes)
@@ -57,27 +60,50 @@ async def purge_path(
     call: Call, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Delete the messages at a path, after the user has agreed."""
-    before = None if older_than is None else datetime.now(UTC) - older_than
     async with call.client() as client, call.looking_for(entity_of(path)):
         info = await source_of(client, path)
+        before = await _end(call, older_than)
         receiver = client.get_receiver(path)
         if dry_run:
             count = await _count(receiver, before, session)
             text = f"{counted(count, 'message')} of {path} would be deleted, except those that receivers hold"
             call.out.done(text, matched=count, deleted=0, entity=path)
             return
-        if info.properties.get("protected"):
-            raise click.ClickException(
-                f"{entity_of(path)} is protected. To delete its messages, first update it with --no-protected."
-            )
-        call.confirm(f"Delete {_which(before, session)} of {path}?", typed=entity_of(path), yes=yes)
+        require_unprotected(info, path)
+        which = _which(None if older_than is None else before, session)
+        call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
         with Progress("deleted") as progress:
             await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
     call.out.done(f"deleted {counted(progress.count, 'message')} of {path}", deleted=progress.count, entity=path)
 
 
+def require_unprotected(info: EntityInfo, path: str) -> None:
+    """Refuse to delete messages of a protected entity."""
+    if info.properties.get("protected"):
+        raise click.ClickException(
+            f"{entity_of(path)} is protected. To delete its messages, first update it with --no-protected."
+        )
+
+
+async def _end(call: Call, older_than: timedelta | None) -> datetime:
+    """Return the time, by the clocks of the servers, before which the messages to delete were enqueued.
+
+    A clock is read between the start and the return, so the time in the middle is not before those of the messages that
+    are there, and not after those of the messages that will be sent. If the clocks of the servers differ, the one that
+    is furthest ahead counts.
+    """
+    began = time.monotonic()
+    clocks = await read_clocks(call.place.url)
+    middle = (began + time.monotonic()) / 2
+    now = datetime.fromtimestamp(middle + max(clocks.offsets.values()), UTC) + timedelta(milliseconds=1)
+    try:
+        return now if older_than is None else now - older_than
+    except OverflowError:
+        raise click.UsageError("--older-than is too long: it begins before the year 1.") from None
+
+
 async def _purge(
-    receiver: ServiceBusReceiver, before: datetime | None, session: str | None, progress: Progress, stop: Stop
+    receiver: ServiceBusReceiver, before: datetime, session: str | None, progress: Progress, stop: Stop
 ) -> None:
     while not stop:
         deleted = await receiver.delete_messages(_AT_ONCE, before_enqueued_time_utc=before, session_id=session)
@@ -86,12 +112,12 @@ async def _purge(
             return
 
 
-async def _count(receiver: ServiceBusReceiver, before: datetime | None, session: str | None) -> int:
+async def _count(receiver: ServiceBusReceiver, before: datetime, session: str | None) -> int:
     count = 0
     async for message in browse(receiver, session=session):
         if message.state is not ServiceBusMessageState.SCHEDULED:
             enqueued = message.enqueued_time_utc
-            count += before is None or (enqueued is not None and enqueued < before)
+            count += enqueued is not None and enqueued < before
     return count
 
 

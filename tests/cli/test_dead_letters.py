@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
+from sbredis.cli import _purge as purging
+from sbredis.cli._call import Call
+from sbredis.cli._server_clocks import ServerClocks
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -106,6 +112,50 @@ def test_messages_are_deleted_after_a_confirmation(bus: Bus) -> None:
     ran = bus.did("dlq", "purge", "orders", "--yes", "--output", "json")
     assert ran.rows == [{"deleted": 3, "entity": DEAD}]
     assert bus.bodies(DEAD) == []
+
+
+def test_messages_that_are_sent_after_the_start_stay(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purge of a queue that is being filled ends."""
+    bus.queue()
+    bus.did("send", "orders", "old", "--count", "3")
+
+    def send_meanwhile(_: Call, question: str, *, typed: str, yes: bool) -> None:
+        del question, typed, yes
+        sending = threading.Thread(target=bus.client, args=(send_new,))
+        sending.start()
+        sending.join()
+
+    async def send_new(client: ServiceBusClient) -> None:
+        async with client.get_queue_sender("orders") as sender:
+            await sender.send_messages(ServiceBusMessage("new"))
+
+    monkeypatch.setattr(Call, "confirm", send_meanwhile)
+    assert bus.did("purge", "orders").out == "deleted 3 messages of orders\n"
+    assert bus.bodies() == ["new"]
+
+
+def test_ages_are_judged_by_the_clocks_of_the_servers(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x")
+    assert bus.did("purge", "orders", "--older-than", "30m", "--yes").out == "deleted 0 messages of orders\n"
+    real = purging.read_clocks
+
+    async def ahead(url: str) -> ServerClocks:
+        clocks = await real(url)
+        return ServerClocks({name: offset + 3600 for name, offset in clocks.offsets.items()})
+
+    monkeypatch.setattr(purging, "read_clocks", ahead)
+    assert bus.did("purge", "orders", "--older-than", "30m", "--dry-run").out.startswith("1 message of orders would")
+    assert bus.did("purge", "orders", "--older-than", "30m", "--yes").out == "deleted 1 message of orders\n"
+
+
+def test_an_age_before_the_calendar_is_refused(bus: Bus) -> None:
+    bus.queue()
+    for words in (("purge", "orders"), ("dlq", "purge", "orders")):
+        ran = bus.run(*words, "--older-than", "1000000d", "--yes")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("sbredis: --older-than is too long: it begins before the year 1.")
+    assert bus.did("purge", "orders", "--older-than", "200000d", "--yes").out == "deleted 0 messages of orders\n"
 
 
 def test_a_terminal_is_asked_before_messages_are_deleted(bus: Bus) -> None:

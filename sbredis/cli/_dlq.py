@@ -13,6 +13,7 @@ from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._first_messages import FEW, first_of, remark_more
 from sbredis.cli._output import counted
 from sbredis.cli._parameters import DURATION, PROPERTY, confirmed, entity_argument
 from sbredis.cli._progress import Progress
@@ -37,22 +38,23 @@ _filter = click.option(
 @entity_argument()
 @_reason
 @_filter
-@click.option("--count", type=click.IntRange(1), default=20, metavar="N", help="Show N messages at most. [20]")
-async def list_(call: Call, *, entity: str, reason: str | None, text: str | None, count: int) -> int:
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Show N messages at most. [20]")
+async def list_(call: Call, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
     from sbredis.aio.bulk import condition_of
 
-    matches = None if text is None else condition_of(text)
+    condition = None if text is None else condition_of(text)
     path = dead_letters_of(entity)
-    found: list[ServiceBusReceivedMessage] = []
+
+    def matches(message: ServiceBusReceivedMessage) -> bool:
+        return reason in {None, message.dead_letter_reason} and (condition is None or condition(message))
+
     async with call.client() as client, call.looking_for(entity_of(path)):
         await source_of(client, path)
-        async for message in browse(client.get_receiver(path)):
-            if reason in {None, message.dead_letter_reason} and (matches is None or matches(message)):
-                found.append(message)
-                if len(found) == count:
-                    break
+        found, more = await first_of(browse(client.get_receiver(path)), count or FEW, matches)
     show_messages(call, found)
+    if more and count is None:
+        remark_more(call, chosen=reason is not None or condition is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 

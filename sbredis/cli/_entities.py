@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -283,7 +284,8 @@ def _unprotecting(kind: Kind, entity: Names) -> str:
     return f"sbredis {kind.word} update {' '.join(entity)} --no-protected"
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Held:
     """The messages in an entity, those of a topic's subscriptions included."""
 
     count: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,17 +15,18 @@ from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import confirmed, dead_letters, entity_argument
+from sbredis.cli._purge import require_unprotected
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
-    from sbredis.aio import EntityInfo, ServiceBusReceiver
+    from sbredis.aio import EntityInfo
 
 __all__ = ["message", "peek"]
 
 _BODIES = {"body", "body_base64"}
-_FEW = 20
 _PAUSE = 0.5
 """The seconds between two looks for new messages."""
 
@@ -61,23 +63,44 @@ async def peek(
     """
     from sbredis.aio.bulk import condition_of
 
-    matches = None if text is None else condition_of(text)
+    condition = None if text is None else condition_of(text)
     chosen = None if state is None else ServiceBusMessageState[state.upper()]
-    limit = count if count is not None or follow else _FEW
     path = dead_letters_of(entity) if dead_letters else entity
-    found: list[ServiceBusReceivedMessage] = []
+
+    def matches(message: ServiceBusReceivedMessage) -> bool:
+        return (chosen is None or message.state is chosen) and (condition is None or condition(message))
+
     async with call.client() as client, call.looking_for(entity_of(path)):
         await source_of(client, path)
-        async for message in _look(client.get_receiver(path), start, session, follow=follow):
-            if (chosen is None or message.state is chosen) and (matches is None or matches(message)):
-                found.append(message)
-                if follow:
-                    _show_line(call, message)
-                if len(found) == limit:
-                    break
-    if not follow:
-        show_messages(call, found)
+        receiver = client.get_receiver(path)
+        if follow:
+            await _follow(call, partial(browse, receiver, session=session), start, count, matches)
+            return ExitCode.DONE
+        found, more = await first_of(browse(receiver, start=start, session=session), count or FEW, matches)
+    show_messages(call, found)
+    if more and count is None:
+        remark_more(call, chosen=chosen is not None or condition is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
+
+
+async def _follow(
+    call: Call,
+    look: Callable[..., AsyncIterator[ServiceBusReceivedMessage]],
+    start: int,
+    count: int | None,
+    matches: Matches,
+) -> None:
+    """Show the messages from a number on, and those that come later, until ``count`` are shown."""
+    shown = 0
+    while True:
+        async for message in look(start=start):
+            if matches(message):
+                _show_line(call, message)
+                shown += 1
+                if shown == count:
+                    return
+        start = 0  # the receiver goes on where it is
+        await asyncio.sleep(_PAUSE)
 
 
 message = group("message", "Show, delete or dead-letter single messages by their numbers.")
@@ -113,9 +136,9 @@ async def show(call: Call, entity: str, numbers: Sequence[int], dead_letters: bo
 async def delete(
     call: Call, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Delete messages by their numbers: all of them, or none.
+    """Delete messages by their numbers.
 
-    A scheduled message is cancelled. A message that a receiver holds cannot be deleted.
+    If one of them is not there, or is held by a receiver, none is deleted. A scheduled message is cancelled.
     """
     path = dead_letters_of(entity) if dead_letters else entity
     async with call.client() as client, call.looking_for(entity_of(path)):
@@ -124,6 +147,7 @@ async def delete(
         if dry_run:
             show_messages(call, found)
             return
+        require_unprotected(info, path)
         call.confirm(f"Delete {_listed(numbers)} from {path}?", typed=entity_of(path), yes=yes)
         session, scheduled = _one_kind(found, info)
         if scheduled:
@@ -140,32 +164,29 @@ async def delete(
 @_numbers
 @click.option("--reason", metavar="TEXT", help="Why they are dead letters, in a word.")
 @click.option("--description", metavar="TEXT", help="Why they are dead letters, in a sentence.")
+@click.option("--dry-run", is_flag=True, help="Only show the messages.")
 async def dead_letter(
-    call: Call, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None
+    call: Call, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None, dry_run: bool
 ) -> None:
-    """Move messages to the dead-letter queue by their numbers: all of them, or none."""
+    """Move messages to the dead-letter queue by their numbers.
+
+    If one of them is not there, is scheduled, or is held by a receiver, none is moved. If the connection is lost
+    meanwhile, it may be that only some are moved; 'sbredis message show' shows which ones are still there.
+    """
     if names_dead_letters(entity):
         raise click.UsageError("The messages are dead letters already.")
     async with call.client() as client, call.looking_for(entity):
         info = await source_of(client, entity)
-        session, scheduled = _one_kind(await found_by_number(client.get_receiver(entity), numbers), info)
+        found = await found_by_number(client.get_receiver(entity), numbers)
+        session, scheduled = _one_kind(found, info)
         if scheduled:
             raise click.UsageError("The messages are scheduled. Only enqueued messages can be dead-lettered.")
+        if dry_run:
+            show_messages(call, found)
+            return
         async with client.get_receiver(entity, session_id=session) as receiver:
             await receiver.dead_letter_messages_by_number(list(numbers), reason, description)
     call.out.done(f"dead-lettered {_listed(numbers)} of {entity}", dead_lettered=list(numbers), entity=entity)
-
-
-async def _look(
-    receiver: ServiceBusReceiver, start: int, session: str | None, *, follow: bool
-) -> AsyncIterator[ServiceBusReceivedMessage]:
-    """Yield the messages from a number on; with ``follow`` also those that come later, and never end."""
-    async for found in browse(receiver, start=start, session=session):
-        yield found
-    while follow:
-        await asyncio.sleep(_PAUSE)
-        async for found in browse(receiver, session=session):
-            yield found
 
 
 def _show_line(call: Call, message: ServiceBusReceivedMessage) -> None:

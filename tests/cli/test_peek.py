@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from tests.cli.children import Child
 from tests.cli.conftest import Bus
 
 
@@ -67,6 +70,51 @@ def _masked(table: str) -> list[str]:
     return [" ".join(line.split()) for line in table.splitlines()]
 
 
+def test_a_remark_says_that_there_are_more_messages_than_are_shown(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x", "--count", "20")
+    assert bus.did("peek", "orders").err == ""
+    bus.did("send", "orders", "x", "-p", "last:=1")
+    ran = bus.did("peek", "orders", "-o", "json")
+    assert len(ran.rows) == 20
+    assert ran.err == "only the first 20 messages are shown, and there are more: see --count\n"
+    assert bus.did("peek", "orders", "--filter", "last IS NULL").err == (
+        "only the first 20 messages are shown, and there may be more: see --count\n"
+    )
+    assert bus.did("peek", "orders", "--filter", "last = 1").err == ""
+    assert bus.did("peek", "orders", "--count", "20").err == "", "this number was asked for"
+    bus.did("receive", "orders", "--count", "21", "--ack", "dead-letter", "--reason", "Bad")
+    assert bus.did("dlq", "list", "orders").err == (
+        "only the first 20 messages are shown, and there are more: see --count\n"
+    )
+    assert "there may be more" in bus.did("dlq", "list", "orders", "--reason", "Bad").err
+    assert bus.did("dlq", "list", "orders", "--count", "21").err == ""
+
+
+@pytest.mark.slow
+def test_new_messages_are_followed(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "--lines", "-p", "a:=1", stdin=b"first\nsecond\n")
+    with Child("peek", "orders", "--follow", "--filter", "a = 1", "-o", "json", "--url", bus.url) as child:
+        assert child.process.stdout is not None
+        shown = [json.loads(child.process.stdout.readline())["body"] for _ in range(2)]
+        bus.did("send", "orders", "other")
+        bus.did("send", "orders", "third", "-p", "a:=1")
+        shown.append(json.loads(child.process.stdout.readline())["body"])
+        child.signal(signal.SIGINT)
+        assert child.end() == (130, "")
+    assert shown == ["first", "second", "third"]
+    assert len(bus.bodies()) == 4, "nothing is received"
+
+
+def test_following_ends_after_a_number_of_messages(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "--lines", stdin=b"1\n2\n3\n")
+    numbers = [each["sequence_number"] for each in bus.peek()]
+    ran = bus.did("peek", "orders", "--follow", "--count", "2", "--from", str(numbers[1]))
+    assert ran.out == f"{numbers[1]}  active     2\n{numbers[2]}  active     3\n"
+
+
 def test_a_wrong_filter_is_shown_with_a_caret(bus: Bus) -> None:
     bus.queue()
     ran = bus.run("peek", "orders", "--filter", "price > > 3")
@@ -107,8 +155,26 @@ def test_messages_are_deleted_by_their_numbers(bus: Bus) -> None:
     assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], [])
 
 
+def test_the_messages_of_a_protected_entity_are_not_deleted(bus: Bus) -> None:
+    bus.queue(protected=True)
+    bus.did("send", "orders", "--lines", stdin=b"a\nb\n")
+    bus.did("receive", "orders", "--ack", "dead-letter")
+    for options, path in ((), "orders"), (("--dead-letters",), "orders/$DeadLetterQueue"):
+        (row,) = bus.peek(path)
+        number = str(row["sequence_number"])
+        assert bus.run("message", "delete", "orders", number, *options, "--dry-run").code == 0
+        ran = bus.run("message", "delete", "orders", number, *options, "--yes")
+        assert (ran.code, ran.out) == (1, "")
+        assert "orders is protected. To delete its messages, first update it with --no-protected." in ran.err
+        assert len(bus.peek(path)) == 1
+
+
 def test_messages_are_dead_lettered_by_their_numbers(bus: Bus) -> None:
     numbers = filled(bus)
+    dry = bus.did("message", "dead-letter", "orders", str(numbers["active"]), "--dry-run", "-o", "json")
+    assert [row["body"] for row in dry.rows] == ["active"]
+    assert len(bus.peek("orders/$DeadLetterQueue")) == 1
+    assert bus.run("message", "dead-letter", "orders", str(numbers["active"]), "4711").code == 1
     ran = bus.run("message", "dead-letter", "orders", str(numbers["scheduled"]))
     assert (ran.code, ran.out) == (2, "")
     assert bus.run("message", "dead-letter", "orders/$DeadLetterQueue", str(numbers["dead"])).code == 2

@@ -73,11 +73,9 @@ def _row(partition: PartitionRuntimeProperties, now: datetime) -> dict[str, Any]
 
 
 async def _reservation(administration: ServiceBusAdministrationClient, path: str) -> dict[str, Any] | None:
-    async for each in administration.list_reservations():
-        if each.path.lower() == path.lower():
-            shown = ("consumer", "owner", "since", "last_seen", "state", "stale")
-            return {name: getattr(each, name) for name in shown}
-    return None
+    shown = ("consumer", "owner", "since", "last_seen", "state", "stale")
+    found = [each async for each in administration.list_reservations(entity_path=path)]
+    return {name: getattr(found[0], name) for name in shown} if found else None
 
 
 def print_entity(out: Output, found: Mapping[str, Any]) -> None:

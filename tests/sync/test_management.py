@@ -40,6 +40,7 @@ def test_reservations_are_listed_and_released(url: str, admin: ServiceBusAdminis
 
     asyncio.run(reserve_orders())
     assert [each.consumer for each in admin.list_reservations(stale_after=60)] == ["capture"]
+    assert [each.consumer for each in admin.list_reservations(entity_path="orders")] == ["capture"]
     with pytest.raises(EntityReservedError, match="for the consumer 'capture'"):
         admin.delete_queue("orders")
     assert admin.release_reservation("orders", consumer="capture")

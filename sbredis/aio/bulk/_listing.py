@@ -17,7 +17,7 @@ from sbredis.registry import EntityRecord, Namespace, reservation_of
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
 
-__all__ = ["STALE_AFTER", "statuses"]
+__all__ = ["STALE_AFTER", "status_of", "statuses"]
 
 STALE_AFTER = 900.0
 """A consumer that has made no call for this number of seconds counts as dead."""
@@ -34,6 +34,16 @@ async def statuses(connection: Connection, stale_after: float, until: float) -> 
                 status = await _status(reservations, record, connection.clock.utc(), stale_after, until)
                 found += [] if status is None else [status]
     return found
+
+
+async def status_of(
+    connection: Connection, record: EntityRecord, stale_after: float, until: float
+) -> ReservationStatus | None:
+    """Return the reservation of one entity, or ``None`` if it has none."""
+    if reservation_of(record) is None:
+        return None
+    reservations = await Reservations.of(connection, until)
+    return await _status(reservations, record, connection.clock.utc(), stale_after, until)
 
 
 async def _status(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbredis.aio.bulk._listing import STALE_AFTER, statuses
+from sbredis.aio.bulk._listing import STALE_AFTER, status_of, statuses
 from sbredis.aio.bulk._reserving import Reservations
 from sbredis.aio.calls._arguments import seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
@@ -16,9 +16,12 @@ class ReservationAdministration(Calls):
     """The calls of an administration client for reservations."""
 
     def list_reservations(
-        self, *, stale_after: float = STALE_AFTER, timeout: float | None = None
+        self, *, entity_path: str | None = None, stale_after: float = STALE_AFTER, timeout: float | None = None
     ) -> AsyncItemPaged[ReservationStatus]:
         """List the reservations of all queues and subscriptions, to iterate over with ``async for``.
+
+        With ``entity_path``, which is the name of a queue or ``topic/subscriptions/name``, only the reservation of this
+        entity is read.
 
         They are in the order of the names of queues and topics. A reservation says which consumer has the entity, since
         when, and how far the consumer is. It is ``stale`` if the consumer has made no call for ``stale_after`` seconds,
@@ -27,9 +30,17 @@ class ReservationAdministration(Calls):
         seconds = seconds_of(stale_after, "stale_after")
 
         async def page(_: str) -> Page[ReservationStatus]:
-            return Page(await statuses(self._connection, seconds, self._deadline(timeout)), None)
+            until = self._deadline(timeout)
+            if entity_path is not None:
+                return Page(await self._reservation(entity_path, seconds, until), None)
+            return Page(await statuses(self._connection, seconds, until), None)
 
         return AsyncItemPaged(page)
+
+    async def _reservation(self, entity_path: str, stale_after: float, until: float) -> list[ReservationStatus]:
+        record = await self._ask(entity_path, until, lambda left: self._namespace.get_entity(entity_path, timeout=left))
+        status = await status_of(self._connection, record, stale_after, until)
+        return [] if status is None else [status]
 
     async def release_reservation(
         self, entity_path: str, *, consumer: str | None = None, timeout: float | None = None

@@ -14,9 +14,10 @@ __all__ = ["ReservationAdministration"]
 @documented_by(Twin)
 class ReservationAdministration(Calls):
     def list_reservations(
-        self, *, stale_after: float = 900.0, timeout: float | None = None
+        self, *, entity_path: str | None = None, stale_after: float = 900.0, timeout: float | None = None
     ) -> ItemPaged[ReservationStatus]:
-        return ItemPaged(self._portal, self._aio.list_reservations(stale_after=stale_after, timeout=timeout))
+        found = self._aio.list_reservations(entity_path=entity_path, stale_after=stale_after, timeout=timeout)
+        return ItemPaged(self._portal, found)
 
     def release_reservation(
         self, entity_path: str, *, consumer: str | None = None, timeout: float | None = None

@@ -20,7 +20,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import ReservationStatus, ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.registry import reservation_of
+from sbredis.registry import Namespace, reservation_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
@@ -311,6 +311,26 @@ async def test_the_list_says_who_has_which_entity_and_how_far(client: ServiceBus
     assert (position.plan, position.committed, position.planned, position.left) == (2, planned.end, planned.end + 1, 2)
     assert (second.path, second.last_seen, sorted(second.positions)) == ("orders", None, [0, 1, 2])
     assert [each.stale async for each in admin.list_reservations(stale_after=1e-6)] == [True, True]
+
+
+async def test_the_reservation_of_one_entity_is_read_alone(
+    client: ServiceBusClient, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entities are not listed, so the other ones cost nothing."""
+    await admin.create_queue("another")
+    await admin.create_topic("news")
+    await admin.create_subscription("news", "all")
+    await capture(client)
+    await capture(client, "news/subscriptions/all")
+    monkeypatch.delattr(Namespace, "list_entities")
+    for path, found in (
+        ("Orders", ["orders"]),
+        ("news/Subscriptions/ALL", ["news/subscriptions/all"]),
+        ("another", []),
+    ):
+        assert [each.path async for each in admin.list_reservations(entity_path=path)] == found
+    with pytest.raises(MessagingEntityNotFoundError):
+        assert [each async for each in admin.list_reservations(entity_path="none")] == []
 
 
 async def test_an_administrator_releases_by_consumer(client: ServiceBusClient, admin: Admin) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from sbredis.cli._entity_findings import findings_of_entities
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._findings import Finding, Severity, gathered
 from sbredis.cli._parameters import DURATION
+from sbredis.cli._passing import release_command
 from sbredis.cli._server_findings import findings_of_servers, version_of
 from sbredis.exceptions import ServerUnsuitableError
 
@@ -60,6 +62,7 @@ async def _of_entities(call: Call, report: ConnectionReport, handling: timedelta
             entities,
             maintained=await administration.has_maintenance(),
             reservations=[status async for status in administration.list_reservations()],
+            release_command=partial(release_command, call),
             handling=handling,
             moves_slots_whole=all(
                 server.facts.product == "valkey" and version_of(server.facts.version) >= (9,)
@@ -84,7 +87,10 @@ def _show(call: Call, found: Sequence[Finding], report: ConnectionReport | None)
         call.out.line("")
         call.out.line(f"{call.out.styled(finding.severity.name.lower(), _STYLES[finding.severity])}  {finding.subject}")
         call.out.paragraph(f"{finding.problem[0].upper()}{finding.problem[1:]}.")
-        call.out.paragraph(f"→ {finding.advice}")
+        advice, _, line = finding.advice.partition("\n")
+        call.out.paragraph(f"→ {advice}")
+        if line:  # a command must stay one line
+            call.out.line(f"    {line}")
     counts = Counter(finding.severity for finding in found)
     call.out.line("")
     call.out.line(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -44,12 +45,14 @@ def findings_of_entities(
     *,
     maintained: bool,
     reservations: Sequence[ReservationStatus] = (),
+    release_command: Callable[[str], str] = lambda path: shlex.join(["sbredis", "spark", "release", path]),
     handling: timedelta | None = None,
     moves_slots_whole: bool = False,
 ) -> list[Finding]:
     """Return what is wrong with the entities of a namespace.
 
-    ``handling`` is how long handlers take. ``moves_slots_whole`` says that the servers move a slot as one change.
+    ``release_command`` returns the command that ends the reservation of an entity. ``handling`` is how long handlers
+    take. ``moves_slots_whole`` says that the servers move a slot as one change.
     """
     found = [
         finding
@@ -67,7 +70,7 @@ def findings_of_entities(
             Severity.WARNING,
             status.path,
             f"it is reserved for the consumer {status.consumer!r}, which shows no sign of life",
-            f"Start the consumer again, or end the reservation: sbredis spark release {status.path}",
+            f"Start the consumer again, or end the reservation:\n{release_command(status.path)}",
         )
         for status in reservations
         if status.stale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,9 +16,9 @@ import click
 from sbredis._root_error import ServiceBusError
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
-from sbredis.cli._places import URL_VARIABLE, NoPlaceError, Place
+from sbredis.cli._places import URL_VARIABLE, NoPlaceError, Place, address_of
 
-__all__ = ["spark", "worker"]
+__all__ = ["release_command", "spark", "worker"]
 
 _WORKER = """Run a worker: the handlers of a Worker in one or several processes.
 
@@ -62,6 +63,22 @@ def connection_string(place: Place) -> str:
         return place.url
     url = re.sub(r"([?&])namespace=[^&]*&?", r"\1", place.url).rstrip("?&")
     return f"{url}{'&' if '?' in url else '?'}namespace={quote(place.namespace)}"
+
+
+def release_command(call: Call, path: str) -> str:
+    """Return the command that ends the reservation of an entity in the place of this call.
+
+    A connection string is left out if it was not an option, or if it has secrets.
+    """
+    given, place = call.settings, call.place
+    line = ["sbredis"]
+    if place.name is not None:
+        line += ["--context", place.name]
+    elif given.url is not None:
+        line += ["--url", place.url if address_of(place.url) == place.url else "URL"]
+    if given.namespace is not None:
+        line += ["--namespace", given.namespace]
+    return shlex.join([*line, "spark", "release", path])
 
 
 def _run_worker(arguments: list[str]) -> int:

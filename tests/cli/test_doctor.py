@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.bulk import _listing as listing
+from sbredis.aio.bulk import reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import main
 from sbredis.servers import LocalCluster, LocalServer
@@ -37,6 +40,20 @@ def test_findings_are_json_too(bus: Bus) -> None:
     assert "source" in found["maintenance"]["problem"]
     assert "handling takes 120 s" in found["orders, source"]["problem"]
     assert len(report["servers"]) == 1
+
+
+def test_the_command_in_an_advice_stays_one_line(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = bus.queue("a-name-that-is-long-enough-to-be-at-the-end-of-a-line-of-a-usual-terminal-with-80-columns")
+
+    async def reserved(administration: ServiceBusAdministrationClient) -> None:
+        async with ServiceBusClient(bus.url) as client:
+            await reserve(client, name, consumer="capture")
+        assert [each.path async for each in administration.list_reservations()] == [name]
+
+    bus.administration(reserved)
+    monkeypatch.setattr(listing, "is_stale", lambda *_: True)
+    ran = bus.run("doctor")
+    assert f"\n    sbredis --url {bus.url} spark release {name}\n" in ran.out
 
 
 def test_only_servers_are_examined_on_request(bus: Bus) -> None:

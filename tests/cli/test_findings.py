@@ -208,7 +208,7 @@ def test_missing_maintenance_is_found_where_something_needs_it(entity: EntityFac
 @pytest.mark.parametrize("stale", [False, True])
 def test_a_reservation_without_a_sign_of_life_is_found(stale: bool) -> None:
     status = ReservationStatus(
-        path="orders",
+        path="orders & more",
         consumer="capture",
         owner="",
         since=datetime(2026, 1, 1, tzinfo=UTC),
@@ -220,7 +220,7 @@ def test_a_reservation_without_a_sign_of_life_is_found(stale: bool) -> None:
     )
     found = findings_of_entities([QUEUE], maintained=True, reservations=[status])
     assert [finding.advice for finding in found] == (
-        ["Start the consumer again, or end the reservation: sbredis spark release orders"] if stale else []
+        ["Start the consumer again, or end the reservation:\nsbredis spark release 'orders & more'"] if stale else []
     )
 
 

@@ -15,8 +15,9 @@ from click.shell_completion import BashComplete
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.cli import _names as names
 from sbredis.cli._app import program
+from sbredis.cli._call import Call, Settings
 from sbredis.cli._demonstrating import demo_file
-from sbredis.cli._passing import connection_string
+from sbredis.cli._passing import connection_string, release_command
 from sbredis.cli._places import Place
 from tests.cli.conftest import Bus, Command
 from tools.repository import ROOT
@@ -108,6 +109,35 @@ def test_the_help_of_a_program_is_its_own(sbredis: Command, name: str, shown: st
 
 def test_a_job_works_on_the_server_of_the_context(sbredis: Command) -> None:
     assert sbredis("spark", "reservations") == (0, "no entity is reserved\n", "")
+
+
+RELEASES = {
+    "": "",
+    "--context|prod": " --context prod",
+    "--context|prod|--namespace|x": " --context prod --namespace x",
+    "--url|redis://h:1|--namespace|x": " --url redis://h:1 --namespace x",
+    "--url|redis://:word@h": " --url URL",
+}
+
+
+@pytest.mark.parametrize(("options", "shown"), RELEASES.items())
+def test_the_command_that_releases_an_entity_works_in_the_same_place(
+    sbredis: Command, bus: Bus, options: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBREDIS_URL", bus.url)
+    assert sbredis("context", "add", "prod", bus.url, "--namespace", "live").code == 0
+    pairs = iter(options.split("|") if options else [])
+    given = {name.removeprefix("--"): value for name, value in zip(pairs, pairs, strict=True)}
+    line = release_command(Call(Settings(**given)), "t/subscriptions/$s")
+    assert line == f"sbredis{shown} spark release 't/subscriptions/$s'"
+
+
+def test_the_command_that_releases_an_entity_names_the_context_in_use(
+    sbredis: Command, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SBREDIS_URL")
+    assert sbredis("context", "add", "prod", bus.url).code == 0
+    assert release_command(Call(Settings()), "orders") == "sbredis --context prod spark release orders"
 
 
 URLS = {

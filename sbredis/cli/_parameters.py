@@ -59,7 +59,7 @@ class _Moment(ParamType):
         try:
             return datetime.now(UTC) + duration_of(value)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time: write '10m' for in ten minutes, or '2030-01-31T12:00Z'", param, ctx)
+            self.fail(f"{value!r} is not a time: write '10m' for in ten minutes, or '2030-01-31T12:00Z'", param, ctx)
 
 
 class _Property(ParamType):
@@ -73,14 +73,14 @@ class _Property(ParamType):
             return cast("tuple[str, Any]", value)
         name, sign, text = str(value).partition("=")
         if not sign or not name.removesuffix(":"):
-            self.fail(f"{value!r} is no property: write name=text, or name:=JSON as in size:=3", param, ctx)
+            self.fail(f"{value!r} is not a property: write name=text, or name:=JSON as in size:=3", param, ctx)
         if not name.endswith(":"):
             return name, text
         from sbredis.cli._json_values import from_json, rule_value_from_json
 
         try:
             return name[:-1], (rule_value_from_json if self.of_rule else from_json)(json.loads(text))
-        except ValueError as error:
+        except (OverflowError, RecursionError, ValueError) as error:
             self.fail(f"{value!r}: the value behind ':=' must be JSON: {error}", param, ctx)
 
 

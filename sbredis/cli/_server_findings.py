@@ -19,7 +19,7 @@ _FIXED = {
     "redis": ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
     "valkey": ((7, 2, 11), (8, 0, 6), (8, 1, 4)),
 }
-"""The first releases of each line without the holes in Lua of October 2025. Later lines never had them."""
+"""The first releases of each line without the security flaws in Lua of October 2025. Later lines never had them."""
 
 
 class Node(NamedTuple):
@@ -90,7 +90,7 @@ def _of_version(server: ServerReport) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             str(facts),
-            "this release has known holes in its Lua engine (CVE-2025-49844), unless your distribution has mended it: "
+            "this release has known security flaws in Lua (CVE-2025-49844), unless your distribution has patched them: "
             "a user who may run scripts of their own may take over the server",
             "Update the server to the newest release of its line. Give applications a user without EVAL.",
         )

@@ -170,7 +170,7 @@ WRONG = {
     "nothing to change": (["queue", "update", "orders"], "Nothing to change"),
     "two filters": (["rule", "create", "news", "sports", "x", "--filter", "a", "--match-all"], "Give one of"),
     "a parameter without SQL": (["rule", "create", "news", "sports", "x", "--parameter", "a=1"], "needs --filter"),
-    "no pair": (["rule", "create", "news", "sports", "x", "--match-property", "a"], "is no property"),
+    "no pair": (["rule", "create", "news", "sports", "x", "--match-property", "a"], "is not a property"),
     "no property": (["rule", "create", "news", "sports", "x", "--match", "colour=red"], "and not 'colour'"),
     "SQL": (["rule", "create", "news", "sports", "x", "--filter", "price > "], "expected a value"),
     "no terminal": (["queue", "delete", "orders"], "Give --yes"),

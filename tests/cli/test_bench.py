@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import Any
 
 import pytest
 
+from sbredis.aio import ServiceBusSender
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli._measuring import Result, summary_of
+from sbredis.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -57,6 +61,38 @@ def test_it_is_a_table_for_people(bus: Bus) -> None:
     assert "100 bytes" in ran.err
     ran = bus.run("bench", "--size", "-1")
     assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_server_that_stops_answering_is_told_in_one_line(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, reachable: bool
+) -> None:
+    """Tasks fail then, and so asyncio raises a group of errors."""
+    bus.queue()
+    send, sent = ServiceBusSender.send_messages, 0
+
+    async def send_some(sender: ServiceBusSender, *given: Any, **options: Any) -> None:
+        nonlocal sent
+        sent += 1
+        if sent > 100:
+            raise ServiceBusConnectionError("The server cannot be reached.")
+        await send(sender, *given, **options)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise OperationTimeoutError("No answer came.")
+
+    monkeypatch.setattr(ServiceBusSender, "send_messages", send_some)
+    with monkeypatch.context() as patch:
+        if not reachable:
+            patch.setattr(ServiceBusAdministrationClient, "delete_queue", fail)
+        ran = bus.run("bench", "--time", "1h")
+    assert (ran.code, ran.out) == (5, "")
+    *before, last = ran.err.splitlines()
+    assert last == "sbredis: The server cannot be reached."
+    assert [line.partition(" may be left: ")[2] for line in before] == (
+        [] if reachable else ["a client with maintenance deletes it after 5 minutes"]
+    )
+    assert len(queues(bus)) == (1 if reachable else 2)
 
 
 @pytest.mark.slow

@@ -32,15 +32,16 @@ def latency_report(settlements: DataFrame) -> DataFrame:
 
     The measures in seconds are ``wait`` (from enqueued to the first delivery), ``work`` (from the last delivery to the
     completion) and ``total`` (from enqueued to the completion). ``deliveries`` is the number of deliveries of completed
-    messages. The measures ``redelivered``, ``expired``, ``dead_lettered`` and ``lost`` have only a number of messages,
-    or of settlements that are no longer remembered. The settlements are read once.
+    messages, if one is remembered; messages that a consumer such as Spark takes in bulk have none. The measures
+    ``redelivered``, ``expired``, ``dead_lettered`` and ``lost`` have only a number of messages, or of settlements that
+    are no longer remembered. The settlements are read once.
     """
     done = sql.col("completed_time").isNotNull()
     measured = {
         "wait": _seconds("enqueued_time", "first_given"),
         "work": sql.when(done, _seconds("last_given", "completed_time")),
         "total": sql.when(done, _seconds("enqueued_time", "completed_time")),
-        "deliveries": sql.when(done, sql.col("deliveries").cast("double")),
+        "deliveries": sql.when(done & (sql.col("deliveries") > 0), sql.col("deliveries").cast("double")),
     }
     counted = {
         "redelivered": sql.count(sql.when(sql.col("deliveries") > 1, 1)),

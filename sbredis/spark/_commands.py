@@ -49,6 +49,8 @@ class Command:
     most_rows: int | None = None
     accept_loss: bool = False
     where: str | None = None
+    drop: tuple[str, ...] = ()
+    """Columns that are not sent."""
     rate: float | None = None
     tasks: int = 8
     write_id: str | None = None
@@ -104,6 +106,9 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
     one = job("replay", "send rows of parquet files as messages, each exactly once")
     one.add_argument("--source", required=True, metavar="DIR", help="folder of parquet files")
     one.add_argument("--where", metavar="SQL", help="send only the rows for which this is true")
+    one.add_argument(
+        "--drop", action="append", default=[], metavar="COLUMN", help="leave out a column of the files; repeatable"
+    )
     one.add_argument("--rate", type=_rate, metavar="N", help="send no more than N messages a second")
     one.add_argument("--tasks", type=_count, default=8, metavar="N", help="tasks that send (8); the same in each run")
     one.add_argument("--write-id", metavar="ID", help="name under which a repeated run recognises what is sent already")
@@ -141,6 +146,7 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
         **{_NAMES.get(name, name): value for name, value in vars(given).items() if name not in _READ_APART},
         server=_server(given) if hasattr(given, "url_env") else {},
         fingerprints=tuple(getattr(given, "fingerprint", ())),
+        drop=tuple(getattr(given, "drop", ())),
     )
     if command.job == "dlq-resubmit" and not command.report and not command.fingerprints:
         parser.error("dlq-resubmit needs --report or --fingerprint, which choose the dead letters")
@@ -150,7 +156,7 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
 
 
 _NAMES = {"max_messages": "most_rows"}
-_READ_APART = ("url", "url_env", "url_file", "namespace", "fingerprint")
+_READ_APART = ("url", "url_env", "url_file", "namespace", "fingerprint", "drop")
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:

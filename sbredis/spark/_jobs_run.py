@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbredis.aio.bulk import stored_rows
+from sbredis.aio.bulk import destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
 from sbredis.registry import split_path
 from sbredis.spark._commands import INTERRUPTED, Command, release_line
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._secrets import server_of, warn_of_password
+from sbredis.spark._telling import complain, progress, say, show, showing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +31,13 @@ __all__ = ["run_job"]
 
 _CHUNK = 500
 """The number of dead letters that one redrive moves."""
+_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
+"""Settings of a job's session. Spark's usual form of times in parquet, INT96, is deprecated, and has no statistics by
+which readers leave out files. And Spark would take the name of an entity in ``entity=007`` for the number 7.
+"""
 
 
 def run_job(command: Command, spark: SparkSession | None = None) -> int:
@@ -38,8 +48,21 @@ def run_job(command: Command, spark: SparkSession | None = None) -> int:
     if not command.needs_spark:
         return run(_WITHOUT_SPARK[command.job](command))
     if spark is not None:
-        return _JOBS[command.job](spark, command)
+        return _run_in(spark, command)
     return _run_alone(command)
+
+
+def _run_in(spark: SparkSession, command: Command) -> int:
+    """Run a job with the settings that all jobs need, and put back those of the session."""
+    before = {name: spark.conf.get(name) for name in _SETTINGS}
+    try:
+        for name, value in _SETTINGS.items():
+            spark.conf.set(name, value)
+        return _JOBS[command.job](spark, command)
+    finally:
+        with suppress(Exception):  # Java may have ended, and then nothing is left to put back
+            for name, value in before.items():
+                spark.conf.set(name, value)
 
 
 def _run_alone(command: Command) -> int:
@@ -48,12 +71,12 @@ def _run_alone(command: Command) -> int:
 
     spark = _session(command)
     try:
-        return _JOBS[command.job](spark, command)
+        return _run_in(spark, command)
     except Exception as error:
         said = GONE if is_gone(spark) else reason_of(error)
         if said is None:
             raise
-        _complain(said)
+        complain(said)
         return 1
     finally:
         stop(spark)
@@ -68,7 +91,7 @@ def _session(command: Command) -> SparkSession:
     builder = SparkSession.builder.appName(f"sbredis {command.job} {command.entity}".strip())
     if command.master is not None:
         builder = builder.master(command.master)
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or command.job in _WITH_PROGRESS:
         builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
     register(spark)
@@ -99,11 +122,11 @@ def _capture(spark: SparkSession, command: Command) -> int:
     if command.accept_loss:
         options["failOnDataLoss"] = "false"
     capture = Capture(options, command.to, command.checkpoint)
-    with asked_to_end(lambda: _complain("ending after the batch that is being written; Ctrl-C ends it now")) as asked:
+    with asked_to_end(lambda: complain("ending after the batch that is being written; Ctrl-C ends it now")) as asked:
         query = capture.start(spark, every=command.every)
         try:
             while not query.awaitTermination(1):
-                _progress(f"captured {_rows(capture.written):,} messages in {len(capture.written)} batches")
+                progress(f"captured {_rows(capture.written):,} messages in {len(capture.written)} batches")
                 if asked():
                     capture.end(query)
                     return 0 if command.every else INTERRUPTED
@@ -113,7 +136,7 @@ def _capture(spark: SparkSession, command: Command) -> int:
             raise
         finally:
             captured = f"captured {_rows(capture.written):,} messages of '{command.entity}'"
-            _say(f"{captured} in {len(capture.written)} batches")
+            say(f"{captured} in {len(capture.written)} batches")
             _say_reserved(command)
     return 0
 
@@ -129,7 +152,7 @@ def _say_reserved(command: Command) -> None:
 
     with suppress(ServiceBusError):
         if run(find()):
-            _say(f"'{command.entity}' stays reserved for '{command.consumer}'; to release it: {release_line(command)}")
+            say(f"'{command.entity}' stays reserved for '{command.consumer}'; to release it: {release_line(command)}")
 
 
 def _rows(manifests: Iterable[Mapping[str, Any]]) -> int:
@@ -139,33 +162,53 @@ def _rows(manifests: Iterable[Mapping[str, Any]]) -> int:
 def _replay(spark: SparkSession, command: Command) -> int:
     from sbredis.spark.jobs import Replay, replayable
 
+    options = run(_destination(command))
     rows = spark.read.parquet(command.source)
-    parts = (command.source, command.entity, command.where or "")
-    replay = Replay.named(_options(command), *parts, tasks=command.tasks, rate=command.rate)
+    parts = (_one_spelling(command.source), name_key(command.entity), (command.where or "").strip())
+    replay = Replay.named(options, *parts, tasks=command.tasks, rate=command.rate)
     if command.write_id is not None:
-        replay = Replay(_options(command), command.write_id, command.tasks, command.rate)
+        replay = Replay(options, command.write_id, command.tasks, command.rate)
     if command.dry_run:
-        number = replayable(rows, tasks=command.tasks, where=command.where).count()
-        _say(f"would send {number:,} messages to '{command.entity}' under the write id {replay.write_id}")
+        ready = replayable(rows, tasks=command.tasks, where=command.where, drop=command.drop)
+        replay.check()
+        number = ready.count()
+        say(f"would send {number:,} messages to '{command.entity}' under the write id {replay.write_id}")
         return 0
     try:
-        replay.run(rows, command.where)
+        with showing(lambda: _sent(command, replay, "{:,} rows are sent")):
+            replay.run(rows, command.where, command.drop)
     except BaseException:
-        if (sent := _sent(command, replay)) is not None:
-            _say(f"sent {sent:,} rows until now; the same command sends the others, and none twice")
+        told = _sent(command, replay, "sent {:,} rows until now; the same command sends the others, and none twice")
+        if told is not None:
+            say(told)
         raise
-    _say(f"sent the rows of {command.source} to '{command.entity}' under the write id {replay.write_id}")
+    told = _sent(command, replay, "sent {:,} rows") or "sent the rows"
+    say(f"{told} of {command.source} to '{command.entity}' under the write id {replay.write_id}")
     return 0
 
 
-def _sent(command: Command, replay: Replay) -> int | None:
-    """Return how many rows of a replay are stored; ``None`` if the server cannot be asked."""
+async def _destination(command: Command) -> dict[str, str]:
+    """Return the options of a write to the entity of a job."""
+    found = await destination_of(await client_of(server_of(command.server)), command.entity)
+    if found.kind == "subscription":
+        raise SparkSetupError(f"'{found.path}' is a subscription: messages are sent to its topic, or to a queue.")
+    return {**command.server, found.kind: found.path}
+
+
+def _one_spelling(source: str) -> str:
+    """Return the same text for the spellings of a folder of this machine. URIs of other file systems are kept."""
+    path = re.sub("^file:/+", "/", source)
+    return source.rstrip("/") if "://" in path else str(Path(path).resolve())
+
+
+def _sent(command: Command, replay: Replay, text: str) -> str | None:
+    """Return a text with the number of stored rows of a replay; ``None`` if the server cannot be asked."""
 
     async def count() -> int:
-        return await stored_rows(await client_of(server_of(command.server)), command.entity, replay.write_id)
+        return await stored_rows(await client_of(server_of(command.server)), command.entity, replay.writer)
 
     try:
-        return run(count())
+        return text.format(run(count()))
     except ServiceBusError:
         return None
 
@@ -174,7 +217,7 @@ def _dead_letter_report(spark: SparkSession, command: Command) -> int:
     from sbredis.spark.jobs import dead_letter_report
 
     letters = _read(spark, command, subQueue="deadLetter", includeBody="false")
-    return _show(dead_letter_report(letters, top=command.top), command)
+    return show(dead_letter_report(letters, top=command.top), command.csv)
 
 
 def _resubmit(spark: SparkSession, command: Command) -> int:
@@ -185,16 +228,16 @@ def _resubmit(spark: SparkSession, command: Command) -> int:
     found = letters.where(letters["fingerprint"].isin(*chosen)).select("sequence_number").collect()
     numbers = sorted(row["sequence_number"] for row in found)
     if command.dry_run:
-        _say(f"would move {len(numbers):,} dead letters of '{command.entity}'")
+        say(f"would move {len(numbers):,} dead letters of '{command.entity}'")
         return 0
     moved: list[int] = []
     try:
         run(_redrive(command, numbers, moved))
     except BaseException:
-        _say(f"moved {sum(moved):,} of {len(numbers):,} dead letters; the others stay where they are")
+        say(f"moved {sum(moved):,} of {len(numbers):,} dead letters; the others stay where they are")
         raise
     told = f"moved {sum(moved):,} of {len(numbers):,} dead letters of '{command.entity}'"
-    _say(f"{told}; receivers took or hold the others")
+    say(f"{told}; receivers took or hold the others")
     return 0
 
 
@@ -232,19 +275,19 @@ async def _redrive(command: Command, numbers: Sequence[int], moved: list[int]) -
 
         for at in range(0, len(numbers), _CHUNK):
             await move(numbers[at : at + _CHUNK])
-            _progress(f"moved {sum(moved):,} of {len(numbers):,} dead letters")
+            progress(f"moved {sum(moved):,} of {len(numbers):,} dead letters")
 
 
 def _latency(spark: SparkSession, command: Command) -> int:
     from sbredis.spark.jobs import latency_report
 
-    return _show(latency_report(_read(spark, command, records="settlements")), command)
+    return show(latency_report(_read(spark, command, records="settlements")), command.csv)
 
 
 def _skew(spark: SparkSession, command: Command) -> int:
     from sbredis.spark.jobs import skew_report
 
-    return _show(skew_report(_read(spark, command), top=command.top), command)
+    return show(skew_report(_read(spark, command), top=command.top), command.csv)
 
 
 def _compact(spark: SparkSession, command: Command) -> int:
@@ -254,9 +297,9 @@ def _compact(spark: SparkSession, command: Command) -> int:
     try:
         ready.write.mode("errorifexists").partitionBy("entity", "date", "hour").parquet(command.to)
     except KeyboardInterrupt:
-        _say(f"{command.to} is not complete: delete it before you run the command again")
+        say(f"{command.to} is not complete: delete it before you run the command again")
         raise
-    _say(f"wrote {spark.read.parquet(command.to).count():,} messages to {command.to}")
+    say(f"wrote {spark.read.parquet(command.to).count():,} messages to {command.to}")
     return 0
 
 
@@ -271,16 +314,16 @@ async def _reservations(command: Command) -> int:
     for each in found:
         seen = "never" if each.last_seen is None else each.last_seen.astimezone(UTC).isoformat(timespec="seconds")
         stale = f"; stale, to end it: {release_line(command, each.path)}" if each.stale else ""
-        _say(f"{each.path}: {each.state} by {each.consumer} ({each.owner}), last sign of life {seen}{stale}")
+        say(f"{each.path}: {each.state} by {each.consumer} ({each.owner}), last sign of life {seen}{stale}")
     if not found:
-        _say("no entity is reserved")
+        say("no entity is reserved")
     return 0
 
 
 async def _release(command: Command) -> int:
     async with _administration(command) as admin:
         released = await admin.release_reservation(command.entity)
-    _say(f"released '{command.entity}'" if released else f"'{command.entity}' was not reserved")
+    say(f"released '{command.entity}'" if released else f"'{command.entity}' was not reserved")
     return 0
 
 
@@ -293,59 +336,6 @@ _JOBS: Mapping[str, Callable[[SparkSession, Command], int]] = {
     "skew": _skew,
     "compact": _compact,
 }
+_WITH_PROGRESS = ("capture", "replay", "dlq-resubmit")
+"""The jobs that show their progress themselves, instead of Spark's stages."""
 _WITHOUT_SPARK = {"reservations": _reservations, "release": _release}
-
-
-# -- what a user sees --------------------------------------------------------------------------------------------------
-
-
-def _say(line: str) -> None:
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)  # noqa: T201 -- it is a program
-    print(line, flush=True)  # noqa: T201
-
-
-def _complain(line: str) -> None:
-    print(f"sbredis: {line}", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
-
-
-def _progress(line: str) -> None:
-    """Show how far a job is, on a terminal only."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
-
-
-def _show(report: DataFrame, command: Command) -> int:
-    """Print a report as a table, or write it as CSV."""
-    rows = [tuple(map(_text, row)) for row in report.collect()]
-    if command.csv is None:
-        _table(report.columns, rows)
-    elif command.csv == "-":
-        csv.writer(sys.stdout).writerows([report.columns, *rows])
-    else:
-        with Path(command.csv).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([report.columns, *rows])
-        _say(f"wrote {len(rows)} rows to {command.csv}")
-    return 0
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds")
-    return str(value)
-
-
-_WIDEST = 60
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    shown = [columns, *([text.replace("\n", " ")[:_WIDEST] for text in row] for row in rows)]
-    widths = [max(len(row[place]) for row in shown) for place in range(len(columns))]
-    for row in shown:
-        _say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    if not rows:
-        _say("(nothing)")

@@ -84,6 +84,11 @@ def test_a_command_is_read() -> None:
     )
 
 
+def test_columns_to_leave_out_are_listed_one_by_one() -> None:
+    assert read_command(["replay", "q", "--source", "x", "--drop", "a", "--drop", "b"]).drop == ("a", "b")
+    assert read_command(["skew", "q"]).drop == ()
+
+
 @pytest.mark.parametrize(
     ("server", "line"),
     [

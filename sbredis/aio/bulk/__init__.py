@@ -5,7 +5,7 @@ from __future__ import annotations
 from sbredis.aio._choosing import Condition, condition_of
 from sbredis.aio._redriving import watch_redrives
 from sbredis.aio.bulk._browsing import LARGEST_NUMBER, Browser
-from sbredis.aio.bulk._marks import forget_writer, stored_rows
+from sbredis.aio.bulk._marks import forget_writer, known_writers, stored_rows
 from sbredis.aio.bulk._ranges import read_range
 from sbredis.aio.bulk._reservation import Reservation, list_reservations, release, reserve
 from sbredis.aio.bulk._settlements import read_settled
@@ -37,6 +37,7 @@ __all__ = [
     "destination_of",
     "fingerprint",
     "forget_writer",
+    "known_writers",
     "list_reservations",
     "read_range",
     "read_settled",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio._sender import outbox_of
 from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.core._bulk_writing import forgettable, prefix_of, read_mark
+from sbredis.aio.core._bulk_writing import forgettable, prefix_of, read_mark, writer_of, writers_prefix
 from sbredis.engine import (
     MAXIMUM_TRANSACTIONS,
     CallId,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
 
-__all__ = ["forget_marks", "forget_old", "forget_writer", "stored_rows"]
+__all__ = ["forget_marks", "forget_old", "forget_writer", "known_writers", "stored_rows"]
 
 _log = logging.getLogger("sbredis.client")
 
@@ -47,20 +47,30 @@ async def stored_rows(client: ServiceBusClient, path: str, writer: str, *, timeo
 
     Receivers may have taken some of the messages since.
     """
-    deadline = deadline_of(timeout)
+    marks = await _marks(client, path, prefix_of(writer), deadline_of(timeout))
+    return sum(read_mark(each.value).rows for each in marks)
+
+
+async def known_writers(client: ServiceBusClient, path: str, beginning: str, *, timeout: float = 60.0) -> set[str]:
+    """Return the bulk writers that a queue or topic remembers, and whose names begin with a text."""
+    marks = await _marks(client, path, writers_prefix(beginning), deadline_of(timeout))
+    return {writer_of(each.name) for each in marks}
+
+
+async def _marks(client: ServiceBusClient, path: str, prefix: bytes, deadline: float) -> list[Watermark]:
+    """Return the watermarks of all partitions of an entity whose names begin with a text."""
     async with client.get_queue_sender(path) as sender:
         entity = await outbox_of(sender).ready(deadline)
-    found = await gather(*(_rows_in(entity.partition_client(each), writer, deadline) for each in entity.numbers))
-    return sum(found)
 
+    async def marks_in(link: PartitionClient) -> list[Watermark]:
+        lane = link.borrow_lane()
+        try:
+            return await _list(link, lane, prefix, deadline)
+        finally:
+            link.return_lane(lane)
 
-async def _rows_in(link: PartitionClient, writer: str, deadline: float) -> int:
-    lane = link.borrow_lane()
-    try:
-        found = await _list(link, lane, prefix_of(writer), deadline)
-    finally:
-        link.return_lane(lane)
-    return sum(read_mark(each.value).rows for each in found)
+    found = await gather(*(marks_in(entity.partition_client(each)) for each in entity.numbers))
+    return [mark for marks in found for mark in marks]
 
 
 async def forget_marks(entity: Entity, writer: str, deadline: float) -> int:

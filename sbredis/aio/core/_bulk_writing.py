@@ -29,6 +29,8 @@ __all__ = [
     "forgettable",
     "prefix_of",
     "read_mark",
+    "writer_of",
+    "writers_prefix",
 ]
 
 WriterKind = Literal["batch", "stream", "anonymous"]
@@ -111,6 +113,16 @@ class WriterKey:
 def prefix_of(writer: str | None) -> bytes:
     """Return the beginning of the names of a writer's marks, or of the marks of all writers."""
     return _PREFIX if writer is None else _PREFIX + WriterKey(writer, 0, 0, "batch").writer.encode() + b":"
+
+
+def writers_prefix(beginning: str) -> bytes:
+    """Return the beginning of the names of the marks of all writers whose names begin with a text."""
+    return _PREFIX + beginning.encode()
+
+
+def writer_of(mark: bytes) -> str:
+    """Return the name of the writer that has the mark with this name."""
+    return mark.removeprefix(_PREFIX).rpartition(b":")[0].decode()
 
 
 class Chunk(NamedTuple):

@@ -20,6 +20,9 @@ def compacted(captured: DataFrame, *, files: int = 1) -> DataFrame:
 
     Duplicates have the same entity, incarnation, partition and sequence number. The messages of a file are in the order
     of their partitions and numbers.
+
+    Read the captured files with ``spark.sql.sources.partitionColumnTypeInference.enabled=false``: otherwise Spark takes
+    the name of an entity in ``entity=007`` for the number 7.
     """
     file = sql.pmod(sql.xxhash64("partition", "sequence_number"), sql.lit(files))
     numbered = captured.drop("batch_id").withColumn("_file", file)

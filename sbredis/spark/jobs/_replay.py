@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from sbredis.spark._schema import WRITE_COLUMNS
+from sbredis._quoting import quoted
+from sbredis.aio.bulk import WriterKey, known_writers
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark._loop import client_of, run
+from sbredis.spark._options import nearest, parse_options
+from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS
+from sbredis.spark._secrets import server_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,22 +25,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay", "replayable"]
 
-_ORDER = ("entity", "incarnation", "partition", "sequence_number", "message_id", "session_id", "partition_key")
-"""The columns that put rows in an order, those of them that there are; after them comes the body."""
-_LEFT_OUT = {"entity", "scheduled_enqueue_time"}
+_ORDER = ("entity", "incarnation", "partition", "sequence_number")
+"""The columns that put captured rows in an order, those of them that there are; after them come all that are sent."""
+_SENT = {column.name for column in WRITE_COLUMNS} - {"entity"}
+_LEFT_OUT = {column.name for column in READ_COLUMNS} - _SENT | {"date", "hour", "batch_id"}
+"""Columns that only a read or a capture has. An option says where the rows go."""
 
 
-def replayable(rows: DataFrame, *, tasks: int, where: str | None = None) -> DataFrame:
+def replayable(rows: DataFrame, *, tasks: int, where: str | None = None, drop: Collection[str] = ()) -> DataFrame:
     """Return the columns that can be sent, in the same ``tasks`` and the same order each time.
 
     The sink recognises rows that it has stored by their place, so a repeated run must have them in the same places,
     whatever files and cores there are then. Messages of a session or with a key keep the order of their numbers.
+
+    Columns that only a read or a capture has are left out, and so are those to ``drop``. Raises
+    :class:`~sbredis.exceptions.SparkSetupError` for another column that is no part of a message.
     """
-    chosen = rows if where is None else rows.where(where)
-    order = [name for name in _ORDER if name in chosen.columns]
-    placed = chosen.repartition(tasks, _spread_by(chosen)).sortWithinPartitions(*order, "body")
-    sendable = {column.name for column in WRITE_COLUMNS} - _LEFT_OUT
-    return placed.select(*(name for name in rows.columns if name in sendable))
+    chosen = (rows if where is None else rows.where(where)).drop(*drop)
+    unknown = [name for name in chosen.columns if name not in _SENT | _LEFT_OUT]
+    if unknown:
+        raise SparkSetupError(
+            f"A message has no part for the column {quoted(unknown[0])}: {nearest(unknown[0], sorted(_SENT))} "
+            "Drop the column, or put it into application_properties."
+        )
+    sent = [name for name in chosen.columns if name in _SENT]
+    order = [sql.col(name) for name in _ORDER if name in chosen.columns]
+    placed = chosen.repartition(tasks, _spread_by(chosen)).sortWithinPartitions(*order, *map(_sortable, sorted(sent)))
+    return placed.select(*sent)
+
+
+def _sortable(name: str) -> Column:
+    """Return what sorts rows by a column. Spark does not compare maps, but their entries."""
+    found: Column = sql.map_entries(name) if name == "application_properties" else sql.col(name)
+    return found
 
 
 def _spread_by(rows: DataFrame) -> Column:
@@ -49,7 +73,8 @@ class Replay:
     """Rows that are sent to an entity, each once, however often the replay is run.
 
     ``options`` are those of a write. ``write_id`` names the replay: rows that a run with the same name has stored are
-    not stored again. It must be another one for other rows.
+    not stored again. It must be another one for other rows. The number of ``tasks`` must be the same in each run; a run
+    with another number is refused.
     """
 
     options: Mapping[str, str]
@@ -60,19 +85,52 @@ class Replay:
 
     @classmethod
     def named(cls, options: Mapping[str, str], *parts: str, tasks: int = 8, rate: float | None = None) -> Replay:
-        """Return a replay whose name is made of what it sends and where to, and of the number of its tasks."""
-        digest = hashlib.sha256("\0".join((*parts, str(tasks))).encode()).hexdigest()
+        """Return a replay whose name is made of what it sends and where to."""
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return cls(options, f"replay-{digest[:24]}", tasks, rate)
 
-    def build(self, rows: DataFrame, where: str | None = None) -> DataFrame:
+    @property
+    def writer(self) -> str:
+        """The name under which the entity remembers the rows. It has the number of tasks."""
+        return f"{self.write_id}.{self.tasks}"
+
+    def build(self, rows: DataFrame, where: str | None = None, drop: Collection[str] = ()) -> DataFrame:
         """Return the rows as they are sent."""
-        ready = replayable(rows, tasks=self.tasks, where=where)
+        ready = replayable(rows, tasks=self.tasks, where=where, drop=drop)
         return ready if self.rate is None else ready.mapInArrow(_slowed(self.rate / self.tasks), ready.schema)
 
-    def run(self, rows: DataFrame, where: str | None = None) -> None:
+    def run(self, rows: DataFrame, where: str | None = None, drop: Collection[str] = ()) -> None:
         """Send the rows, and wait until all are stored."""
-        writing = self.build(rows, where).write.format("sbredis").mode("append").options(**self.options)
-        writing.option("writeId", self.write_id).save()
+        ready = self.build(rows, where, drop)
+        self.check()
+        writing = ready.write.format("sbredis").mode("append").options(**self.options)
+        writing.option("writeId", self.writer).save()
+
+    def check(self) -> None:
+        """Raise :class:`~sbredis.exceptions.SparkSetupError` if an earlier run had another number of tasks.
+
+        A write id that cannot be used is refused too.
+        """
+        try:
+            WriterKey(self.writer, 0, 0, "batch")
+        except ValueError as error:
+            raise SparkSetupError(f"The write id is wrong: {error}.") from None
+        others = run(self._other_tasks())
+        if others:
+            raise SparkSetupError(
+                f"An earlier run has sent rows under the write id {quoted(self.write_id)} with {others[-1]} tasks, and "
+                f"this one has {self.tasks}, so rows would be sent twice. Run it with {others[-1]} tasks, or under "
+                "another write id to send all rows again."
+            )
+
+    async def _other_tasks(self) -> list[int]:
+        """Return the other numbers of tasks with which rows of this replay were sent."""
+        entity = parse_options(self.options, stream=False, write=True).entity
+        if entity is None:  # the sink refuses a write without one
+            return []
+        found = await known_writers(await client_of(server_of(self.options)), entity, f"{self.write_id}.")
+        numbers = (re.fullmatch(r"[1-9][0-9]*", name.removeprefix(f"{self.write_id}.")) for name in found)
+        return sorted({int(number[0]) for number in numbers if number is not None} - {self.tasks})
 
 
 def _slowed(rate: float) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

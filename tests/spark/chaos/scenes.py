@@ -70,7 +70,7 @@ class Scene:
 
         async def count() -> int:
             async with Client(self.url) as client:
-                return await stored_rows(client, self.queue, _WRITER)
+                return await stored_rows(client, self.queue, f"{_WRITER}.{TASKS}")
 
         return asyncio.run(count())
 

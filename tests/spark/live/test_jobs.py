@@ -5,60 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
-import pyarrow.parquet
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sbredis import ServiceBusClient
-from sbredis.aio.bulk import fingerprint
 from sbredis.exceptions import MessagesLostError
-from sbredis.spark._commands import read_command
-from sbredis.spark._jobs_run import run_job
-from sbredis.spark._schema import READ_COLUMNS, SETTLEMENT_COLUMNS, ddl
-from sbredis.spark.jobs import (
-    Replay,
-    compacted,
-    dead_letter_report,
-    latency_report,
-    lives,
-    partitioned_by_time,
-    replayable,
-    skew_report,
-    with_fingerprint,
-)
+from sbredis.spark.jobs import compacted, latency_report, lives, partitioned_by_time, skew_report
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.chaos.moments import Folders
+from tests.spark.live.frames import NOON, messages, settlements
 from tests.spark.live.reading import send
+from tests.spark.live.running import captured, run, waiting
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
-
-
-def messages(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    """Return rows with the columns of a read; what a row does not name is null."""
-    usual = {"entity": "q", "incarnation": "i", "partition": 0, "state": "active", "enqueued_time": NOON, "body": b"b"}
-    listed = [
-        tuple({**usual, "sequence_number": number, **row}.get(column.name) for column in READ_COLUMNS)
-        for number, row in enumerate(rows)
-    ]
-    return spark.createDataFrame(listed, ddl(READ_COLUMNS))
-
-
-def settlements(spark: SparkSession, *rows: tuple[int | None, str, float, dict[str, Any]]) -> DataFrame:
-    listed = []
-    for number, event, seconds, more in rows:
-        row = {"entity": "q", "incarnation": "i", "partition": 0, "sequence_number": number, "event": event, **more}
-        row["event_time"] = NOON + timedelta(seconds=seconds)
-        listed.append(tuple(row.get(column.name) for column in SETTLEMENT_COLUMNS))
-    return spark.createDataFrame(listed, ddl(SETTLEMENT_COLUMNS))
 
 
 # -- what the jobs make of rows ----------------------------------------------------------------------------------------
@@ -74,40 +40,6 @@ def test_the_folder_of_a_message_is_its_hour_in_utc(spark: SparkSession) -> None
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert [(str(row["date"]), row["hour"]) for row in found] == [(str(time.date()), time.hour) for time in times]
-
-
-@pytest.mark.parametrize(
-    ("reason", "description"),
-    [
-        ("bad", None),
-        ("bad", ""),
-        (None, "order 17 of 2026"),
-        ("code 5", "\n  line 1  \nline 2"),
-        ("bad", "x" * 300 + "9"),
-        (None, None),
-    ],
-)
-def test_a_fingerprint_is_that_of_a_redrive(spark: SparkSession, reason: str | None, description: str | None) -> None:
-    rows = messages(spark, {"dead_letter_reason": reason, "dead_letter_description": description})
-    (row,) = with_fingerprint(rows).collect()
-    assert row["fingerprint"] == fingerprint(reason, description)
-
-
-def test_dead_letters_are_reported_by_fingerprint(spark: SparkSession) -> None:
-    bad = {"dead_letter_reason": "bad", "dead_letter_description": "order 1"}
-    rows = messages(
-        spark,
-        {**bad, "session_id": "a"},
-        {**bad, "session_id": "a", "enqueued_time": NOON + timedelta(hours=1)},
-        {**bad, "session_id": "b", "dead_letter_description": "order 2"},
-        {**bad, "partition_key": "k"},
-        {"dead_letter_reason": None},
-    )
-    first, second = dead_letter_report(rows, top=1).collect()
-    assert (first["fingerprint"], first["messages"], first["share"]) == ("bad: order #", 4, 0.8)
-    assert (first["description"], first["sessions"], first["keys"]) == ("order 1", "a (2)", "k (1)")
-    assert first["newest"] - first["oldest"] == timedelta(hours=1)
-    assert (second["dead_letter_reason"], second["messages"], second["sessions"]) == (None, 1, "")
 
 
 def test_the_life_of_a_message_is_put_together_from_its_settlements(spark: SparkSession) -> None:
@@ -174,66 +106,7 @@ def test_captured_messages_are_compacted_without_duplicates(spark: SparkSession)
     assert [row["sequence_number"] for row in found.collect()] == [0, 2, 4, 1, 3, 5]
 
 
-def test_a_replay_has_the_same_rows_in_the_same_tasks(spark: SparkSession) -> None:
-    """Whatever order and partitions the rows come in."""
-    rows = messages(spark, *({"session_id": f"s{number % 3}", "body": b"%d" % number} for number in range(30)))
-
-    def by_task(given: DataFrame) -> list[list[bytes]]:
-        placed = replayable(given, tasks=4, where="body <> '7'")
-        found: dict[int, list[bytes]] = {number: [] for number in range(4)}
-        for row in placed.selectExpr("spark_partition_id() AS task", "body").collect():
-            found[row["task"]].append(bytes(row["body"]))
-        return list(found.values())
-
-    first = by_task(rows)
-    assert first == by_task(rows.repartition(7).orderBy(rows["sequence_number"].desc()))
-    assert sorted(int(body) for task in first for body in task) == [number for number in range(30) if number != 7]
-    for task in first:
-        for session in range(3):
-            own = [int(body) for body in task if int(body) % 3 == session]
-            assert own == sorted(own)
-
-
-def test_the_name_of_a_replay_follows_from_what_it_sends() -> None:
-    one = Replay.named({}, "a", "b")
-    assert one.write_id == Replay.named({}, "a", "b").write_id
-    assert len({one.write_id, Replay.named({}, "ab", "").write_id, Replay.named({}, "a", "b", tasks=9).write_id}) == 3
-
-
-def test_a_replay_with_a_rate_sends_the_same_rows(spark: SparkSession) -> None:
-    rows = messages(spark, *({"body": b"%d" % number} for number in range(20)))
-    slow = Replay({}, "id", tasks=2, rate=10_000.0).build(rows)
-    assert sorted(row["body"] for row in slow.collect()) == sorted(row["body"] for row in rows.collect())
-
-
 # -- each job over a server --------------------------------------------------------------------------------------------
-
-
-def run(spark: SparkSession, *arguments: str) -> None:
-    assert run_job(read_command(list(arguments)), spark) == 0
-
-
-@pytest.fixture
-def emptied(secured: str) -> Iterator[str]:
-    """The connection string of the server, on which the queues of a test are deleted at its end."""
-    yield secured
-    with ServiceBusAdministrationClient(secured) as admin:
-        for each in admin.list_reservations():
-            admin.release_reservation(each.path)
-        for queue in admin.list_queues():
-            admin.delete_queue(queue.name)
-
-
-def waiting(url: str, queue: str) -> tuple[int, int]:
-    with ServiceBusAdministrationClient(url) as admin:
-        found = admin.get_queue_runtime_properties(queue)
-        return found.active_message_count, found.dead_letter_message_count
-
-
-def captured(folder: Path) -> list[bytes]:
-    """Return the bodies in captured files, as a reader without Spark finds them."""
-    table = pyarrow.parquet.read_table(folder)
-    return sorted(table.column("body").to_pylist())
 
 
 def test_a_queue_is_captured_reported_resubmitted_and_replayed(

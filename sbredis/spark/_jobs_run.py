@@ -6,13 +6,13 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbredis.aio.bulk import destination_of, stored_rows
+from sbredis.aio.bulk import Browser, destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
@@ -217,15 +217,16 @@ def _dead_letter_report(spark: SparkSession, command: Command) -> int:
     from sbredis.spark.jobs import dead_letter_report
 
     letters = _read(spark, command, subQueue="deadLetter", includeBody="false")
-    return show(dead_letter_report(letters, top=command.top), command.csv)
+    return show(dead_letter_report(letters, top=command.top), command.csv, only_in_file=("letters",))
 
 
 def _resubmit(spark: SparkSession, command: Command) -> int:
-    from sbredis.spark.jobs import with_fingerprint
+    from sbredis.spark.jobs import reported, resubmittable
 
-    chosen = set(command.fingerprints) | _fingerprints(command.report)
-    letters = with_fingerprint(_read(spark, command, subQueue="deadLetter", includeBody="false"))
-    found = letters.where(letters["fingerprint"].isin(*chosen)).select("sequence_number").collect()
+    report = reported(_report(command.report))
+    _require_incarnation({row.incarnation for row in report}, command)
+    letters = _read(spark, command, subQueue="deadLetter", includeBody="false")
+    found = resubmittable(letters, report, command.fingerprints).select("sequence_number").collect()
     numbers = sorted(row["sequence_number"] for row in found)
     if command.dry_run:
         say(f"would move {len(numbers):,} dead letters of '{command.entity}'")
@@ -237,20 +238,34 @@ def _resubmit(spark: SparkSession, command: Command) -> int:
         say(f"moved {sum(moved):,} of {len(numbers):,} dead letters; the others stay where they are")
         raise
     told = f"moved {sum(moved):,} of {len(numbers):,} dead letters of '{command.entity}'"
-    say(f"{told}; receivers took or hold the others")
+    say(f"{told}; receivers took or hold the others" if sum(moved) < len(numbers) else told)
     return 0
 
 
-def _fingerprints(report: str | None) -> set[str]:
-    if report is None:
-        return set()
+def _report(path: str | None) -> list[dict[str, str]]:
+    """Return the rows of a report as CSV."""
+    if path is None:
+        return []
     try:
-        with Path(report).open(encoding="utf-8", newline="") as lines:
-            return {row["fingerprint"] for row in csv.DictReader(lines)}
-    except (OSError, KeyError, UnicodeDecodeError) as error:
+        with Path(path).open(encoding="utf-8", newline="") as lines:
+            return list(csv.DictReader(lines))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SparkSetupError(f"The report {path} cannot be read: {error}.") from None
+
+
+def _require_incarnation(reported: Collection[str], command: Command) -> None:
+    """Refuse a report about an entity that was deleted and created again."""
+
+    async def find() -> str:
+        browser = await Browser.open(await client_of(server_of(command.server)), command.entity)
+        await browser.refresh()
+        return browser.incarnation
+
+    if reported and set(reported) != {run(find())}:
         raise SparkSetupError(
-            f"{report} is no report of dlq-report as CSV, with a column fingerprint: {error!r}."
-        ) from None
+            f"The report is not about the dead letters of '{command.entity}' as it is now: it is about another entity, "
+            "or the entity was created again. Run dlq-report again."
+        )
 
 
 async def _redrive(command: Command, numbers: Sequence[int], moved: list[int]) -> None:

@@ -9,17 +9,21 @@ from sbredis.spark.jobs._compact import compacted
 from sbredis.spark.jobs._dead_letters import dead_letter_report, with_fingerprint
 from sbredis.spark.jobs._latency import latency_report, lives
 from sbredis.spark.jobs._replay import Replay, replayable
+from sbredis.spark.jobs._resubmit import Reported, reported, resubmittable
 from sbredis.spark.jobs._skew import skew_report
 
 __all__ = [
     "Capture",
     "Replay",
+    "Reported",
     "compacted",
     "dead_letter_report",
     "latency_report",
     "lives",
     "partitioned_by_time",
     "replayable",
+    "reported",
+    "resubmittable",
     "skew_report",
     "with_fingerprint",
 ]

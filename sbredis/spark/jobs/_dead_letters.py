@@ -21,11 +21,9 @@ def with_fingerprint(letters: DataFrame) -> DataFrame:
     It is the fingerprint of :class:`~sbredis.RedriveResult`: the reason and the first line of the description,
     with ``#`` in place of each number.
     """
-    line = sql.regexp_extract(sql.coalesce("dead_letter_description", sql.lit("")), r"^\s*(\S[^\r\n]*)", 1)
-    line, reason = (
-        _without_numbers(sql.rtrim(line)),
-        _without_numbers(sql.coalesce("dead_letter_reason", sql.lit(NO_REASON))),
-    )
+    found = sql.regexp_extract(sql.coalesce("dead_letter_description", sql.lit("")), _FIRST_LINE, 1)
+    given = sql.nullif("dead_letter_reason", sql.lit(""))
+    line, reason = _without_numbers(found), _without_numbers(sql.coalesce(given, sql.lit(NO_REASON)))
     return letters.withColumn(
         "fingerprint", sql.when(line == "", reason).otherwise(sql.concat(reason, sql.lit(": "), line))
     )
@@ -37,26 +35,39 @@ def dead_letter_report(letters: DataFrame, *, top: int = 3) -> DataFrame:
     ``letters`` are the messages of a dead-letter queue, which are read once. The columns are ``dead_letter_reason``,
     ``fingerprint``, ``messages``, ``share`` (of all dead letters), ``oldest`` and ``newest`` (enqueued times),
     ``description`` (of one of the messages), ``sessions`` and ``keys`` (each the ``top`` most frequent ones, with their
-    numbers of messages).
+    numbers of messages), and ``letters`` (JSON: the incarnation of the entity, and the highest sequence number in each
+    partition, so that :func:`resubmittable` can tell these messages from those that die later).
     """
     by = ["dead_letter_reason", "fingerprint"]
-    sets = [by, [*by, "session_id"], [*by, "partition_key"]]
-    counted = (
+    sets = [by, [*by, "session_id"], [*by, "partition_key"], [*by, "partition"]]
+    # Spark sorts rows to find the least text. So equal rows are counted before the grouping sets multiply them.
+    keys = [*by, "session_id", "partition_key", "partition"]
+    equal = (
         with_fingerprint(letters)
-        .groupingSets(sets, *by, "session_id", "partition_key")
+        .groupBy(*keys)
         .agg(
-            sql.grouping_id().alias("_set"),
             sql.count(sql.lit(1)).alias("messages"),
             sql.min("enqueued_time").alias("oldest"),
             sql.max("enqueued_time").alias("newest"),
             sql.min("dead_letter_description").alias("description"),
+            sql.max("sequence_number").alias("last"),
+            sql.max("incarnation").alias("incarnation"),
         )
+    )
+    counted = equal.groupingSets(sets, *keys).agg(
+        sql.grouping_id().alias("_set"),
+        sql.sum("messages").alias("messages"),
+        sql.min("oldest").alias("oldest"),
+        sql.max("newest").alias("newest"),
+        sql.min("description").alias("description"),
+        sql.max("last").alias("last"),
+        sql.max("incarnation").alias("incarnation"),
     )
     value = sql.coalesce("session_id", "partition_key")
     ranking = Window.partitionBy(*by, "_set").orderBy(value.isNull(), sql.col("messages").desc(), value)
     place = sql.row_number().over(ranking)
     kept = counted.withColumns({"_value": value, "_place": place}).where(
-        (sql.col("_set") == _WHOLE) | sql.col("_value").isNotNull() & (sql.col("_place") <= top)
+        sql.col("_set").isin(_WHOLE, _BY_PARTITION) | sql.col("_value").isNotNull() & (sql.col("_place") <= top)
     )
     named = sql.concat(sql.col("_value"), sql.lit(" ("), sql.col("messages").cast("string"), sql.lit(")"))
 
@@ -69,18 +80,35 @@ def dead_letter_report(letters: DataFrame, *, top: int = 3) -> DataFrame:
 
     whole = (
         sql.max(sql.when(sql.col("_set") == _WHOLE, sql.col(name))).alias(name)
-        for name in ("messages", "oldest", "newest", "description")
+        for name in ("messages", "oldest", "newest", "description", "incarnation")
     )
-    report = kept.groupBy(*by).agg(*whole, frequent(_BY_SESSION, "sessions"), frequent(_BY_KEY, "keys"))
+    last = sql.collect_list(sql.when(sql.col("_set") == _BY_PARTITION, sql.struct("partition", "last")))
+    by_partition = sql.map_from_entries(sql.sort_array(last).cast("array<struct<key: string, value: bigint>>"))
+    report = kept.groupBy(*by).agg(
+        *whole, frequent(_BY_SESSION, "sessions"), frequent(_BY_KEY, "keys"), by_partition.alias("last")
+    )
     share = sql.round(sql.col("messages") / sql.sum("messages").over(Window.partitionBy()), 4)
-    columns = (*by, "messages", "share", "oldest", "newest", "description", "sessions", "keys")
-    return report.withColumn("share", share).select(*columns).orderBy(sql.col("messages").desc(), *by)
+    letters_of = sql.to_json(sql.struct("incarnation", "last"))
+    columns = (*by, "messages", "share", "oldest", "newest", "description", "sessions", "keys", "letters")
+    return (
+        report.withColumns({"share": share, "letters": letters_of})
+        .select(*columns)
+        .orderBy(sql.col("messages").desc(), *by)
+    )
 
 
-_WHOLE, _BY_SESSION, _BY_KEY = 0b11, 0b01, 0b10
-"""The grouping ids of all dead letters of a fingerprint, of those of a session, and of those with a key."""
+_WHOLE, _BY_SESSION, _BY_KEY, _BY_PARTITION = 0b111, 0b011, 0b101, 0b110
+"""The grouping ids of all dead letters of a fingerprint, of those of a session, with a key, and in a partition."""
 
 
 def _without_numbers(text: Column) -> Column:
-    found: Column = sql.regexp_replace(sql.substring(text, 1, LONGEST_LINE), r"\d+", "#")
+    found: Column = sql.regexp_replace(sql.substring(text, 1, LONGEST_LINE), r"\p{Nd}+", "#")
     return found
+
+
+_ENDS = r"\n\x0B\f\r\x1C-\x1E\x85\u2028\u2029"
+"""The characters that end a line for Python, for a regular expression of Java."""
+_BLANKS = _ENDS + r"\t\x1F \xA0\u1680\u2000-\u200A\u202F\u205F\u3000"
+"""The characters that Python takes for white space."""
+_FIRST_LINE = f"([^{_BLANKS}](?:[^{_ENDS}]*[^{_BLANKS}])?)"
+"""The first line that is not blank, without the white space around it."""

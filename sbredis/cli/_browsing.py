@@ -10,10 +10,10 @@ import click
 from sbredis.cli._call import Call
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.exceptions import MessageNotFoundError, Outcome
-from sbredis.model import ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver
+    from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["browse", "found_by_number", "show_messages", "source_of"]
 

@@ -19,10 +19,10 @@ from sbredis.cli._parameters import DURATION, PROPERTY, confirmed, entity_argume
 from sbredis.cli._progress import Progress
 from sbredis.cli._purge import purge_path
 from sbredis.cli._stopping import Stop, to_a_good_end
-from sbredis.model import RedriveBudget, RedriveResult, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
+    from sbredis.model import RedriveResult, ServiceBusReceivedMessage
 
 __all__ = ["dlq", "move_dead_letters"]
 
@@ -110,6 +110,8 @@ async def redrive(
 
     Each one is moved once, and becomes a new message with a new number. After Ctrl-C, the rest stays where it is.
     """
+    from sbredis.model import RedriveBudget
+
     options: dict[str, Any] = {
         "sequence_numbers": list(numbers) or None,
         "reason": reason,

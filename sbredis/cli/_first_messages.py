@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from sbredis.cli._call import Call
-from sbredis.model import ServiceBusReceivedMessage
+
+if TYPE_CHECKING:
+    from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["FEW", "Matches", "first_of", "remark_more"]
 
 FEW = 20
 """The number of messages that are shown if the user gives no number."""
-Matches = Callable[[ServiceBusReceivedMessage], bool]
+Matches: TypeAlias = "Callable[[ServiceBusReceivedMessage], bool]"
 
 
 async def first_of(

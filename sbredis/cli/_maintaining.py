@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
-from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
-from sbredis.model import EntityStatus
-from sbredis.registry import LAYOUT
-
-if TYPE_CHECKING:
-    from sbredis.aio.management import ServiceBusAdministrationClient
 
 __all__ = ["maintain", "upgrade"]
-
-_HALF_DONE = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETING: "finish its deletion"}
 
 
 @command("maintain", examples=["sbredis maintain", "sbredis maintain --context prod"])
@@ -47,58 +37,6 @@ async def upgrade(call: Call, *, plan_only: bool) -> int:
     Each entity and each of its partitions name the layout in which their data are stored. A release refuses data in a
     layout that it does not know. Creations and deletions that were interrupted are completed.
     """
-    async with call.administration() as administration:
-        rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
-        left = [row for row in rows if row["to_do"]]
-        if not plan_only:
-            for row in left:
-                await _finish(administration, row)
-    shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
-    call.out.table(["name", "kind", "layout", "to_do"], shown, empty="no entities")
-    unreadable = [row for row in rows if row["error"] is not None]
-    for row in unreadable:
-        call.out.remark(f"{row['name']} cannot be read: {row['error']}")
-    if unreadable:
-        return ExitCode.FAILED
-    if not left:
-        call.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
-    elif not plan_only:
-        call.out.remark(f"done: {len(left)}")
-    return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
+    from sbredis.cli._upgrading import upgrade_entities
 
-
-async def _entities(administration: ServiceBusAdministrationClient) -> list[tuple[Kind, Names]]:
-    found: list[tuple[Kind, Names]] = [(QUEUE, (each.name,)) async for each in administration.list_queues()]
-    topics = [each.name async for each in administration.list_topics()]
-    for topic in topics:
-        found.append((TOPIC, (topic,)))
-        found += [(SUBSCRIPTION, (topic, each.name)) async for each in administration.list_subscriptions(topic)]
-    return found
-
-
-async def _row(administration: ServiceBusAdministrationClient, kind: Kind, names: Names) -> dict[str, Any]:
-    """Read an entity and its partitions. If this release cannot read one of them, the row has the error."""
-    from sbredis.exceptions import DataLayoutError
-
-    to_do, error = None, None
-    try:
-        found = await kind.call(administration, "get")(*names)
-        to_do = _HALF_DONE.get(found.status)
-        if to_do is None:
-            _ = [each async for each in administration.list_partitions(path_of(names))]
-    except DataLayoutError as refusal:
-        error = refusal
-    layout = LAYOUT if error is None else None
-    facts = {"name": path_of(names), "kind": kind.word, "layout": layout, "to_do": to_do, "error": error}
-    return {**facts, "names": names, "of": kind}
-
-
-async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:
-    """Name the entity in a call, which continues what was interrupted."""
-    from sbredis.exceptions import MessagingEntityNotFoundError
-
-    kind: Kind = row["of"]
-    try:
-        await kind.call(administration, "get", of="_runtime_properties")(*row["names"])
-    except MessagingEntityNotFoundError:
-        return  # its deletion is complete
+    return await upgrade_entities(call, plan_only=plan_only)

@@ -1,4 +1,7 @@
-"""Messages as lines of text: JSON objects with all fields, one line for people, and the way back. Pure."""
+"""Messages as lines of text: JSON objects with all fields, one line for people, and the way back. Pure.
+
+The functions import what they need of messages, because the help of the commands that use them needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,14 @@ import difflib
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sbredis.cli._durations import duration_of
 from sbredis.cli._json_values import from_json, to_json
 from sbredis.exceptions import ServiceBusError
-from sbredis.model import (
-    AmqpMessageBodyType,
-    ServiceBusMessage,
-    ServiceBusReceivedMessage,
-    content_of,
-    copied,
-    from_content,
-    outgoing,
-)
+
+if TYPE_CHECKING:
+    from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 
 __all__ = ["fields_of", "message_of", "read_line", "shown_body", "time_of"]
 
@@ -57,6 +54,8 @@ def fields_of(message: ServiceBusReceivedMessage) -> dict[str, Any]:
     The body is ``body`` if it is UTF-8, and otherwise ``body_base64``. ``amqp`` has the sections of an AMQP message,
     and its body if that is not bytes. Values that JSON does not have are objects that name their type.
     """
+    from sbredis.model import AmqpMessageBodyType, content_of
+
     content = content_of(message)
     fields: dict[str, Any] = {name: _told(getattr(message, name)) for name in _TOLD}
     fields |= {name: to_json(getattr(message, name)) for name in (*_IDS, *_TEXTS)}
@@ -88,6 +87,8 @@ def read_line(
     line: bytes, number: int, source: str, make: Callable[[bytes], ServiceBusMessage] | None = None
 ) -> ServiceBusMessage:
     """Return the message of a line, by default of a JSON object. The error for a wrong line names it."""
+    from sbredis.model import content_of, copied, from_content, outgoing
+
     try:
         message = message_of(json.loads(line)) if make is None else make(line)
         outgoing(
@@ -105,6 +106,8 @@ def read_line(
 
 def shown_body(message: ServiceBusMessage) -> str:
     """Return the body on one line, with escapes in place of characters that would disturb a terminal."""
+    from sbredis.model import AmqpMessageBodyType, content_of
+
     if message.body_type is not AmqpMessageBodyType.DATA:
         return json.dumps(to_json(message.body), ensure_ascii=False)
     body = bytes(content_of(message).body)
@@ -139,6 +142,8 @@ def _checked(given: Any) -> ServiceBusMessage:
 
 
 def _made(fields: Mapping[str, Any]) -> ServiceBusMessage:
+    from sbredis.model import ServiceBusMessage, content_of
+
     wanted: dict[str, Any] = {name: value for name in _TEXTS if (value := fields.get(name)) is not None}
     wanted |= {name: from_json(value) for name in _IDS if (value := fields.get(name)) is not None}
     for name, read in _READERS.items():

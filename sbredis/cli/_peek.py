@@ -19,10 +19,10 @@ from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
-from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo
+    from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["message", "peek"]
 
@@ -62,6 +62,7 @@ async def peek(
     Nothing is locked, and no delivery is counted. A locked or delayed message is 'active', too.
     """
     from sbredis.aio.bulk import condition_of
+    from sbredis.model import ServiceBusMessageState
 
     condition = None if text is None else condition_of(text)
     chosen = None if state is None else ServiceBusMessageState[state.upper()]
@@ -201,6 +202,8 @@ def _one_kind(messages: Sequence[ServiceBusReceivedMessage], info: EntityInfo) -
 
     The messages of a call are changed all or not at all, and the broker can do this for messages of one kind.
     """
+    from sbredis.model import ServiceBusMessageState
+
     kinds = {
         (each.session_id if info.requires_session else None, each.state is ServiceBusMessageState.SCHEDULED)
         for each in messages

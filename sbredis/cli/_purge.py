@@ -17,7 +17,6 @@ from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_ar
 from sbredis.cli._progress import Progress
 from sbredis.cli._server_clocks import read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
-from sbredis.model import ServiceBusMessageState
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusReceiver
@@ -113,6 +112,8 @@ async def _purge(
 
 
 async def _count(receiver: ServiceBusReceiver, before: datetime, session: str | None) -> int:
+    from sbredis.model import ServiceBusMessageState
+
     count = 0
     async for message in browse(receiver, session=session):
         if message.state is not ServiceBusMessageState.SCHEDULED:

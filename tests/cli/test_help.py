@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 
 from sbredis.cli._app import PARTS, program
+from tools.repository import ROOT
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -38,3 +42,45 @@ def test_the_line_in_the_list_of_commands_is_the_first_of_the_help(name: str) ->
     found = program.get_command(click.Context(program), name)
     assert found is not None
     assert (found.help or "").split("\n")[0] == PARTS[name][1]
+
+
+HEAVY = {
+    *("rich", "redis", "yaml"),
+    *(f"sbredis.{name}" for name in ("aio", "engine", "model", "registry", "rules", "spark", "sync", "workers")),
+}
+"""What makes a help page slow: without these, it takes a tenth of a second."""
+PROPERTIES = {"sbredis.engine", "sbredis.model", "sbredis.rules"}
+NEEDED = {
+    **dict.fromkeys(("queue", "topic", "subscription", "rule"), PROPERTIES),  # the properties are their options
+    "receive": PROPERTIES,
+    "spark": {"sbredis.engine", "sbredis.registry", "sbredis.rules", "sbredis.spark"},
+    "worker": HEAVY - {"rich", "redis", "yaml", "sbredis.spark", "sbredis.sync"},  # its help is that of the package
+}
+IMPORTS = r"""
+import json, os, sys
+from sbredis.cli import main
+from sbredis.cli._app import program
+heavy, paths = json.loads(sys.argv[1])
+for path in paths:
+    sys.stdout.flush()
+    if not os.fork():
+        sys.stdout = open(os.devnull, "w")
+        code = main([*path.split(), "--help"])
+        found = [name for name in heavy if name in sys.modules]
+        os.write(1, json.dumps([path, code, found]).encode() + b"\n")
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.slow
+def test_no_help_imports_what_it_does_not_need() -> None:
+    """Each page is made in a process of its own, which has imported only the program."""
+    command = [sys.executable, "-c", IMPORTS, json.dumps([sorted(HEAVY), list(EVERY)])]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [path for path, _, _ in found] == list(EVERY)
+    assert [path for path, code, _ in found if code] == []
+    assert {
+        path: needless for path, _, imported in found if (needless := {*imported} - NEEDED.get(path.split()[0], set()))
+    } == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -295,18 +294,3 @@ def test_a_broken_pipe_is_quiet(bus: Bus) -> None:
     err = ran.stderr.read()
     assert (ran.wait(60), err) == (141, "")
     ran.stderr.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ["queue create", "apply", "server start", "upgrade", "worker", "completion"])
-def test_help_imports_neither_a_client_nor_rich(path: str) -> None:
-    """Help takes a tenth of a second so, and each of these would double that."""
-    code = f"""
-import sys
-from sbredis.cli import main
-main({[*path.split(), "--help"]!r} if {path!r} != "worker" else ["--help"])
-print([name for name in ("sbredis.aio", "rich", "redis") if name in sys.modules])
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
-    assert ran.stdout.splitlines()[-1] == "[]"
-    assert re.search(r"^Usage: ", ran.stdout)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusMessage
+from sbredis.testing import Bus
+from sbredis.workers import Context, Worker
 from sbredis.workers.running._starting import SharedTask, new_task
 
 pytestmark = pytest.mark.anyio
@@ -180,3 +183,28 @@ async def test_a_cancellation_from_outside_reaches_the_work_that_waits() -> None
     assert cancelled == [0]
     assert task.cancelled()
     assert not works.busy
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 1, "batch_wait": 0}], ids=["single", "batch"])
+async def test_the_lock_of_a_handler_is_renewed_from_its_first_step_on(
+    sbredis_bus: Bus, options: dict[str, Any]
+) -> None:
+    """The first step may block the event loop for longer than the lock, and a thread renews the lock meanwhile."""
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    renewed: dict[str, bool] = {}
+    both = asyncio.Event()
+
+    @worker.queue("orders", **options)
+    async def place(context: Context) -> None:
+        consumer: Any = worker._running()._services[0].consumer
+        renewed[str(context.message)] = any(each is context.message for each in consumer.renewables())
+        if len(renewed) == 2:
+            both.set()
+        await both.wait()  # so the other handler gets a task of its own
+
+    async with sbredis_bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+    async with worker.running():
+        await both.wait()
+    assert renewed == {"one": True, "two": True}

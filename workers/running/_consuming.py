@@ -51,8 +51,9 @@ class Running:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
         self._running: dict[asyncio.Task[None], Call] = {}
-        batches = max(handler.settings.batch or 1 for handler in plan.handlers)
-        self._most_unanswered = self._most * batches
+        self._starting: Call | None = None
+        """The call whose task runs its first step now, and so is not known yet."""
+        self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
         settlements.when_settled = self._make_room
         self.gates = Gates(plan.handlers)
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
@@ -60,10 +61,21 @@ class Running:
     @property
     def room(self) -> int:
         """The number of handlers that may start now."""
+        room = self._slots
+        return self.gates.room(self.handling.time.now(), room) if self.gates else room
+
+    @property
+    def _slots(self) -> int:
+        """The number of handlers for which there is room, apart from the gates."""
         if self.settlements.unacknowledged > self._most_unanswered:
             return 0
-        room = self._most - len(self._running)
-        return self.gates.room(self.handling.time.now(), room) if self.gates else room
+        return self._most - len(self._running)
+
+    async def free_slot(self) -> None:
+        """Wait until there is room for a handler, apart from the gates."""
+        while self._slots <= 0:
+            self._room.clear()
+            await self.handling.time.wait(self._room, None)
 
     async def room_for_one(self) -> int:
         """Wait until a handler may start. Return how many may start."""
@@ -89,8 +101,10 @@ class Running:
 
     def start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
+        self._starting = call  # the first step may block the event loop, and its locks must be renewed meanwhile
         task = new_task(self._loop, work)
         self._running[task] = call
+        self._starting = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -106,7 +120,10 @@ class Running:
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages that handlers work on now. Called in another thread."""
-        calls = [call for call in snapshot(self._running.values()) if self._limit.allows(call, call.messages)]
+        calls = snapshot(self._running.values())
+        if (starting := self._starting) is not None and starting not in calls:
+            calls.append(starting)
+        calls = [call for call in calls if self._limit.allows(call, call.messages)]
         return [message for call in calls for message in call.messages]
 
     def lost(self, renewable: Renewable) -> bool:

@@ -160,6 +160,12 @@ class Records:
                 self.done.append(Handled(entity, message, error=error, order=order))
         self._note()
 
+    def given_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Note that messages were given back. Those that no handler has begun are no longer the worker's."""
+        for message in messages:
+            self.orders.pop(id(message), None)
+        self._note()
+
     def finished(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Note that the settlement of messages has ended, well or not."""
         for message in messages:

@@ -181,6 +181,13 @@ class WatchedSettlements(Settlements):
         finally:
             self._records.finished(batch)
 
+    async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
+        """Give messages back, and record those that no handler has begun."""
+        try:
+            await super().release(messages, interrupted=interrupted)
+        finally:
+            self._records.given_back(messages)
+
     def noted(self, messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
         """Count and record messages that are settled."""
         super().noted(messages, outcome)

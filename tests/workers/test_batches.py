@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import Context, DeadLetter, Retries, Worker
+from sbredis.workers import CircuitBreaker, Context, DeadLetter, Logging, Retries, Worker
 from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
 
@@ -98,3 +99,226 @@ async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
         await eventually(lambda: empty(sbredis_bus, "steps"))
     for session_id in ("a", "b"):
         assert [numbers for of, numbers in batches if of == session_id] == [[0, 1, 2], [3, 4]]
+
+
+async def send(bus: Bus, queue: str, *messages: ServiceBusMessage) -> None:
+    async with bus.client.get_queue_sender(queue) as sender:
+        await sender.send_messages(list(messages))
+
+
+# -- several calls for what was received together ----------------------------------------------------------------------
+
+
+async def test_no_more_batches_run_at_once_than_may_and_the_others_keep_their_locks(sbredis_bus: Bus) -> None:
+    """Messages for three handlers that were received together need three calls."""
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    running: list[str] = []
+    most: list[int] = []
+    let_go = asyncio.Event()
+
+    async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
+        running.append(str(messages[0].subject))
+        most.append(len(running))
+        await let_go.wait()
+        running.pop()
+
+    for subject in "abc":
+        worker.queue("orders", batch=9, batch_wait=30, subject=subject, max_concurrent_calls=1)(insert)
+    received = [ServiceBusMessage(b"", subject=subject) for subject in "abcabcabc"]
+    await send(sbredis_bus, "orders", *received)
+    async with worker.running():
+        await eventually(lambda: running)
+        consumer: Any = worker._running()._services[0].consumer
+        assert len(list(consumer.renewables())) == 9
+        let_go.set()
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+        assert max(most) == 1
+        let_go.clear()
+        await send(sbredis_bus, "orders", *received)
+        await eventually(lambda: running)
+        asyncio.get_running_loop().call_later(0.05, let_go.set)
+    left = await sbredis_bus.client.get_queue_receiver("orders").receive_messages(9, 1)
+    assert sorted(str(message.subject) for message in left) == ["b", "b", "b", "c", "c", "c"]
+    assert {(message.delivery_count, message.interrupted) for message in left} == {(1, False)}
+
+
+async def test_a_batch_that_waits_is_handled_without_a_message_whose_lock_was_lost(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    begun, let_go = asyncio.Event(), asyncio.Event()
+    handled: list[list[str]] = []
+
+    async def insert(texts: list[str]) -> None:
+        begun.set()
+        await let_go.wait()
+        handled.append(texts)
+
+    for subject in "abc":
+        worker.queue("orders", batch=4, batch_wait=30, subject=subject, max_concurrent_calls=1)(insert)
+    parts = (("one", "a"), ("two", "b"), ("three", "b"), ("four", "c"))
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(text, subject=subject) for text, subject in parts))
+    async with worker.running():
+        await begun.wait()
+        consumer: Any = worker._running()._services[0].consumer
+        for message in list(consumer.renewables()):
+            if str(message) in {"two", "four"}:
+                assert consumer.lost(message)
+        let_go.set()
+        await eventually(lambda: len(handled) == 2)
+        assert worker._running().report().counts["orders"].locks_lost == 2
+    assert handled == [["one"], ["three"]]
+
+
+async def test_batches_that_wait_when_a_circuit_opens_are_given_back(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    breaker = CircuitBreaker(failures=1, pause=3600)
+    worker = Worker(sbredis_bus.url, middleware=[breaker], retries=Retries(first_delay=3000, longest_delay=3000))
+    handled: list[str] = []
+
+    async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
+        handled.append(str(messages[0].subject))
+        raise ConnectionError
+
+    for subject in "ab":
+        worker.queue("orders", batch=2, batch_wait=30, subject=subject, max_concurrent_calls=1)(insert)
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(b"", subject=subject) for subject in "ab"))
+    async with worker.running():
+        await eventually(lambda: handled)
+        (message,) = await sbredis_bus.client.get_queue_receiver("orders").receive_messages(1, 60)
+    assert (handled, message.subject, message.delivery_count) == (["a"], "b", 1)
+
+
+# -- what a transaction can take ---------------------------------------------------------------------------------------
+
+
+async def test_a_batch_that_is_too_large_for_a_transaction_comes_again_in_smaller_ones(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A transaction takes 100 messages, and the handler sends one for each of its batch."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=120, batch_wait=30, max_concurrent_calls=1)
+    async def insert(texts: list[str], context: Context) -> None:
+        sizes.append(len(texts))
+        for text in texts:
+            context.send("out", text)
+
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(str(number)) for number in range(120)))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sizes == [120, 60, 30, 30, 30, 30]
+    assert sorted(map(int, await bodies(sbredis_bus, "out"))) == list(range(120))
+    assert not await sbredis_bus.dead_lettered("orders")
+    assert "from now on a batch has up to 30 messages: set batch=30" in caplog.text
+
+
+async def test_a_batch_whose_sends_have_too_many_bytes_comes_again_in_smaller_ones(sbredis_bus: Bus) -> None:
+    """A transaction takes 4 MB."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1, requires_session=True)
+    await sbredis_bus.create_queue("out", max_message_size_in_kilobytes=1024)
+    worker = Worker(sbredis_bus.url)
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=8, batch_wait=30, max_concurrent_calls=1, session_idle_timeout=0.1)
+    async def insert(texts: list[str], context: Context) -> None:
+        sizes.append(len(texts))
+        for _ in texts:
+            context.send("out", bytes(800_000))
+
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(b"", session_id="a") for _ in range(8)))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sizes == [8, 4, 4]
+    assert len(await bodies(sbredis_bus, "out")) == 8
+    assert not await sbredis_bus.dead_lettered("orders")
+
+
+async def test_a_batch_of_a_handler_that_sends_has_messages_of_one_partition(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", enable_partitioning=True, max_delivery_count=1)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    partitions: list[set[int]] = []
+
+    @worker.queue("orders", batch=10, batch_wait=0.2, max_concurrent_calls=1)
+    async def insert(messages: list[ServiceBusReceivedMessage], context: Context) -> None:
+        partitions.append({message.sequence_number >> 48 for message in messages})
+        context.send("out", len(messages))
+
+    for number in range(10):
+        await send(sbredis_bus, "orders", ServiceBusMessage(b"", partition_key=f"{number}"))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sum(map(int, await bodies(sbredis_bus, "out"))) == 10
+    assert {len(each) for each in partitions} == {1}
+
+
+async def test_a_batch_of_a_handler_without_a_context_has_messages_of_all_partitions(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", enable_partitioning=True)
+    worker = Worker(sbredis_bus.url, middleware=[Logging()])
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=10, batch_wait=30)
+    async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
+        sizes.append(len(messages))
+
+    for number in range(10):
+        await send(sbredis_bus, "orders", ServiceBusMessage(b"", partition_key=f"{number}"))
+    async with worker.running():
+        await eventually(lambda: sizes)
+    assert sizes == [10]
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def test_no_message_of_a_session_overtakes_one_of_another_handler(sbredis_bus: Bus) -> None:
+    """Each handler gets messages that follow one another. After one that comes again, the others wait for it."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    handled: list[tuple[str, list[str], int]] = []
+
+    @worker.queue("steps", batch=10, batch_wait=30, subject="a", session_idle_timeout=0.05)
+    async def first(texts: list[str], context: Context) -> None:
+        handled.append(("a", texts, context.attempt))
+        if context.attempt == 1 and "4" in texts:
+            raise ConnectionError
+
+    @worker.queue("steps", batch=10, batch_wait=30, subject="b")
+    async def second(texts: list[str], context: Context) -> None:
+        handled.append(("b", texts, context.attempt))
+
+    await send(
+        sbredis_bus,
+        "steps",
+        *(ServiceBusMessage(str(at), subject=subject, session_id="s") for at, subject in enumerate("aabbaabaaa")),
+    )
+    run: Any
+    async with sbredis_bus.running(worker) as run:
+        await run.idle()
+    expected = [("a", ["0", "1"], 1), ("b", ["2", "3"], 1), ("a", ["4", "5"], 1), ("a", ["4", "5"], 2), ("b", ["6"], 1)]
+    assert handled == [*expected, ("a", ["7", "8", "9"], 1)]
+
+
+async def test_messages_of_a_session_wait_behind_one_that_no_handler_takes_yet(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    handled: list[list[str]] = []
+
+    @worker.queue("steps", batch=10, batch_wait=30, subject="a", unmatched="abandon", session_idle_timeout=0.05)
+    async def first(texts: list[str]) -> None:
+        handled.append(texts)
+
+    await send(
+        sbredis_bus,
+        "steps",
+        *(ServiceBusMessage(text, subject=subject, session_id="s") for text, subject in ("1a", "2b", "3a", "4a")),
+    )
+    async with sbredis_bus.running(worker) as run:
+        await run.idle()
+        assert handled == [["1"]]
+        left = await sbredis_bus.active("steps")
+        assert [(str(message), message.delivery_count) for message in left] == [("2", 1), ("3", 0), ("4", 0)]

@@ -48,6 +48,10 @@ def cancels_itself() -> None:
     task.cancel()
 
 
+async def yields() -> AsyncGenerator[None]:
+    yield
+
+
 def sends_nowhere(context: Context) -> None:
     context.send("no such queue!", b"")
 
@@ -70,7 +74,7 @@ misbehaviour: dict[str, tuple[str, Callable[[Context], Any]]] = {
     "the class of an outcome": ("TypeError", lambda _: Complete),
     "a future": ("TypeError", lambda _: asyncio.get_running_loop().create_future()),
     "a generator": ("TypeError", lambda _: (number for number in range(3))),
-    "an asynchronous generator": ("TypeError", lambda _: (await each for each in ())),
+    "an asynchronous generator": ("TypeError", lambda _: yields()),
     "a property that is none": ("TypeError", lambda _: Defer(properties_to_modify={"a": object()})),  # type: ignore[dict-item]
     "properties that are none": ("TypeError", lambda _: DeadLetter("a", properties_to_modify=5)),  # type: ignore[arg-type]
     "settles with nonsense": ("TypeError", lambda context: settles_with(context, "done")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -105,6 +106,67 @@ async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -
     assert sizes == [3, 1]
     assert [type(error) for error in errors] == [MessageLockLostError]
     assert (counts.completed, counts.settlements_failed) == (3, 1)
+
+
+def sends_much(context: Context) -> None:
+    for number in range(100):
+        context.send("out", number)
+
+
+def sends_long(context: Context) -> None:
+    for _ in range(5):
+        context.send("out", bytes(1_000_000))
+
+
+def remembers_much(context: Context) -> None:
+    for number in range(100):
+        context.once(str(number), 60)
+
+
+@pytest.mark.parametrize("behave", [sends_much, sends_long, remembers_much])
+async def test_a_message_whose_sends_no_transaction_can_take_is_dead_lettered_at_once(
+    sbredis_bus: Bus, behave: Callable[[Context], None]
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out", max_message_size_in_kilobytes=1024)
+    worker = Worker(sbredis_bus.url)
+    attempts: list[int] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> None:
+        attempts.append(context.attempt)
+        behave(context)
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: dead(sbredis_bus, 1))
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "MessageSizeExceededError"
+    assert "transaction takes up to" in str(letter.dead_letter_error_description)
+    assert attempts == [1]
+    assert await empty(sbredis_bus, "out")
+
+
+async def test_a_handler_may_send_as_much_as_a_transaction_takes(sbredis_bus: Bus) -> None:
+    """A hundred items: its message, one key twice, the state of its session, and 97 messages."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("steps", session_idle_timeout=0.05)
+    async def step(context: Context) -> None:
+        assert context.session is not None
+        for _ in range(2):
+            context.once("key", 60)
+            context.session.set_state("state")
+        for number in range(97):
+            context.send("out", number)
+
+    async with worker.running():
+        await worker.send("steps", b"", session_id="a")
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert len(await sbredis_bus.active("out")) == 97
+    assert await state_of(sbredis_bus, "a") == b"state"
 
 
 # -- acknowledgements --------------------------------------------------------------------------------------------------

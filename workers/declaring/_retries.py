@@ -60,17 +60,25 @@ class Retries:
 
 
 def after_failure(
-    error: BaseException, attempt: int, most: int, retries: Retries, draw: Callable[[], float], *, dead: bool = False
+    error: BaseException,
+    attempt: int,
+    most: int,
+    retries: Retries,
+    draw: Callable[[], float],
+    *,
+    dead: bool = False,
+    final: bool = False,
 ) -> Outcome:
     """Return what becomes of a message whose handler has raised an error at this attempt.
 
-    ``most`` is the entity's ``max_delivery_count``. A message that is a dead letter already can only come again. Its
-    deliveries are not counted, so each time it waits for as long as after a last attempt.
+    ``most`` is the entity's ``max_delivery_count``, and ``final`` says that another attempt is of no use. A message
+    that is a dead letter already can only come again. Its deliveries are not counted, so each time it waits for as long
+    as after a last attempt.
     """
     last = min(most, retries.attempts or most)
     if dead:
         return Abandon(retries.delay(last, draw))
-    if attempt >= last or is_of(error, retries.no_retry):
+    if final or attempt >= last or is_of(error, retries.no_retry):
         return DeadLetter(type(error).__name__, described(error))
     return Abandon(retries.delay(attempt, draw))
 

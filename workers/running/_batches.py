@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+import time as clock
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete, DeadLetter, Outcome
+from sbredis.workers.included._breaker import CircuitBreaker
+from sbredis.workers.included._logging import Logging
 from sbredis.workers.running._calls import Call, Place
 from sbredis.workers.running._consuming import Running
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
+from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._settling import Settlements
 from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
 
-__all__ = ["BatchConsumer", "calls_of", "filled", "settle_parts"]
+__all__ = ["BatchConsumer", "BatchSize", "call_of", "filled", "settle_parts"]
+
+_log = logging.getLogger("sbredis.worker")
+
+
+class BatchSize:
+    """The largest number of messages in a batch of one entity.
+
+    It is what the handlers say, until a batch and what its handler has sent do not fit into one transaction. How much a
+    handler sends is not known before. So the size is then halved, and the messages come again in smaller batches.
+    """
+
+    def __init__(self, plan: EntityPlan) -> None:
+        self._entity = plan.source.path
+        self.most = plan.handlers[0].settings.batch or 1
+
+    def adapt(self, call: Call) -> None:
+        """Make the batches smaller if this one was too large for a transaction."""
+        half = len(call.messages) // 2
+        if call.overfull and 0 < half < self.most:
+            self.most = half
+            _log.warning(
+                "%s: a batch of %d messages and what %s has sent do not fit into one transaction, so from now on a "
+                "batch has up to %d messages: set batch=%d",
+                *(self._entity, len(call.messages), call.handler.name, half, half),
+            )
 
 
 async def filled(
@@ -46,36 +77,60 @@ async def _first(receiver: ServiceBusReceiver, most: int, wait: float, time: Tim
             return found
 
 
-def calls_of(
+def call_of(
+    handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], handling: Handling, place: Place
+) -> tuple[Call | None, list[tuple[Call, Outcome]]]:
+    """Return the call of a handler, and the messages whose bodies do not decode, with their outcomes.
+
+    There is no call if no body decodes.
+    """
+    body = handler.signature.body
+    fit: list[ServiceBusReceivedMessage] = []
+    bodies: list[object] = []
+    others: list[tuple[Call, Outcome]] = []
+    for message in messages:
+        try:
+            bodies.append(None if body is None else decoded(message, body.type))
+            fit.append(message)
+        except DeadLetter as outcome:
+            others.append((Call(place, handler, (message,)), handling.unfit(message, outcome)))
+    if not fit:
+        return None, others
+    call = Call(place, handler, fit)
+    call.bodies = bodies
+    return call, others
+
+
+def _may_send(handler: HandlerPlan) -> bool:
+    """Return whether a handler or its middleware may send something in the transaction that completes its messages."""
+    silent = all(isinstance(each, (CircuitBreaker, Logging)) for each in handler.middleware)
+    return handler.signature.wants_context or not silent
+
+
+def _calls_of(
     messages: Sequence[ServiceBusReceivedMessage], handling: Handling, place: Place, plan: EntityPlan
 ) -> tuple[list[Call], list[tuple[Call, Outcome]]]:
-    """Return the calls for a batch, one for each handler; and the messages that no handler gets, with outcomes.
+    """Return the calls for a batch, and the messages that no handler gets, with outcomes.
 
-    A body that does not decode is dead-lettered alone.
+    There is a call for each handler and, if the handler may send something, for each partition: a transaction settles
+    messages of one partition.
     """
     place.counts.received += len(messages)
-    by_handler: dict[int, tuple[HandlerPlan, list[ServiceBusReceivedMessage]]] = {}
+    senders = {id(handler) for handler in plan.handlers if _may_send(handler)}
+    groups: dict[tuple[int, int], tuple[HandlerPlan, list[ServiceBusReceivedMessage]]] = {}
     others: list[tuple[Call, Outcome]] = []
     for message in messages:
         chosen = handling.choose(message)
         if isinstance(chosen, HandlerPlan):
-            by_handler.setdefault(id(chosen), (chosen, []))[1].append(message)
+            partition = message.sequence_number >> 48 if id(chosen) in senders else 0
+            groups.setdefault((id(chosen), partition), (chosen, []))[1].append(message)
         else:
             others.append((Call(place, plan.handlers[0], (message,)), chosen))
     calls: list[Call] = []
-    for handler, own in by_handler.values():
-        body = handler.signature.body
-        fit: list[ServiceBusReceivedMessage] = []
-        bodies: list[object] = []
-        for message in own:
-            try:
-                bodies.append(None if body is None else decoded(message, body.type))
-                fit.append(message)
-            except DeadLetter as outcome:
-                others.append((Call(place, handler, (message,)), handling.unfit(message, outcome)))
-        if fit:
-            call = Call(place, handler, fit)
-            call.bodies = bodies
+    for handler, own in groups.values():
+        call, unfit = call_of(handler, own, handling, place)
+        others += unfit
+        if call is not None:
             calls.append(call)
     return calls, others
 
@@ -93,38 +148,99 @@ async def settle_parts(
         for message, outcome in zip(call.messages, outcomes, strict=True)
         if outcome is not None and not isinstance(outcome, Complete)
     ]
-    if done:
-        works.append(settlements.settle_reporting(call.part(done, with_sends=True), Complete()))
-    return await asyncio.gather(*works)
+    completed = call.part(done, with_sends=True) if done else None
+    if completed is not None:
+        works.append(settlements.settle_reporting(completed, Complete()))
+    settled = await asyncio.gather(*works)
+    call.overfull = call.overfull or (completed is not None and completed.overfull)
+    return settled
 
 
 class BatchConsumer(Running):
-    """The consumer of one entity whose handlers take batches."""
+    """The consumer of one entity whose handlers take batches.
+
+    Messages that were received together may need several calls: one for each handler, and for each partition. Calls for
+    which there is no room yet wait, and their locks are renewed.
+    """
 
     def __init__(self, plan: EntityPlan, handling: Handling, settlements: Settlements) -> None:
         super().__init__(plan, handling, settlements)
-        self._size = max(handler.settings.batch or 1 for handler in plan.handlers)
-        self._wait = min(handler.settings.batch_wait for handler in plan.handlers)
+        self._size = BatchSize(plan)
+        self._wait = plan.handlers[0].settings.batch_wait
+        self._ready: deque[Call] = deque()
+        """The calls that wait for room."""
 
     async def consume(self) -> None:
         """Receive batches and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
             await self.room_for_one()
-            messages = await filled(self.place.receiver, self._size, 60, self._wait, self.handling.time)
+            messages = await filled(self.place.receiver, self._size.most, 60, self._wait, self.handling.time)
             if self.gates:
-                messages = self.admitted(messages, self._size)
+                messages = self.admitted(messages, self._size.most)
                 if not messages:
                     continue
-            calls, others = calls_of(messages, self.handling, self.place, self.plan)
+            calls, others = _calls_of(messages, self.handling, self.place, self.plan)
             for call, outcome in others:
                 self.settlements.settle_soon(call, outcome)
-            for call in calls:
-                self.start(call, self._run(call))
+            self._ready.extend(calls)
+            await self._start_ready()
+
+    async def _start_ready(self) -> None:
+        """Start the calls that wait, as room comes. If a gate closes meanwhile, give their messages back."""
+        while self._ready:
+            await self.free_slot()
+            if self.gates and self.gates.room(self.handling.time.now(), 1) <= 0:
+                self.give_back(self._taken())
+                return
+            call = self._ready.popleft()
+            call.began = clock.monotonic()
+            self.start(call, self._run(call))
+
+    def _taken(self) -> list[ServiceBusReceivedMessage]:
+        """Return the messages of the calls that wait, and forget these calls."""
+        messages = [message for call in self._ready for message in call.messages]
+        self._ready.clear()
+        return messages
 
     async def _run(self, call: Call) -> None:
         outcomes = await self.handling.outcomes_of(call)
+        self._size.adapt(call)
         if call.cut_off and not (call.dropped or call.settled):
             call.settled = all(isinstance(outcome, Complete) for outcome in outcomes)
             call.dropped = not call.settled
         if not call.dropped:  # messages whose locks were lost fail to be settled, each by itself
-            self.settlements.start(settle_parts(self.settlements, call, outcomes), len(call.messages))
+            self.settlements.start(self._settle(call, outcomes), len(call.messages))
+
+    async def _settle(self, call: Call, outcomes: Sequence[Outcome | None]) -> None:
+        await settle_parts(self.settlements, call, outcomes)
+        self._size.adapt(call)
+
+    def renewables(self) -> Iterable[Renewable]:
+        """Return the messages that handlers work on now, or will work on soon. Called in another thread."""
+        waiting = snapshot(self._ready)
+        return [*super().renewables(), *(message for call in waiting for message in call.messages)]
+
+    def lost(self, renewable: Renewable) -> bool:
+        """End the work on a message whose lock was lost. A batch that waits is called without it."""
+        for call in self._ready:
+            for place, message in enumerate(call.messages):
+                if message is renewable:
+                    self.place.counts.locks_lost += 1
+                    self._leave_out(call, place)
+                    return True
+        return super().lost(renewable)
+
+    def _leave_out(self, call: Call, place: int) -> None:
+        """Replace a call that waits by one without one of its messages."""
+        at, messages = self._ready.index(call), list(call.messages)
+        self.give_back([messages.pop(place)])
+        del self._ready[at]
+        if messages:
+            made = call.part(messages)
+            made.bodies = [*call.bodies[:place], *call.bodies[place + 1 :]] if call.bodies is not None else None
+            self._ready.insert(at, made)
+
+    async def finish(self, seconds: float) -> None:
+        """Give back the messages of calls that wait, let the running handlers finish, and give the rest back."""
+        await self.settlements.release(self._taken())
+        await super().finish(seconds)

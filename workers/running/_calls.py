@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
-from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    ServiceBusError,
+    SessionLockLostError,
+)
 from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import SendOptions
@@ -24,11 +30,13 @@ if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
-__all__ = ["UNCHANGED", "Call", "Place", "can_be_settled", "encoded_with", "message_of"]
+__all__ = ["UNCHANGED", "Call", "Place", "can_be_settled", "encoded_with", "is_too_large", "message_of"]
 
 _log = logging.getLogger("sbredis.worker")
 UNCHANGED: Final = object()
 """The state of a session that no handler has set."""
+_MOST_ITEMS: Final = 100
+"""The largest number of messages, session states and keys that a transaction takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Call:
         "message",
         "messages",
         "once",
+        "overfull",
         "place",
         "sends",
         "settled",
@@ -82,8 +91,10 @@ class Call:
         """The messages that the handler has sent, with the entities to which they go."""
         self.state: object = UNCHANGED
         """The new state of the session, as the handler gave it."""
-        self.once: tuple[str, float] | None = None
-        """A key that is remembered for a window when the message is completed."""
+        self.once: dict[str, float] | None = None
+        """The keys that are remembered when the message is completed, each with its window in seconds."""
+        self.overfull = False
+        """Whether the messages and everything that the handler has sent do not fit into one transaction."""
         self.settled = False
         """Whether the handler has settled the message itself."""
         self.comes_again = False
@@ -147,15 +158,21 @@ class Call:
         return None if self.place.session is None else self.place.session.session_id
 
     def send(self, entity: str, value: object, options: SendOptions) -> None:
-        self._check_unsettled()
+        self._check_room(1)
         made = value if isinstance(value, ServiceBusMessage) else message_of(value, options)
         if self.sends is None:
             self.sends = []
         self.sends.append((entity, made))
 
     def remember(self, key: str, window: float) -> None:
-        self._check_unsettled()
-        self.once = (key, window)
+        if self.handler.settings.batch is not None:
+            raise TypeError(
+                f"A key belongs to one message, but {self.handler.name} takes batches: once() and Idempotency are for "
+                "handlers of single messages."
+            )
+        known = {} if self.once is None else self.once
+        self._check_room(0 if key in known else 1)
+        self.once = {**known, key: window}
 
     async def renew(self) -> datetime:
         if self.place.session is not None:
@@ -182,12 +199,27 @@ class Call:
         return decode_body(state, "application/json", as_type)
 
     def set_state(self, value: object) -> None:
-        self._check_unsettled()
+        self._check_room(1 if self.state is UNCHANGED else 0)
         self.state = None if value is None else encode_body(value).body
 
     def _check_unsettled(self) -> None:
         if self.settled:
             raise RuntimeError("The message was settled already, so nothing can be added to its settlement.")
+
+    def _check_room(self, more: int) -> None:
+        """Raise if the transaction that completes the messages cannot take more items."""
+        self._check_unsettled()
+        recorded = len(self.sends or ()) + len(self.once or ()) + (self.state is not UNCHANGED)
+        if more and len(self.messages) + recorded + more > _MOST_ITEMS:
+            self.overfull = True
+            one = len(self.messages) == 1
+            raise MessageSizeExceededError(
+                f"What a handler sends goes out in the transaction that completes its {'message' if one else 'batch'}. "
+                f"A transaction takes up to {_MOST_ITEMS} messages, session states and keys, and has "
+                f"{len(self.messages)} to complete and {recorded} from the handler already. "
+                + ("Send fewer." if one else "Send fewer, or set a smaller batch=."),
+                outcome=Effect.NEVER_SENT,
+            )
 
 
 def can_be_settled(error: Exception) -> bool:
@@ -197,6 +229,11 @@ def can_be_settled(error: Exception) -> bool:
     if isinstance(error, ServiceBusError):
         return error.outcome is not Effect.UNKNOWN
     return isinstance(error, (ValueError, TypeError))  # it was refused before it was sent
+
+
+def is_too_large(error: Exception) -> bool:
+    """Return whether a settlement was refused with this error because no transaction can take it."""
+    return isinstance(error, MessageSizeExceededError) and error.outcome is Effect.NEVER_SENT
 
 
 def message_of(value: object, options: SendOptions) -> ServiceBusMessage:

@@ -8,14 +8,13 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Outcome, outcome_in
+from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
 from sbredis.workers.declaring._retries import after_failure
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import Call, is_too_large
 from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._processes import HandlerProcesses, NotAgain
@@ -187,8 +186,10 @@ class Handling:
         outcome = self._allowed(outcome)
         if outcome is not None:
             return [outcome] * len(call.messages)
+        if call.overfull and len(call.messages) > 1:
+            return [GiveBack()] * len(call.messages)  # they come again in smaller batches
         call.place.counts.of(call.handler.name).errors += 1
-        outcomes = [self.after_failure(call.handler, message, error) for message in call.messages]
+        outcomes = [self.after_failure(call.handler, message, error, final=call.overfull) for message in call.messages]
         if not call.lock_lost:
             self._on_error(call.handler, call.messages, error, outcomes[0])
         return [*outcomes]
@@ -255,12 +256,17 @@ class Handling:
             return Abandon(_AGAIN)
         return outcome
 
-    def after_failure(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException) -> Outcome:
-        """Return the outcome of a message whose handling has failed."""
-        retries = handler.retries
-        if isinstance(error, NotAgain):
-            retries = replace(retries, no_retry=(NotAgain,))
-        return after_failure(error, message.delivery_count, self._most, retries, self.draw, dead=self._dead)
+    def after_failure(
+        self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: BaseException, *, final: bool = False
+    ) -> Outcome:
+        """Return the outcome of a message whose handling has failed; if it is ``final``, no other attempt can help."""
+        final = final or isinstance(error, NotAgain)
+        count, most = message.delivery_count, self._most
+        return after_failure(error, count, most, handler.retries, self.draw, dead=self._dead, final=final)
+
+    def after_refusal(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: Exception) -> Outcome:
+        """Return the outcome of a message whose settlement was refused."""
+        return self.after_failure(handler, message, error, final=is_too_large(error))
 
 
 def _checked(result: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
-from sbredis.workers.running._batches import calls_of, filled, settle_parts
+from sbredis.workers.running._batches import BatchSize, call_of, filled, settle_parts
 from sbredis.workers.running._calls import Call
 from sbredis.workers.running._consuming import CANCELLING, is_late
 from sbredis.workers.running._gates import Gates
@@ -55,6 +56,7 @@ class SessionConsumer:
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
+        self._size = BatchSize(plan)
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     async def consume(self) -> None:
@@ -100,11 +102,11 @@ class SessionConsumer:
         settings = self._plan.settings
         time = self._handling.time
         ends, left = time.now() + settings.max_session_time, settings.max_session_messages
-        most = max(handler.settings.batch or _AHEAD for handler in self._plan.handlers)
-        wait = min(handler.settings.batch_wait for handler in self._plan.handlers) if self._plan.in_batches else 0.0
+        wait = self._plan.handlers[0].settings.batch_wait if self._plan.in_batches else 0.0
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         try:
             while not self._stopping and time.now() < ends and left != 0 and self._admits():
+                most = self._size.most if self._plan.in_batches else _AHEAD
                 wanted = most if left is None else min(most, left)
                 messages = await filled(receiver, wanted, settings.session_idle_timeout, wait, time)
                 if not messages or not await handle_all(task, settlements, messages, scopes, ends):
@@ -166,7 +168,7 @@ class SessionConsumer:
                     return False
                 call.settling = True
                 outcome = await settlements.settle_reporting(call, outcome or self._again(call, message))
-                if outcome is None or isinstance(outcome, (Abandon, GiveBack)):
+                if _comes_again(outcome):
                     return False
             elif call.comes_again:
                 return False
@@ -182,35 +184,67 @@ class SessionConsumer:
         ends: float,
     ) -> bool:
         """Handle messages in batches. Return whether the session may be kept."""
-        del ends
-        calls, others = calls_of(messages, self._handling, settlements.place, self._plan)
-        again = any(isinstance(outcome, Abandon) for _, outcome in others)
-        for call, outcome in others:
-            self._held[task] = call
-            call.settling = True
-            await settlements.settle_reporting(call, outcome)
-        for call in calls:
-            self._held[task] = call
-            outcomes = await self._handling.outcomes_of(call, scopes)
-            await self._forget_cancellation(task, call)
-            if is_late(call):
-                return False
-            if not call.settled:
-                if call.cut_off and not all(isinstance(each, Complete) for each in outcomes):
+        rest = deque(messages)
+        try:
+            chosen = self._handling.choose(rest[0])
+            while rest:
+                if self._stopping or self._handling.time.now() >= ends or not self._admits():
                     return False
-                call.settling = True
-                decided = [
-                    outcome or self._again(call, message)
-                    for message, outcome in zip(call.messages, outcomes, strict=True)
-                ]
-                outcomes = await settle_parts(settlements, call, decided)
-            again = (
-                again
-                or call.comes_again
-                or any(each is None or isinstance(each, (Abandon, GiveBack)) for each in outcomes)
-            )
-        self._held[task] = None
-        return not again
+                own, following = self._run_of(chosen, rest)
+                settlements.place.counts.received += len(own)
+                if isinstance(chosen, HandlerPlan):
+                    call, others = call_of(chosen, own, self._handling, settlements.place)
+                else:
+                    call, others = None, [(Call(settlements.place, self._plan.handlers[0], own), chosen)]
+                for unhandled, outcome in others:
+                    self._held[task] = unhandled
+                    unhandled.settling = True
+                    if _comes_again(await settlements.settle_reporting(unhandled, outcome)):
+                        return False
+                if call is not None and not await self._handle_run(task, settlements, call, scopes):
+                    return False
+                self._held[task] = None
+                if following is not None:
+                    chosen = following
+            return True
+        finally:
+            await settlements.release(rest)
+
+    def _run_of(
+        self, chosen: HandlerPlan | Outcome, rest: deque[ServiceBusReceivedMessage]
+    ) -> tuple[list[ServiceBusReceivedMessage], HandlerPlan | Outcome | None]:
+        """Take the next messages that one handler gets together: nothing may overtake a message of another handler.
+
+        ``chosen`` is the handler of the first one, or its outcome if no handler gets it. Returns the messages, and the
+        handler or the outcome of the message after them.
+        """
+        own = [rest.popleft()]
+        while rest:
+            following = self._handling.choose(rest[0])
+            if following is not chosen or isinstance(chosen, Outcome):
+                return own, following
+            own.append(rest.popleft())
+        return own, None
+
+    async def _handle_run(self, task: asyncio.Task[None], settlements: Settlements, call: Call, scopes: Scopes) -> bool:
+        """Handle messages of one handler. Return whether further messages may be handled after them."""
+        self._held[task] = call
+        outcomes = await self._handling.outcomes_of(call, scopes)
+        self._size.adapt(call)
+        await self._forget_cancellation(task, call)
+        if is_late(call):
+            return False
+        if not call.settled:
+            if call.cut_off and not all(isinstance(each, Complete) for each in outcomes):
+                return False
+            call.settling = True
+            decided = [
+                outcome or self._again(call, message) for message, outcome in zip(call.messages, outcomes, strict=True)
+            ]
+            outcomes = await settle_parts(settlements, call, decided)
+            self._size.adapt(call)
+            return not any(_comes_again(each) for each in outcomes)
+        return not call.comes_again
 
     async def _forget_cancellation(self, task: asyncio.Task[None], call: Call) -> None:
         """Take back that a handler has cancelled its own task, which has further messages to handle."""
@@ -269,3 +303,8 @@ class SessionConsumer:
                 task.cancel()
         if settling := [task for task, call in self._held.items() if call is not None and call.settling]:
             await asyncio.wait(settling)
+
+
+def _comes_again(outcome: Outcome | None) -> bool:
+    """Return whether a message with this outcome comes again, or could not be settled: nothing may overtake it."""
+    return outcome is None or isinstance(outcome, (Abandon, GiveBack))

@@ -11,7 +11,7 @@ from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, Sessio
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, can_be_settled
+from sbredis.workers.running._calls import UNCHANGED, Call, Place, can_be_settled, is_too_large
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
@@ -143,7 +143,8 @@ class Settlements:
         """Settle the messages of a call. An error is reported, and not raised.
 
         If the outcome is refused, or what the handler has sent, nothing of it has happened, and the call counts as
-        failed. Returns the outcome that the first message got; ``None`` if it could not be settled.
+        failed. A batch that is too large for a transaction is given back uncounted, and comes again in smaller batches.
+        Returns the outcome that the first message got; ``None`` if it could not be settled.
         """
         try:
             return await self.settle(call, outcome)
@@ -151,7 +152,11 @@ class Settlements:
             self.failed(_lost(call.messages, error), error)
             if not can_be_settled(error):
                 return None
-            judged = [(message, self._judge(call.handler, message, error)) for message in call.messages]
+            if is_too_large(error) and len(call.messages) > 1:
+                call.overfull = True
+                judged: list[tuple[ServiceBusReceivedMessage, Outcome]] = [(each, GiveBack()) for each in call.messages]
+            else:
+                judged = [(message, self._judge(call.handler, message, error)) for message in call.messages]
         try:
             for message, each in judged:
                 await self._settle_one(call, message, each)
@@ -212,8 +217,8 @@ class Settlements:
 
     async def _commit(self, call: Call) -> None:
         async with self._client.transaction() as transaction:
-            if call.once is not None:
-                transaction.once(*call.once)
+            for key, window in (call.once or {}).items():
+                transaction.once(key, window)
             for message in call.messages:
                 transaction.complete_message(message)
             for entity, sent in call.sends or ():

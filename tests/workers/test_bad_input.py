@@ -259,6 +259,18 @@ def a_prefetch_for_batches(worker: Worker) -> None:
     async def take() -> None: ...
 
 
+@refused("takes batches of 'q', but Idempotency remembers a key for a single message: leave out batch=")
+def one_key_for_a_batch(worker: Worker) -> None:
+    @worker.queue("q", batch=3, middleware=[Idempotency()])
+    async def take() -> None: ...
+
+
+@refused("handles 'new', which has sessions: nothing is fetched ahead of a session")
+def a_prefetch_for_sessions(worker: Worker) -> None:
+    @worker.queue("new", create_if_missing={"requires_session": True}, prefetch=20)
+    async def take() -> None: ...
+
+
 @refused("lifespan must return an asynchronous context manager, not coroutine: write an async def with a yield")
 def a_lifespan_that_is_not_decorated(worker: Worker) -> None:
     worker._settings = replace(worker._settings, lifespan=anything(a_coroutine))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Context, Idempotency, Worker
+from sbredis.workers import Context, Idempotency, Logging, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +28,75 @@ async def test_the_second_message_of_a_key_sends_nothing(sbredis_bus: Bus) -> No
             await worker.send("orders", text, subject=subject)
         await eventually(lambda: sent(sbredis_bus, 2))
     assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"one", b"three"]
+
+
+async def test_each_key_of_a_call_counts(sbredis_bus: Bus) -> None:
+    """The key of a handler beside that of Idempotency: nothing is sent if either was used before."""
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+
+    @worker.queue("orders", max_concurrent_calls=1)
+    async def place(text: str, context: Context) -> None:
+        context.once(text.partition(" ")[0], 60)
+        context.send("out", text)
+
+    async with worker.running():
+        for text, message_id in (("a 1", "1"), ("b 1", "1"), ("a 2", "2"), ("b 2", "2"), ("c 2", "2")):
+            await worker.send("orders", text, message_id=message_id)
+        await eventually(lambda: sent(sbredis_bus, 2))
+    assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"a 1", b"b 2"]
+
+
+@pytest.mark.parametrize("middleware", [[], [Logging()]])
+async def test_a_key_in_a_batch_is_refused(sbredis_bus: Bus, middleware: list[Any]) -> None:
+    """A key belongs to one message: the others would be dropped with it."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url, middleware=middleware)
+
+    @worker.queue("orders", batch=2, batch_wait=30)
+    async def place(texts: list[str], context: Context) -> None:
+        context.once(texts[0], 60)
+
+    async with sbredis_bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+    async with worker.running():
+        await eventually(lambda: dead(sbredis_bus, 2))
+    assert {letter.dead_letter_reason for letter in await sbredis_bus.dead_lettered("orders")} == {"TypeError"}
+
+
+async def dead(bus: Bus, count: int) -> bool:
+    return len(await bus.dead_lettered("orders")) == count
+
+
+@pytest.mark.parametrize(
+    ("properties", "warned"),
+    [
+        ({}, False),
+        ({"enable_partitioning": True}, True),
+        ({"enable_partitioning": True, "requires_session": True}, False),
+        ({"enable_partitioning": True, "requires_duplicate_detection": True}, False),
+    ],
+)
+async def test_keys_that_partitions_do_not_share_are_worth_a_warning(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, properties: Any, warned: bool
+) -> None:
+    """Messages of one id may be in several partitions, unless a key of theirs decides about the partition."""
+    await sbredis_bus.create_queue("orders", **properties)
+    topic = {name: value for name, value in properties.items() if name != "requires_session"}
+    await sbredis_bus.create_topic("news", **topic)
+    session = {name: value for name, value in properties.items() if name == "requires_session"}
+    await sbredis_bus.create_subscription("news", "all", **session)
+    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+
+    @worker.queue("orders")
+    @worker.subscription("news", "all")
+    async def place() -> None: ...
+
+    async with worker.running():
+        pass
+    assert ("remembers keys in each partition, and 'orders' is partitioned" in caplog.text) == warned
+    assert ("remembers keys in each partition, and 'news/Subscriptions/all' is part" in caplog.text) == warned
 
 
 async def sent(bus: Bus, count: int) -> bool:

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._worker_options import Lifespan
+from sbredis.workers.included._idempotency import Idempotency
 from sbredis.workers.running._processes import start_of
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusClient
+    from sbredis.aio import EntityInfo, ServiceBusClient
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["Facts", "check_target", "create_missing", "facts_of", "lifespan_of", "require_processes"]
+__all__ = [
+    "Facts",
+    "check_target",
+    "create_missing",
+    "facts_of",
+    "lifespan_of",
+    "require_processes",
+    "require_single_messages",
+]
 
 _log = logging.getLogger("sbredis.worker")
 
@@ -37,6 +46,21 @@ def require_processes(plans: Sequence[EntityPlan]) -> None:
         for handler in plan.handlers:
             if handler.execution == "process":
                 start_of(handler)
+
+
+def require_single_messages(plans: Sequence[EntityPlan]) -> None:
+    """Raise if one key is to be remembered for all messages of a batch."""
+    for plan in plans:
+        for handler in plan.handlers:
+            if handler.settings.batch is not None and _is_idempotent(handler):
+                raise WorkerSetupError(
+                    f"{handler.name} takes batches of {plan.source.path!r}, but Idempotency remembers a key for a "
+                    "single message: leave out batch=, or give Idempotency only to handlers of single messages."
+                )
+
+
+def _is_idempotent(handler: HandlerPlan) -> bool:
+    return any(isinstance(each, Idempotency) for each in handler.middleware)
 
 
 def lifespan_of(lifespan: Lifespan, worker: object) -> AbstractAsyncContextManager[Any]:
@@ -108,6 +132,11 @@ async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
         )
     properties: Any = info.properties
     facts = Facts(bool(info.requires_session), info.lock_duration.total_seconds(), properties.max_delivery_count)
+    if facts.requires_session and plan.settings.prefetch:
+        raise WorkerSetupError(
+            f"{plan.handlers[0].name} handles {path!r}, which has sessions: nothing is fetched ahead of a session, so "
+            "leave out prefetch=."
+        )
     longest = max(handler.settings.batch_wait for handler in plan.handlers)
     if plan.in_batches and not facts.requires_session and longest > facts.lock / 2:
         raise WorkerSetupError(
@@ -121,4 +150,21 @@ async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
                 f"{handler.name} asks for {attempts} attempts, but {path!r} dead-letters a message after "
                 f"{facts.max_delivery_count} deliveries: set its max_delivery_count, or ask for fewer."
             )
+    idempotent = [handler.name for handler in plan.handlers if _is_idempotent(handler)]
+    if idempotent and await _scatters(client, plan, info):
+        _log.warning(
+            "%s: Idempotency remembers keys in each partition, and %r is partitioned. Two messages of one key count as "
+            "one only if both are in one partition: let the senders give them the same partition_key.",
+            *(idempotent[0], path),
+        )
     return facts
+
+
+async def _scatters(client: ServiceBusClient, plan: EntityPlan, info: EntityInfo) -> bool:
+    """Return whether messages with the same id may be in several partitions of an entity."""
+    own: Any = info.properties
+    topic = plan.source.topic
+    stored: Any = own if topic is None else (await client.describe_entity(topic)).properties
+    return bool(
+        stored.enable_partitioning and not (stored.requires_duplicate_detection or own.requires_session)
+    )  # the message id or the session id decides about the partition

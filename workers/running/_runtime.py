@@ -41,6 +41,7 @@ from sbredis.workers.running._entities import (
     facts_of,
     lifespan_of,
     require_processes,
+    require_single_messages,
 )
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
@@ -78,6 +79,7 @@ class Runtime:
         self._parts = Parts() if parts is None else parts
         self._plans = setup.plans()
         require_processes(self._plans)
+        require_single_messages(self._plans)
         settings = setup.settings
         self.client = ServiceBusClient(
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
@@ -215,7 +217,7 @@ class Runtime:
                 counts=counts,
                 session=session,
                 when_failed=settlement_failed,
-                judge=handling.after_failure,
+                judge=handling.after_refusal,
             )
 
         def settlements_of(receiver: ServiceBusSessionReceiver) -> Settlements:

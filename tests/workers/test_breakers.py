@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sbredis import ServiceBusMessage
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import CircuitBreaker, Context, Proceed, Retries, Router, Worker
+from sbredis.workers import CircuitBreaker, Context, DeadLetter, Proceed, Retries, Router, Worker
 from sbredis.workers.declaring._handlers import Defaults, plan_of
 from sbredis.workers.included._circuit import UNLIMITED, Call, Circuit
 from sbredis.workers.running._gates import Gates
@@ -104,6 +105,43 @@ class Life(RuleBasedStateMachine):
 
 
 TestLifeOfACircuit = Life.TestCase
+
+
+@pytest.mark.parametrize(
+    ("error", "is_open"),
+    [
+        (ConnectionResetError(), True),
+        (ExceptionGroup("", [ConnectionResetError(), ExceptionGroup("", [TimeoutError()])]), True),
+        (ExceptionGroup("", [ConnectionResetError(), ValueError()]), False),
+        (ValueError(), False),
+        (asyncio.CancelledError(), False),
+    ],
+)
+async def test_an_error_opens_the_circuit_if_it_is_of_these_classes_or_a_group_of_them(
+    error: BaseException, is_open: bool
+) -> None:
+    breaker = CircuitBreaker(failures=1)
+    await called(breaker, error)
+    assert (breaker.room(0) < UNLIMITED) == is_open
+
+
+@pytest.mark.parametrize("outcome", [DeadLetter("no"), ExceptionGroup("", [DeadLetter("no")])])
+async def test_an_outcome_that_was_raised_closes_the_circuit_alone_or_in_a_group(outcome: Exception) -> None:
+    breaker = CircuitBreaker(failures=1, pause=1e-9)
+    await called(breaker, ConnectionError())
+    await called(breaker, ValueError())  # the trial says nothing
+    assert breaker.room(math.inf) == 1
+    await called(breaker, outcome)
+    assert breaker.room(0) == UNLIMITED
+
+
+async def called(breaker: CircuitBreaker, error: BaseException) -> None:
+    async def proceed() -> None:
+        raise error
+
+    context: Any = SimpleNamespace(entity="orders")
+    with pytest.raises(type(error)):
+        await breaker(context, proceed)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 from sbredis.workers.declaring._checks import require_seconds, require_whole
 from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed
-from sbredis.workers.declaring._outcomes import GiveBack, Outcome
-from sbredis.workers.declaring._retries import require_exceptions
+from sbredis.workers.declaring._outcomes import GiveBack, outcome_in
+from sbredis.workers.declaring._retries import is_of, require_exceptions
 from sbredis.workers.included._circuit import Call, Circuit
 
 __all__ = ["CircuitBreaker"]
@@ -22,10 +22,11 @@ _log = logging.getLogger("sbredis.worker")
 class CircuitBreaker:
     """Pauses entities while a service that their handlers need is failing.
 
-    After ``failures`` calls in a row that raised one of ``opens_on``, the worker receives no more messages of the
-    entities whose handlers have this breaker. It gives back the messages that it has received meanwhile, and their
-    delivery counts do not rise. Every ``pause`` seconds the worker tries one message, or one batch. When a call
-    succeeds, it receives messages again. Messages whose handlers failed come again as after every failure.
+    After ``failures`` calls in a row that raised one of ``opens_on``, or a group of nothing but these, the worker
+    receives no more messages of the entities whose handlers have this breaker. It gives back the messages that it has
+    received meanwhile, and their delivery counts do not rise. Every ``pause`` seconds the worker tries one message, or
+    one batch. When a call succeeds, it receives messages again. Messages whose handlers failed come again as after
+    every failure.
 
     Handlers that need the same service share one breaker. If several handlers share an entity, and one of them has a
     breaker, the whole entity pauses, because a receiver cannot choose among the messages. Handlers that must not wait
@@ -59,15 +60,14 @@ class CircuitBreaker:
             return GiveBack()
         try:
             result = await proceed()
-        except self._opens_on:
-            if circuit.failed(call, self._now()):
-                _log.warning("%s: paused, because a service that its handlers need fails", context.entity)
-            raise
-        except Outcome:
-            self._succeeded(call, context)
-            raise
-        except BaseException:
-            circuit.ended_otherwise(call)
+        except BaseException as error:
+            if is_of(error, self._opens_on):
+                if circuit.failed(call, self._now()):
+                    _log.warning("%s: paused, because a service that its handlers need fails", context.entity)
+            elif outcome_in(error) is not None:
+                self._succeeded(call, context)
+            else:
+                circuit.ended_otherwise(call)
             raise
         self._succeeded(call, context)
         return result

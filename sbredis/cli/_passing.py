@@ -32,7 +32,7 @@ context, unless it has an option that names another one.
 """
 
 
-def _passing(name: str, text: str, examples: list[str], main: Callable[[list[str]], int]) -> click.Command:
+def _passing(name: str, text: str, examples: list[str], main: Callable[[Call, list[str]], int]) -> click.Command:
     """Make a command that gives all its arguments to another program."""
 
     def run(call: Call, arguments: tuple[str, ...]) -> int:
@@ -40,7 +40,7 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[list[str
         with suppress(NoPlaceError, ServiceBusError):  # the program says what is missing, if it needs a server
             os.environ[URL_VARIABLE] = connection_string(call.place)
         try:
-            return main(list(arguments))
+            return main(call, list(arguments))
         except SystemExit as end:  # argparse ends so
             return end.code if isinstance(end.code, int) else 1
         finally:
@@ -70,6 +70,11 @@ def release_command(call: Call, path: str) -> str:
 
     A connection string is left out if it was not an option, or if it has secrets.
     """
+    return shlex.join([*_spark_here(call), "release", path])
+
+
+def _spark_here(call: Call) -> list[str]:
+    """Return the command that runs jobs in the place of this call."""
     given, place = call.settings, call.place
     line = ["sbredis"]
     if place.name is not None:
@@ -78,20 +83,24 @@ def release_command(call: Call, path: str) -> str:
         line += ["--url", place.url if address_of(place.url) == place.url else "URL"]
     if given.namespace is not None:
         line += ["--namespace", given.namespace]
-    return shlex.join([*line, "spark", "release", path])
+    return [*line, "spark"]
 
 
-def _run_worker(arguments: list[str]) -> int:
+def _run_worker(call: Call, arguments: list[str]) -> int:
+    del call
     from sbredis.workers.__main__ import main
 
     sys.path.insert(0, os.getcwd())  # as `python -m` does, so that the worker's module is found  # noqa: PTH109
     return main(arguments)
 
 
-def _run_spark(arguments: list[str]) -> int:
+def _run_spark(call: Call, arguments: list[str]) -> int:
     from sbredis.spark.__main__ import main
 
-    return main(arguments)
+    program = ["sbredis", "spark"]
+    with suppress(NoPlaceError, ServiceBusError):
+        program = _spark_here(call)
+    return main(arguments, program)
 
 
 worker = _passing(

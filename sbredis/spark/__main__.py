@@ -6,15 +6,18 @@ import sys
 from collections.abc import Sequence
 
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, SparkSetupError
-from sbredis.spark._commands import INTERRUPTED, read_command
+from sbredis.spark._commands import INTERRUPTED, PROGRAM, read_command
 from sbredis.spark._requirements import require_java, require_spark
 
 SETUP_FAILED = 2
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a job, and return the exit code: 1 if it failed, 2 if something is wrong with its arguments or set-up."""
-    command = read_command(sys.argv[1:] if arguments is None else arguments)
+def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> int:
+    """Run a job, and return the exit code: 1 if it failed, 2 if something is wrong with its arguments or set-up.
+
+    ``program`` is the command that runs jobs, as the user has typed it.
+    """
+    command = read_command(sys.argv[1:] if arguments is None else arguments, program)
     try:
         if command.needs_spark:
             require_spark()

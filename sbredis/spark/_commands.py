@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sbredis.registry import split_path
+from sbredis.spark._values import duration
 
-__all__ = ["INTERRUPTED", "Command", "read_command", "release_line"]
+__all__ = ["INTERRUPTED", "PROGRAM", "Command", "read_command", "release_line"]
 
 INTERRUPTED = 130
 """The exit code of a job that someone has ended before its work was done."""
@@ -23,11 +24,12 @@ _EXAMPLES = {
     "latency": "latency orders",
     "skew": "skew orders --top 20",
     "compact": "compact --source /data/captured --to /data/compacted",
-    "reservations": "reservations",
+    "reservations": "reservations --stale-after '5 min'",
     "release": "release orders",
 }
 _WITHOUT_SPARK = ("reservations", "release")
 _URL = "SBREDIS_URL"
+PROGRAM = ("python", "-m", "sbredis.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,10 @@ class Command:
     fingerprints: tuple[str, ...] = ()
     top: int = 10
     files: int = 1
+    stale_after: float = 900.0
+    """The seconds without a sign of life after which a reservation is listed as stale."""
+    program: tuple[str, ...] = PROGRAM
+    """The command that runs jobs, as the user types it to reach the same server."""
 
     @property
     def needs_spark(self) -> bool:
@@ -67,8 +73,11 @@ class Command:
         return self.job not in _WITHOUT_SPARK
 
 
-def read_command(arguments: Sequence[str] | None = None) -> Command:
-    """Read the arguments of the command. Ends the program with a message if they are wrong."""
+def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> Command:
+    """Read the arguments of the command. Ends the program with a message if they are wrong.
+
+    ``program`` is the command that runs jobs, as the user has typed it.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m sbredis.spark",
         description="Run a job on the messages of a queue or a subscription with Spark.",
@@ -138,7 +147,14 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
     one.add_argument("--to", required=True, metavar="DIR", help="another folder")
     one.add_argument("--files", type=_count, default=1, metavar="N", help="files for each hour of an entity (1)")
 
-    job("reservations", "list the entities that queries have reserved", entity=False)
+    one = job("reservations", "list what queries have reserved: by whom, since when, and how far", entity=False)
+    one.add_argument(
+        "--stale-after",
+        type=_duration,
+        default=900.0,
+        metavar="DURATION",
+        help="mark those without a sign of life for this time, with the command that releases them (15 min)",
+    )
     job("release", "end a reservation, so that receivers get the messages again")
 
     given = parser.parse_args(arguments)
@@ -147,6 +163,7 @@ def read_command(arguments: Sequence[str] | None = None) -> Command:
         server=_server(given) if hasattr(given, "url_env") else {},
         fingerprints=tuple(getattr(given, "fingerprint", ())),
         drop=tuple(getattr(given, "drop", ())),
+        program=tuple(program),
     )
     if command.job == "dlq-resubmit" and not command.report and not command.fingerprints:
         parser.error("dlq-resubmit needs --report or --fingerprint, which choose the dead letters")
@@ -184,7 +201,7 @@ _FLAGS = {"url": "--url", "urlEnv": "--url-env", "urlFile": "--url-file", "names
 
 def release_line(command: Command, path: str | None = None) -> str:
     """Return the command that ends the reservation of an entity. A connection string that was given is left out."""
-    line = ["python", "-m", "sbredis.spark", "release", path or command.entity]
+    line = [*command.program, "release", path or command.entity]
     for name, value in command.server.items():
         if (name, value) != ("urlEnv", _URL):
             line += [_FLAGS[name], "URL" if name == "url" else value]
@@ -197,6 +214,16 @@ def _path(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not seconds:
+        raise argparse.ArgumentTypeError("it must be longer than 0")
+    return seconds
 
 
 def _count(text: str) -> int:

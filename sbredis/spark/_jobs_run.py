@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetup
 from sbredis.registry import split_path
 from sbredis.spark._commands import INTERRUPTED, Command, release_line
 from sbredis.spark._loop import client_of, run
+from sbredis.spark._reservations import shown
 from sbredis.spark._secrets import server_of, warn_of_password
 from sbredis.spark._telling import complain, progress, say, show, showing
 
@@ -325,11 +325,10 @@ def _administration(command: Command) -> ServiceBusAdministrationClient:
 
 async def _reservations(command: Command) -> int:
     async with _administration(command) as admin:
-        found = [each async for each in admin.list_reservations()]
+        found = [each async for each in admin.list_reservations(stale_after=command.stale_after)]
     for each in found:
-        seen = "never" if each.last_seen is None else each.last_seen.astimezone(UTC).isoformat(timespec="seconds")
-        stale = f"; stale, to end it: {release_line(command, each.path)}" if each.stale else ""
-        say(f"{each.path}: {each.state} by {each.consumer} ({each.owner}), last sign of life {seen}{stale}")
+        for line in shown(each, release_line(command, each.path)):
+            say(line)
     if not found:
         say("no entity is reserved")
     return 0

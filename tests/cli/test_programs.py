@@ -12,6 +12,8 @@ import pytest
 from click.shell_completion import BashComplete
 
 from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.aio import ServiceBusClient as AsyncClient
+from sbredis.aio.bulk import reserve
 from sbredis.cli import _names as names
 from sbredis.cli._app import program
 from sbredis.cli._call import Call, Settings
@@ -137,6 +139,24 @@ def test_the_command_that_releases_an_entity_names_the_context_in_use(
     monkeypatch.delenv("SBREDIS_URL")
     assert sbredis("context", "add", "prod", bus.url).code == 0
     assert release_command(Call(Settings()), "orders") == "sbredis --context prod spark release orders"
+
+
+def test_the_job_that_lists_reservations_names_the_command_for_the_same_context(
+    sbredis: Command, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sbredis("context", "add", "prod", bus.url).code == 0
+    monkeypatch.delenv("SBREDIS_URL")
+    bus.queue()
+
+    async def reserved(client: AsyncClient) -> None:
+        await reserve(client, "orders", consumer="capture")
+
+    bus.client(reserved)
+    ran = sbredis("--context", "prod", "spark", "reservations", "--stale-after", "1 ms")
+    assert "orders: reserved by capture since " in ran.out
+    assert "stale, to end it: sbredis --context prod spark release orders\n" in ran.out
+    assert "partition " in ran.out
+    assert "stale" not in sbredis("spark", "reservations").out
 
 
 URLS = {

@@ -20,6 +20,8 @@ WRONG = {
     "a rate that is none": (["replay", "q", "--source", "x", "--rate", "fast"], "'fast' is not a number"),
     "a rate of nothing": (["replay", "q", "--source", "x", "--rate", "0"], "'0' is not a number"),
     "no tasks": (["replay", "q", "--source", "x", "--tasks", "0"], "'0' is not a whole number from 1 on"),
+    "a time that is none": (["reservations", "--stale-after", "soon"], "it must be a time such as 90, 500 ms, 5 min"),
+    "no time at all": (["reservations", "--stale-after", "0"], "it must be longer than 0"),
     "one folder twice": (["compact", "--source", "x", "--to", "./x"], "--to must be another folder"),
 }
 
@@ -103,6 +105,16 @@ def test_the_command_that_releases_an_entity_is_told(server: list[str], line: st
     command = read_command(["capture", "a/subscriptions/b", "--to", "t", "--checkpoint", "c", *server])
     assert release_line(command) == f"python -m sbredis.spark release a/subscriptions/b{line}"
     assert release_line(command, "q").startswith("python -m sbredis.spark release q")
+
+
+def test_the_command_that_releases_an_entity_begins_as_the_user_began() -> None:
+    command = read_command(["reservations"], ["sbredis", "--context", "prod", "spark"])
+    assert release_line(command, "orders") == "sbredis --context prod spark release orders"
+
+
+def test_reservations_are_stale_after_a_time_that_the_user_chooses() -> None:
+    assert read_command(["reservations"]).stale_after == 900
+    assert read_command(["reservations", "--stale-after", "5 min"]).stale_after == 300
 
 
 def test_the_connection_string_does_not_show_in_a_command() -> None:

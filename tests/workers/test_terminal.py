@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,20 @@ def test_the_log_is_text_on_a_terminal_and_json_elsewhere(
             "WARNING sbredis.worker: failed",
             "WARNING sbredis.worker: failed",
         ]
+
+
+def test_a_line_of_json_has_what_its_call_has_given(monkeypatch: pytest.MonkeyPatch, root: logging.Logger) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(root, "handlers", [])
+    set_up_logs("json")
+    facts: dict[str, Any] = {"entity": "orders", "attempt": 2, "seconds": 0.5, "tags": ["a"]}
+    odd = {"level": "none", "path": Path("x"), "keys": {(1, 2): 3}}
+    logging.getLogger("sbredis.worker.calls").info("returned", extra={**facts, **odd})
+    line = json.loads(stream.getvalue())
+    assert {name: line[name] for name in facts} == facts
+    assert (line["message"], line["level"], line["path"], line["keys"]) == ("returned", "INFO", "x", "{(1, 2): 3}")
+    assert set(line) == {"time", "level", "logger", "message", "process", *facts, "path", "keys"}
 
 
 @pytest.mark.slow

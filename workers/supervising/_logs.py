@@ -6,16 +6,21 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Any, Final
 
 __all__ = ["set_up_logs"]
 
 
+_OWN: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+"""The attributes that each record has. All others come from the ``extra`` of its call."""
+
+
 class _Json(logging.Formatter):
-    """Writes each record as one line of JSON."""
+    """Writes each record as one line of JSON, with what its call has given as ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        line = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
             "logger": record.name,
@@ -24,7 +29,19 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        for name, value in vars(record).items():
+            if name not in _OWN:
+                line.setdefault(name, _for_json(value))
         return json.dumps(line, ensure_ascii=False)
+
+
+def _for_json(value: object) -> object:
+    """Return a value that JSON has: the value itself, or its text."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+    return value
 
 
 class _Once(logging.Filter):

@@ -1,8 +1,9 @@
 """Build the sdist, and the wheel from it, into dist/. Then try them as a user would. This uploads nothing.
 
 It checks the metadata, and the version against the changelog. It installs the wheel into an empty environment outside
-the checkout, once without extras and once with each extra alone, and runs there what the extra is for. The extra
-``spark`` is tried if .cache/wheels has a wheel of PySpark, because it would have to be built otherwise.
+the checkout, once without extras, once with each extra alone, and once with those of the demonstration, and runs there
+what the extra is for. The extra ``spark`` is tried if .cache/wheels has a wheel of PySpark, because it would have to be
+built otherwise, and if there is Java.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sbredis.exceptions import SparkSetupError
 from sbredis.servers import LocalServer
+from sbredis.spark import require_java
 from tools.check_docs import check_version, code_version
 from tools.repository import ROOT
 
-__all__ = ["EXAMPLE", "SMOKE", "TRIALS", "try_out"]
+__all__ = ["SMOKE", "TRIALS", "try_out"]
 
 SMOKE = """
 import importlib.metadata, pathlib, sys
@@ -36,18 +39,26 @@ else:
 
 TRIALS = {
     "": ["python worker.py {url}"],
-    "cli": ["sbredis --url {url} queue create orders", "sbredis --url {url} queue list"],
+    "cli": [
+        "sbredis --url {url} queue create tried",
+        "sbredis --url {url} send tried hello",
+        "sbredis --url {url} receive tried --output json",
+        "sbredis --url {url} queue list",
+    ],
+    "cli,embedded": ["sbredis demo"],
     "embedded": ["python worker.py embedded://data"],
     "fast": ["python -c 'import hiredis, uvloop'", "python worker.py {url}"],
     "memory": ["python worker.py"],
     "otel": ["python -c 'import opentelemetry.trace'", "python worker.py {url}"],
-    "reload": ["python -c 'import watchfiles'", "python -m sbredis.workers --help"],
-    "spark": ["python -c 'from sbredis.spark import require_spark; require_spark()'"],
+    "reload": ["python reloading.py {url}"],
+    "spark": ["python -m sbredis.spark reservations --url {url}", "python rows.py {url}"],
 }
-"""What is run with each extra alone, and without extras. ``{url}`` is a server that the trial starts."""
+"""What is run with each extra alone, with some together, and without extras. ``{url}`` is a server that the trial
+starts.
+"""
 
-EXAMPLE = "worker.py"
-"""The example that the trials run, outside the checkout."""
+PROGRAMS = ["examples/worker.py", "tools/trials/reloading.py", "tools/trials/rows.py"]
+"""The programs that the trials run, outside the checkout."""
 
 WHEELS = ROOT / ".cache" / "wheels"
 
@@ -60,7 +71,8 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
 
 def try_out(extra: str, binaries: Path, folder: Path, url: str) -> None:
     """Run the trials of an extra in a folder, with the programs of an environment."""
-    shutil.copyfile(ROOT / "examples" / EXAMPLE, folder / EXAMPLE)
+    for program in PROGRAMS:
+        shutil.copy(ROOT / program, folder)
     for trial in TRIALS[extra]:
         program, *arguments = shlex.split(trial.format(url=url))
         run(binaries / program, *arguments, cwd=folder)
@@ -79,6 +91,17 @@ def try_wheel(wheel: Path, extra: str, version: str) -> None:
         try_out(extra, binaries, folder, server.url)
 
 
+def spark_is_missing() -> str | None:
+    """Return why the extra ``spark`` cannot be tried, or ``None`` if it can."""
+    if not any(WHEELS.glob("pyspark-*.whl")):
+        return ".cache/wheels has no wheel of PySpark (make test builds one)"
+    try:
+        require_java()
+    except SparkSetupError as error:
+        return error.message
+    return None
+
+
 def main() -> int:
     version = code_version()
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -95,15 +118,16 @@ def main() -> int:
     run(sys.executable, "-m", "twine", "check", "--strict", *artifacts)
 
     wheel = next(path for path in artifacts if path.suffix == ".whl")
-    untried = [] if any(WHEELS.glob("pyspark-*.whl")) else ["spark"]
+    missing = spark_is_missing()
+    untried = ["spark"] if missing else []
     for extra in TRIALS:
         if extra not in untried:
             try_wheel(wheel, extra, version)
     print(
-        "tried without extras and with each of", ", ".join(extra for extra in TRIALS if extra and extra not in untried)
+        "tried without extras and with each of", "; ".join(extra for extra in TRIALS if extra and extra not in untried)
     )
-    if untried:
-        print("not tried: spark, because .cache/wheels has no wheel of PySpark (make test builds one)")
+    if missing:
+        print(f"not tried: spark, because {missing}")
     print("ready:", *(path.relative_to(ROOT) for path in artifacts))
     return 0
 

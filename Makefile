@@ -60,7 +60,7 @@ bench-transport: environment-test ## measure the transport
 bench-faults: environment-test ## show the effects of faults on callers, beside redis-py
 	$(PY) -m benchmarks.faults $(ARGS)
 
-bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds, audit
+bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds, reserved ranges, audit
 	$(PY) -m benchmarks.engine $(ARGS)
 
 bench-client: environment-test ## measure the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from redis import Redis
 
 from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, server_time
-from benchmarks.engine_reserved import compare_audited, strain_reserved
+from benchmarks.engine_reserved import compare_audited, compare_pinned, strain_reserved
 from benchmarks.rounds import run_as_program
 from sbredis.aio.core._moving import MOST_AT_ONCE
 from sbredis.engine import (
@@ -352,6 +352,7 @@ def main() -> None:
         strain_changed,
         strain_moves,
         strain_reserved,
+        compare_pinned,
         compare_audited,
     ):  # on new servers, because the measurement would include the time to free earlier data
         with LocalServer(binary=options.server, config=config) as server:

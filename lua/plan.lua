@@ -82,7 +82,7 @@ redis.call('HSET', p.state, 'pin', pin_text(pin))
 
 local _, removable = ready_levels(p, 0, pin.floor)
 local removes = removable > 0 and not begins
-advance(p, (begins or removes) and 20 or 500)
+advance(p, (begins or removes) and 20 or 250)
 local more = removes or catches_up
 if removes then
   remove_committed(p, pin)

@@ -7,11 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, WorkerSetupError
-from sbredis.workers._targets import load_worker
 from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._logs import set_up_logs
-from sbredis.workers.supervising._programs import run_in_loop
-from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
 from sbredis.workers.supervising._terminal import above_the_line
 
 
@@ -25,6 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Command, given: Sequence[str]) -> int:
+    from sbredis.workers._targets import load_worker  # these need the client, and the help of the command does not
+    from sbredis.workers.supervising._programs import run_in_loop
+    from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
+
     try:
         if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
             return int(run_in_loop(Supervisor(command, given).run()))

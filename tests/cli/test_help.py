@@ -54,7 +54,7 @@ NEEDED = {
     **dict.fromkeys(("queue", "topic", "subscription", "rule"), PROPERTIES),  # the properties are their options
     "receive": PROPERTIES,
     "spark": {"sbredis.engine", "sbredis.registry", "sbredis.rules", "sbredis.spark"},
-    "worker": HEAVY - {"rich", "redis", "yaml", "sbredis.spark", "sbredis.sync"},  # its help is that of the package
+    "worker": {"sbredis.workers"},
 }
 IMPORTS = r"""
 import json, os, sys

@@ -58,6 +58,7 @@ def secured() -> Iterator[str]:
 def spark(folder: Path, secured: str) -> Iterator[SparkSession]:
     """One Spark for all tests, with two cores. It finds the format by itself, in the environment of the tests.
 
+    A task that fails runs once more.
     The environment has the connection string of the server, as that of a driver on a cluster: ``urlEnv=SBREDIS_URL`` or
     ``SBREDIS_SECRET_URL``. A setting gives executors the latter.
     """
@@ -75,7 +76,7 @@ def spark(folder: Path, secured: str) -> Iterator[SparkSession]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SBREDIS_URL", secured)
         patch.setenv("SBREDIS_SECRET_URL", secured)
-        builder = SparkSession.builder.master("local[2]").appName("tests of sbredis")
+        builder = SparkSession.builder.master("local[2,2]").appName("tests of sbredis")
         for name, value in {
             "spark.driver.memory": "1g",
             "spark.eventLog.compress": "false",

@@ -1,0 +1,55 @@
+"""Tests with Spark itself running tasks more than once, or in another number."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sbredis import ServiceBusClient
+from tests.spark.live.attempts import dying_once
+from tests.spark.live.running import waiting
+
+pytestmark = pytest.mark.slow
+ROWS = 50_000
+
+
+def numbered(spark: SparkSession, tasks: int) -> DataFrame:
+    return spark.range(0, ROWS, 1, tasks).selectExpr("CONCAT(id, REPEAT('x', 50)) AS body", "STRING(id) AS order_id")
+
+
+def write(rows: DataFrame, queue: str, **options: str) -> None:
+    rows.write.format("sbredis").options(urlEnv="SBREDIS_URL", queue=queue, **options).mode("append").save()
+
+
+def different(spark: SparkSession, queue: str) -> int:
+    rows = spark.read.format("sbredis").options(urlEnv="SBREDIS_URL", queue=queue).load()
+    return rows.select("body").distinct().count()
+
+
+def test_a_task_that_spark_runs_again_stores_each_row_once(spark: SparkSession, emptied: str) -> None:
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("retried")
+    rows = numbered(spark, 2).drop("order_id")
+    write(rows.mapInArrow(dying_once(emptied, "retried", ROWS), rows.schema), "retried")
+    assert waiting(emptied, "retried") == (ROWS, 0)
+    assert different(spark, "retried") == ROWS
+
+
+def test_a_task_that_spark_runs_again_in_another_order_stores_each_row_once_by_its_id(
+    spark: SparkSession, emptied: str
+) -> None:
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("unique", requires_duplicate_detection=True)
+    rows = numbered(spark, 2)
+    feed = dying_once(emptied, "unique", ROWS, turned=True)
+    write(rows.mapInArrow(feed, rows.schema), "unique", idColumn="order_id")
+    assert waiting(emptied, "unique") == (ROWS, 0)
+    assert different(spark, "unique") == ROWS
+
+
+def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, emptied: str) -> None:
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("tasks")
+    write(numbered(spark, 4).drop("order_id"), "tasks", writeId="load")
+    with pytest.raises(Exception, match=r"task \d of batch 0 of the writer 'load' cannot be stored"):
+        write(numbered(spark, 5).drop("order_id"), "tasks", writeId="load")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from sbredis.cli._stopping import Stop
 from sbredis.model import AmqpMessageBodyType, ServiceBusReceivedMessage, content_of
 
 __all__ = ["environment_of", "handle"]
+
+_GRACE, _PAUSE = 10.0, 0.02  # seconds
 
 _TOLD = (
     "message_id",
@@ -45,17 +48,63 @@ def environment_of(message: ServiceBusReceivedMessage) -> dict[str, str]:
 
 
 async def handle(command: str, message: ServiceBusReceivedMessage, stop: Stop) -> int | None:
-    """Run a command in the shell for a message. Return its exit code, or ``None`` if it was interrupted."""
+    """Run a command in the shell for a message. Return its exit code, or ``None`` if it was interrupted.
+
+    The shell has a session of its own, so that a signal reaches all that it has started. After an interruption, the
+    message comes again, so the call waits until all of that has ended. Some seconds after the end of the shell, it
+    kills the rest.
+    """
     environment: Mapping[str, str] = {**os.environ, **environment_of(message)}
-    process = await asyncio.create_subprocess_shell(command, stdin=asyncio.subprocess.PIPE, env=environment)
-    stop.call(lambda: _terminate(process))
-    await process.communicate(_body(message))
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
+    )
+    try:
+        with stop.calling(lambda: _send(process.pid, signal.SIGTERM)), _passing_on_hangups(process.pid):
+            await process.communicate(_body(message))
+        if stop:
+            await _until_gone(process.pid)
+    except BaseException:  # a second Ctrl-C, which is an interruption or a cancellation
+        _send(process.pid, signal.SIGKILL)
+        raise
     return None if stop and process.returncode else process.returncode
 
 
-def _terminate(process: asyncio.subprocess.Process) -> None:
+def _send(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        process.terminate()
+        os.killpg(group, number)
+
+
+@contextmanager
+def _passing_on_hangups(group: int) -> Generator[None]:
+    """Let the end of the terminal end the group too. It does not belong to the session of the terminal."""
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+        yield  # as with nohup
+        return
+    loop = asyncio.get_running_loop()
+
+    def hang_up() -> None:
+        _send(group, signal.SIGHUP)
+        loop.remove_signal_handler(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+async def _until_gone(group: int) -> None:
+    """Wait until a group has no process any more. Kill those that do not end in time."""
+    try:
+        async with asyncio.timeout(_GRACE):
+            while True:
+                os.killpg(group, 0)
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        _send(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def _body(message: ServiceBusReceivedMessage) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 __all__ = ["Stop", "to_a_good_end"]
@@ -32,6 +33,15 @@ class Stop:
         self._callbacks.append(callback)
         if self:
             callback()
+
+    @contextmanager
+    def calling(self, callback: Callable[[], object]) -> Generator[None]:
+        """Call a function if the work is asked to end while the block runs, or was asked before."""
+        self.call(callback)
+        try:
+            yield
+        finally:
+            self._callbacks.remove(callback)
 
     async def unless(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of work that may be cancelled at any moment, or ``None`` if the command is interrupted."""

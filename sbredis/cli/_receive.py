@@ -41,6 +41,8 @@ __all__ = ["receive"]
 _AHEAD = 100
 """The number of messages that are received at a time. The command holds them until it has dealt with them."""
 _LONGEST = 365 * 86_400.0
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 300.0
+"""The delays after failures, as workers have them by default, in seconds."""
 Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 
 
@@ -64,6 +66,8 @@ Settlement = Literal["complete", "dead-letter", "abandon", "none"]
               help="Run this for each message: the body on stdin, properties as $SBREDIS_….")  # fmt: skip
 @click.option("--on-failure", type=click.Choice(["abandon", "dead-letter", "none"]), default="abandon",
               help="What becomes of a message whose COMMAND fails. [abandon]")  # fmt: skip
+@click.option("--retry-delay", type=DURATION, metavar="DURATION",
+              help="How long an abandoned message waits at first. The time doubles up to 5m. [1s]")  # fmt: skip
 async def receive(
     call: Call,
     *,
@@ -78,22 +82,28 @@ async def receive(
     reason: str | None,
     handler: str | None,
     on_failure: Settlement,
+    retry_delay: timedelta | None,
 ) -> int:
     """Receive messages, and print their bodies.
 
     A message is completed after its line was written, and in a pipe after the reader has taken it. With --exec it is
-    completed when COMMAND has ended with 0. What is not dealt with goes back uncounted: after Ctrl-C, and when the
+    completed when COMMAND has ended with 0. If COMMAND fails, the message comes again after a delay, until it becomes a
+    dead letter at the limit of deliveries. What is not dealt with goes back uncounted: after Ctrl-C, and when the
     reader of the pipe has gone.
     """
     if sum([count is not None, everything, follow]) > 1:
         raise click.UsageError("Give one of --count, --all and --follow.")
+    if retry_delay is not None and (handler is None or on_failure != "abandon"):
+        raise click.UsageError("--retry-delay is for messages whose --exec COMMAND fails and that are abandoned.")
+    if retry_delay is not None and retry_delay > timedelta(seconds=_LONGEST):
+        raise click.UsageError("--retry-delay may be a year at most.")
     path = dead_letters_of(entity) if dead_letters else entity
     if names_dead_letters(path) and "dead-letter" in {ack, on_failure}:
         raise click.UsageError("The messages are dead letters already.")
     limit = None if everything or follow else count or 1
     work = _Work(
         call=call, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack, reason=reason, handler=handler,
-        on_failure=on_failure,
+        on_failure=on_failure, retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
     )  # fmt: skip
     async with call.client() as client, call.looking_for(entity_of(path)):
         async with _receiver(client, path, session, wait.total_seconds()) as receiver:
@@ -151,6 +161,8 @@ class _Work:
     reason: str | None
     handler: str | None
     on_failure: Settlement
+    retry_delay: float
+    """How long a message waits after its first failure, in seconds."""
     progress: Progress = field(default_factory=lambda: Progress("received", beside_output=True))
     failed: int = 0
     """The number of messages that were not handled, or whose settlement has failed."""
@@ -215,12 +227,19 @@ class _Work:
             if settlement == "complete":
                 await receiver.complete_message(message)
             elif settlement == "abandon":
-                await receiver.abandon_message(message)
+                await receiver.abandon_message(
+                    message, delay=delay_after(message.delivery_count or 1, self.retry_delay)
+                )
             else:
                 await receiver.dead_letter_message(message, self.reason)
         except ServiceBusError as error:
             self.failed += 1
             self.call.out.remark(f"message {message.sequence_number}: {error.message}")
+
+
+def delay_after(failures: int, first: float) -> float:
+    """Return the seconds until a message comes again that has failed so often: twice as long after each failure."""
+    return min(first * 2.0 ** min(failures - 1, 64), max(first, _LONGEST_DELAY))
 
 
 async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sbredis.aio import ServiceBusClient
+from sbredis import ServiceBusReceivedMessage
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.cli._handler_process import environment_of
+from sbredis.cli._receive import delay_after
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -86,7 +88,7 @@ def test_a_command_handles_each_message(bus: Bus, tmp_path: Path) -> None:
     bus.did("send", "orders", "--lines", "--subject", "order", "-p", "the customer=ann", stdin=b"a\nbad\nc\n")
     log = tmp_path / "log"
     handler = f'read body; echo "$body $SBREDIS_SUBJECT $SBREDIS_PROPERTY_THE_CUSTOMER" >> {log}; test $body != bad'
-    ran = bus.run("receive", "orders", "--count", "3", "--exec", handler)
+    ran = bus.run("receive", "orders", "--count", "3", "--exec", handler, "--retry-delay", "0")
     assert (ran.code, ran.out, ran.err) == (1, "", "1 of 3 messages were not handled\n")
     assert log.read_text("utf-8").splitlines() == ["a order ann", "bad order ann", "c order ann"]
     assert counts(bus) == [("bad", 1)]
@@ -94,6 +96,41 @@ def test_a_command_handles_each_message(bus: Bus, tmp_path: Path) -> None:
     assert counts(bus) == [("bad", 1)]
     assert bus.run("receive", "orders", "--exec", "exit 2", "--on-failure", "dead-letter").code == 1
     assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], ["bad"])
+
+
+def test_a_message_whose_command_fails_waits_before_it_comes_again(bus: Bus) -> None:
+    bus.queue()
+    filled(bus, 2)
+    ran = bus.run("receive", "orders", "--all", "--wait", "0", "--exec", "false", "--retry-delay", "1h")
+    assert (ran.code, ran.out, ran.err) == (1, "", "2 of 2 messages were not handled\n")
+    assert counts(bus) == [("1", 1), ("2", 1)]
+    assert bus.did("queue", "show", "orders", "-o", "json").json["messages"]["delayed"] == 2
+
+
+def test_without_a_delay_a_message_becomes_a_dead_letter_at_once(bus: Bus) -> None:
+    bus.queue(max_delivery_count=3)
+    filled(bus, 1)
+    ran = bus.run("receive", "orders", "--all", "--wait", "0.05", "--exec", "false", "--retry-delay", "0")
+    assert (ran.code, ran.err) == (1, "3 of 3 messages were not handled\n")
+    assert bus.bodies("orders/$DeadLetterQueue") == ["1"]
+
+
+def test_the_delay_doubles_up_to_five_minutes(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [delay_after(failures, 1) for failures in (1, 2, 3, 9, 10, 99_999)] == [1, 2, 4, 256, 300, 300]
+    assert [delay_after(failures, 3600) for failures in (1, 2)] == [3600, 3600]
+    assert delay_after(5, 0) == 0
+    delays = list[float]()
+    abandon = ServiceBusReceiver.abandon_message
+
+    async def noted(self: ServiceBusReceiver, message: ServiceBusReceivedMessage, *, delay: float) -> None:
+        delays.append(delay)
+        await abandon(self, message)
+
+    monkeypatch.setattr(ServiceBusReceiver, "abandon_message", noted)
+    bus.queue(max_delivery_count=4)
+    filled(bus, 1)
+    assert bus.run("receive", "orders", "--all", "--wait", "0.05", "--exec", "false").code == 1
+    assert delays == [1, 2, 4, 8]
 
 
 def test_the_environment_of_a_command_has_no_null_characters(bus: Bus) -> None:
@@ -131,6 +168,9 @@ REFUSED = {
     "has sessions": ("chats",),
     "is a topic": ("news",),
     "is not a duration": ("orders", "--wait", "soon"),
+    "is for messages whose --exec COMMAND fails": ("orders", "--retry-delay", "1s"),
+    "and that are abandoned": ("orders", "--exec", "false", "--on-failure", "none", "--retry-delay", "1s"),
+    "a year at most": ("orders", "--exec", "false", "--retry-delay", "400d"),
 }
 
 
@@ -175,6 +215,88 @@ def test_when_it_is_interrupted_what_was_not_dealt_with_goes_back_uncounted(bus:
         assert child.end() == (130, "interrupted: received 0 messages\n")
         os.close(read)
     assert counts(bus) == [(str(number), 0) for number in range(1, 6)]
+
+
+WORK = "n=0; while [ $((n += 1)) -lt 6000 ]; do sleep 0.01; done"  # a minute
+
+
+class Handler:
+    """A command that starts a program, and notes in files what becomes of it."""
+
+    def __init__(self, folder: Path, program: str, when_asked: str | None = None) -> None:
+        """``when_asked`` is what the program does when it gets SIGTERM. It notes its process after that is arranged."""
+        self.noted, self.done = folder / "process", folder / "done"
+        trap = "" if when_asked is None else f"trap {shlex.quote(when_asked)} TERM; "
+        inner = f"{trap}echo $$ > {self.noted}.new; mv {self.noted}.new {self.noted}; {program}"
+        self.command = f"read body; sh -c {shlex.quote(inner)}; touch {self.done}"
+
+    def has_begun(self) -> bool:
+        return self.noted.exists()
+
+    def is_there(self) -> bool:
+        status = Path(f"/proc/{self.noted.read_text('utf-8').strip()}/stat")
+        return status.exists() and status.read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.slow
+def test_when_it_is_interrupted_all_that_a_running_command_has_started_ends_and_its_message_goes_back(
+    bus: Bus, tmp_path: Path
+) -> None:
+    bus.queue()
+    filled(bus, 2)
+    handler = Handler(tmp_path, "exec sleep 60")
+    with Child("receive", "orders", "--follow", "--exec", handler.command, "--url", bus.url) as child:
+        wait_until(handler.has_begun)
+        child.signal(signal.SIGTERM)
+        assert child.end() == (143, "interrupted: received 0 messages\n")
+    assert not handler.is_there()
+    assert not handler.done.exists()
+    assert counts(bus) == [("1", 0), ("2", 0)]
+
+
+@pytest.mark.slow
+def test_a_message_goes_back_after_what_the_command_has_started_has_ended(bus: Bus, tmp_path: Path) -> None:
+    """The shell ends at once, and the program that it has started needs some time."""
+    bus.queue()
+    filled(bus, 1)
+    ended = tmp_path / "ended"
+    handler = Handler(tmp_path, WORK, when_asked=f"sleep 0.5; touch {ended}; exit")
+    with Child("receive", "orders", "--exec", handler.command, "--url", bus.url) as child:
+        wait_until(handler.has_begun)
+        child.signal(signal.SIGINT)
+        assert child.end()[0] == 130
+    assert ended.exists()
+    assert counts(bus) == [("1", 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell_ends", [False, True])
+def test_a_second_interruption_kills_a_command_that_does_not_end(bus: Bus, tmp_path: Path, shell_ends: bool) -> None:
+    bus.queue()
+    filled(bus, 1)
+    asked = tmp_path / "asked"
+    handler = Handler(tmp_path, WORK, when_asked=f"touch {asked}")
+    command = handler.command if shell_ends else f"trap '' INT; trap : TERM; {handler.command}"
+    with Child("receive", "orders", "--exec", command, "--url", bus.url) as child:
+        wait_until(handler.has_begun)
+        child.signal(signal.SIGINT)
+        wait_until(asked.exists)
+        child.signal(signal.SIGINT)
+        assert child.end()[0] == 130
+    wait_until(lambda: not handler.is_there())
+
+
+@pytest.mark.slow
+def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path) -> None:
+    bus.queue()
+    filled(bus, 1)
+    handler = Handler(tmp_path, "exec sleep 60")
+    with Child("receive", "orders", "--exec", handler.command, "--url", bus.url) as child:
+        wait_until(handler.has_begun)
+        child.signal(signal.SIGHUP)
+        assert child.end()[0] == -signal.SIGHUP
+    wait_until(lambda: not handler.is_there())
+    assert not handler.done.exists()
 
 
 @pytest.mark.slow

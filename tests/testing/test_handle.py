@@ -164,7 +164,7 @@ async def bill(order: Order, stock: Annotated[int, Depends(get_stock)]) -> Order
     return order
 
 
-@worker.queue("questions", replies=["answers"], auto_complete=False)
+@worker.queue("questions", replies=["answers"])
 async def answer(question: str) -> str:
     return question.upper()
 
@@ -183,7 +183,7 @@ async def test_the_options_of_the_decorator_apply_with_its_worker() -> None:
 
 async def test_replies_are_shown() -> None:
     result = await handle(answer, "why", worker=worker, reply_to="answers", message_id="7")
-    assert result.outcomes == [None]
+    assert result.outcomes == [Complete()]
     assert [(sent.entity, sent.value(), sent.message.correlation_id) for sent in result.sends[1:]] == [
         ("answers", "WHY", "7")
     ]

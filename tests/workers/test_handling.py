@@ -12,6 +12,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.exceptions import WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import (
     Abandon,
@@ -199,6 +200,62 @@ async def test_handlers_of_one_entity_share_its_messages_by_subject(sbredis_bus:
     assert sorted(seen) == [("paid", "paid"), ("sent", "sent")]
     (dead,) = await sbredis_bus.dead_lettered("orders")
     assert dead.dead_letter_reason == "NoHandler"
+
+
+async def test_a_message_that_no_handler_takes_comes_again_until_a_worker_knows_it(sbredis_bus: Bus) -> None:
+    """As in a rolling deployment: the old worker gives the message back, and the new one takes it."""
+    await sbredis_bus.create_queue("orders")
+    old, new = Worker(sbredis_bus.url), Worker(sbredis_bus.url)
+    handled: list[tuple[str, int]] = []
+
+    @old.queue("orders", subject="old", unmatched="abandon")
+    @new.queue("orders", subject="old")
+    async def known(context: Context) -> None:
+        handled.append(("old", context.attempt))
+
+    @new.queue("orders", subject="new")
+    async def added(context: Context) -> None:
+        handled.append(("new", context.attempt))
+
+    async with sbredis_bus.running(old) as run:
+        for subject in ("new", "old"):
+            await run.send("orders", b"", subject=subject)
+        await run.idle()
+        assert [each.outcome for each in run.handled()] == [Abandon(5), Complete()]
+    async with sbredis_bus.running(new) as run:
+        await run.idle(advance=True)
+    assert handled == [("old", 1), ("new", 2)]
+    assert not await sbredis_bus.dead_lettered("orders")
+
+
+async def test_a_handler_of_dead_letters_tries_them_until_it_succeeds(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dead letter cannot become one again, whatever its handler does."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=7, jitter=False, attempts=1))
+    told: list[tuple[str, str | None, int]] = []
+    outcomes = iter([ValueError("bad"), DeadLetter("again"), None])
+
+    @worker.queue("orders")
+    async def place() -> None:
+        raise LookupError
+
+    @worker.queue("orders", sub_queue="deadletter")
+    async def bury(text: str, message: ServiceBusReceivedMessage, context: Context) -> Any:
+        told.append((text, message.dead_letter_reason, context.attempt))
+        outcome = next(outcomes)
+        if isinstance(outcome, ValueError):
+            raise outcome
+        return outcome
+
+    async with sbredis_bus.running(worker) as run:
+        await run.send("orders", "text")
+        await run.idle(advance=True)
+    assert told == [("text", "LookupError", 1)] * 3
+    assert run.outcomes("orders/$DeadLetterQueue") == [Abandon(7), Abandon(5), Complete()]
+    assert not await sbredis_bus.dead_lettered("orders")
+    assert "cannot be dead-lettered again: it stays" in caplog.text
 
 
 async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> None:

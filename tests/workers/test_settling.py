@@ -108,6 +108,28 @@ async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -
     assert (counts.completed, counts.settlements_failed) == (3, 1)
 
 
+async def test_a_batch_that_fails_is_reported_although_one_of_its_locks_was_lost(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The hook hears of the messages whose locks are held."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    errors: list[tuple[str, str]] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda message, error: errors.append((str(message), str(error))))
+
+    @worker.queue("orders", batch=3, batch_wait=30)
+    async def place(messages: list[ServiceBusReceivedMessage]) -> None:
+        consumer: Any = worker._running()._services[0].consumer
+        assert consumer.lost(messages[0])
+        raise ValueError("the reason")
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "two", "three")])
+    async with worker.running():
+        await eventually(lambda: len(errors) >= 2)
+    assert errors == [("two", "the reason"), ("three", "the reason")]
+    assert "place failed for message 2 and 1 more" in caplog.text
+
+
 def sends_much(context: Context) -> None:
     for number in range(100):
         context.send("out", number)

@@ -26,7 +26,8 @@ class Middleware(Protocol):
     - return the result of ``proceed()``, or another result: an outcome, or the value to publish or to reply with;
     - return an outcome without calling ``proceed``, so that the handler does not run;
     - raise: an exception is a failure of the handler, and an outcome is its outcome;
-    - call ``proceed`` again after it has failed, to try again in the same delivery;
+    - call ``proceed`` again after it has failed, to try again in the same delivery. Only the last call counts: what the
+      handler has sent, set and remembered before is forgotten, and its dependencies of the message are made anew;
     - use the context like a handler, such as ``context.send`` and ``context.once``.
 
     It must let :class:`asyncio.CancelledError` pass: the worker cancels a call whose lock is lost, and at its end. An

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
-__all__ = ["UNCHANGED", "Call", "Place", "can_be_settled", "encoded_with", "is_too_large", "message_of"]
+__all__ = ["UNCHANGED", "Call", "Place", "Recorded", "can_be_settled", "encoded_with", "is_too_large", "message_of"]
 
 _log = logging.getLogger("sbredis.worker")
 UNCHANGED: Final = object()
@@ -51,6 +51,15 @@ class Place:
     """Settles the messages of a call now."""
 
 
+class Recorded(NamedTuple):
+    """What is recorded for the transaction that completes the messages of a call, at one moment."""
+
+    sends: int
+    """The number of messages to send."""
+    state: object
+    once: dict[str, float] | None
+
+
 class Call:
     """The messages of one call of a handler: one message, or a batch.
 
@@ -66,6 +75,7 @@ class Call:
         "handler",
         "lag_noted",
         "lock_lost",
+        "lost",
         "message",
         "messages",
         "once",
@@ -77,6 +87,7 @@ class Call:
         "state",
         "thread",
         "timed_out",
+        "withdrawn",
     )
 
     def __init__(self, place: Place, handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -103,11 +114,16 @@ class Call:
         """Whether the outcome is decided, and its settlement is under way."""
         self.thread: Future[Any] | None = None
         """The work of a plain function in its thread."""
+        self.withdrawn = False
+        """Whether a plain function was waiting for a thread, and will not be called."""
         self.timed_out = False
         """Whether a plain function has run for longer than its time-out."""
         self.lag_noted = False
         """Whether the lag of the messages was counted, together with that of others."""
         self.lock_lost = False
+        """Whether the lock was lost, or one of those of a batch."""
+        self.lost: Sequence[ServiceBusReceivedMessage] = ()
+        """The messages of a batch whose own locks were lost; empty if the lock is that of a session."""
         self.cut_off = False
         """Whether the handler was cancelled at the end of the worker. Its outcome counts only if it ends well."""
         self.dropped = False
@@ -119,6 +135,31 @@ class Call:
         if with_sends:
             made.sends, made.state, made.once = self.sends, self.state, self.once
         return made
+
+    @property
+    def recorded(self) -> Recorded:
+        """What is recorded now."""
+        return Recorded(len(self.sends or ()), self.state, self.once)
+
+    def restore(self, before: Recorded) -> None:
+        """Forget what was recorded later, unless the handler has settled the message with it."""
+        if self.settled:
+            return
+        if self.sends is not None:
+            del self.sends[before.sends :]
+            self.sends = self.sends or None
+        self.state, self.once = before.state, before.once
+
+    def withdraw(self) -> bool:
+        """Prevent a plain function from being called if it still waits for a thread. Return whether it was."""
+        if not self.withdrawn and self.thread is not None and self.thread.cancel():
+            self.withdrawn = self.dropped = True
+            return True
+        return False
+
+    def has_lost(self, message: ServiceBusReceivedMessage) -> bool:
+        """Return whether the lock of this message was lost."""
+        return self.lock_lost and (not self.lost or any(each is message for each in self.lost))
 
     @property
     def in_thread(self) -> bool:

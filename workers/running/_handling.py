@@ -124,7 +124,7 @@ class Handling:
             return None
         if isinstance(result, Outcome):
             return self._allowed(result)
-        if result is not None:
+        if result is not None or handler.settings.replies:
             try:
                 await self._passed_on(call, result)
             except Exception as error:  # noqa: BLE001 -- a result that cannot be encoded is a failure of the handler
@@ -132,12 +132,15 @@ class Handling:
         return _DONE if handler.settings.auto_complete else None
 
     async def _passed_on(self, call: Call, result: object) -> None:
-        """Send what a handler has returned: to where it publishes, or as the reply."""
+        """Send what a handler has returned: to where it publishes, or as the reply.
+
+        If the lock was lost, the outcome is dropped, and so is the reply: the message is handled again.
+        """
         settings = call.handler.settings
         if settings.publishes is not None:
             call.send(settings.publishes, result, {})
         replies = self._replies.get(id(call.handler))
-        if replies is not None:
+        if replies is not None and not (call.lock_lost or call.dropped):
             await replies.reply(call.message, result)
 
     async def outcomes_of(self, call: Call, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
@@ -190,8 +193,8 @@ class Handling:
             return [GiveBack()] * len(call.messages)  # they come again in smaller batches
         call.place.counts.of(call.handler.name).errors += 1
         outcomes = [self.after_failure(call.handler, message, error, final=call.overfull) for message in call.messages]
-        if not call.lock_lost:
-            self._on_error(call.handler, call.messages, error, outcomes[0])
+        if kept := [each for each in zip(call.messages, outcomes, strict=True) if not call.has_lost(each[0])]:
+            self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
 
     def note_lag(self, counts: Counts, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -220,12 +223,10 @@ class Handling:
         began = now()
         try:
             if not call.place.receiver.traces:
-                if not handler.signature.injects:
-                    return await self._invokers[id(handler)](call, outer)
-                return await self._result(call, outer)
+                return await self._invokers[id(handler)](call, outer)
             with call.place.receiver.process_span(call.messages):
                 try:
-                    return await self._result(call, outer)
+                    return await self._invokers[id(handler)](call, outer)
                 except Exception as error:
                     if (outcome := outcome_in(error)) is None:
                         raise
@@ -235,19 +236,6 @@ class Handling:
             took = now() - began
             own.handling.observe(took)
             self._handled(took)
-
-    async def _result(self, call: Call, outer: Scopes) -> Any:
-        invoke = self._invokers[id(call.handler)]
-        if not call.handler.signature.injects:
-            return await invoke(call, outer)
-        scopes = outer.inner("message")
-        try:
-            result = await invoke(call, scopes)
-        except BaseException as error:
-            await scopes.close(error)
-            raise
-        await scopes.close()
-        return result
 
     def _allowed(self, outcome: Outcome | None) -> Outcome | None:
         """Return the outcome, or another one for a dead letter, which cannot become one again."""

@@ -7,11 +7,13 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
-from sbredis.workers.running._calls import Call
+from sbredis.workers.declaring._outcomes import outcome_in
+from sbredis.workers.running._calls import Call, Recorded
 from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
 from sbredis.workers.running._processes import HandlerProcesses
 
@@ -47,9 +49,10 @@ def invoker(plan: HandlerPlan, threads: Executor, processes: HandlerProcesses | 
         invoke = _injected(plan)
     else:
         invoke = _direct(plan)
-    if plan.settings.timeout is not None and processes is None:
-        limit = _watched if plan.execution == "thread" else _limited
-        invoke = limit(invoke, plan.settings.timeout)
+    if plan.settings.timeout is not None and plan.execution == "async":
+        invoke = _limited(invoke, plan.settings.timeout)
+    if plan.signature.injects and processes is None:
+        invoke = _scoped(invoke)
     return _surrounded(plan, invoke) if plan.middleware else invoke
 
 
@@ -85,13 +88,63 @@ def _injected(plan: HandlerPlan) -> Invoke:
 
 def _threaded(plan: HandlerPlan, threads: Executor) -> Invoke:
     injector, portal = Injector(plan.signature, threads), Portal(asyncio.get_running_loop())
+    seconds = plan.settings.timeout
 
     async def invoke(call: Call, scopes: Scopes) -> Any:
         arguments = await injector.arguments(call, SyncContext(call, portal), scopes)
-        call.thread = start_in_thread(threads, functools.partial(plan.function, **arguments))
-        return await asyncio.wrap_future(call.thread)
+        work: Callable[[], Any] = functools.partial(plan.function, **arguments)
+        if seconds is None:
+            call.thread = start_in_thread(threads, work)
+            return await asyncio.wrap_future(call.thread)
+        with _TimeOut(call, seconds) as time_out:
+            call.thread = start_in_thread(threads, functools.partial(time_out.during, work))
+            return await asyncio.wrap_future(call.thread)
 
     return invoke
+
+
+class _TimeOut:
+    """Tells a plain function that its time is over. Its thread cannot be ended, so it is waited for.
+
+    The time begins with the function, and not while it waits for a thread.
+    """
+
+    def __init__(self, call: Call, seconds: float) -> None:
+        call.timed_out = False
+        self._call = call
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def during(self, work: Callable[[], Any]) -> Any:
+        """Call a function, and count its time. Called in a thread."""
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self._begin)
+        return work()
+
+    def _begin(self) -> None:
+        if not self._ended:
+            self._timer = self._loop.call_later(self._seconds, self._late)
+
+    def _late(self) -> None:
+        call = self._call
+        call.timed_out = True
+        _log.warning(
+            "%s: %s has run for longer than its time-out of %g s for message %s, and runs on in its thread",
+            call.entity,
+            call.handler.name,
+            self._seconds,
+            call.message.sequence_number,
+        )
 
 
 def _limited(invoke: Invoke, seconds: float) -> Invoke:
@@ -102,39 +155,54 @@ def _limited(invoke: Invoke, seconds: float) -> Invoke:
     return limited
 
 
-def _watched(invoke: Invoke, seconds: float) -> Invoke:
-    """Tell a plain function that its time is over. Its thread cannot be ended, so it is waited for."""
-    loop = asyncio.get_running_loop()
+def _scoped(invoke: Invoke) -> Invoke:
+    """Give each call of the handler its own dependencies of the scope of a message."""
 
-    def late(call: Call) -> None:
-        call.timed_out = True
-        _log.warning(
-            "%s: %s has run for longer than its time-out of %g s for message %s, and runs on in its thread",
-            call.entity,
-            call.handler.name,
-            seconds,
-            call.message.sequence_number,
-        )
-
-    async def watched(call: Call, scopes: Scopes) -> Any:
-        timer = loop.call_later(seconds, late, call)
+    async def scoped(call: Call, outer: Scopes) -> Any:
+        scopes = outer.inner("message")
         try:
-            return await invoke(call, scopes)
-        finally:
-            timer.cancel()
+            result = await invoke(call, scopes)
+        except BaseException as error:
+            await scopes.close(error)
+            raise
+        await scopes.close()
+        return result
 
-    return watched
+    return scoped
+
+
+class _Proceed:
+    """What a middleware calls to go on with the call. It may do so several times: only the last one counts."""
+
+    __slots__ = ("_before", "_call", "_inner")
+
+    def __init__(self, call: Call, inner: Callable[[], Awaitable[Any]]) -> None:
+        self._call = call
+        self._inner = inner
+        self._before: Recorded | None = None
+        """What had been recorded before the part of the call that counts so far."""
+
+    async def __call__(self) -> Any:
+        if self._before is None:
+            self._before = self._call.recorded
+        else:
+            self._call.restore(self._before)
+        self._call.overfull = False
+        try:
+            return await self._inner()
+        except BaseException as error:
+            if outcome_in(error) is None:
+                self._call.restore(self._before)
+                self._before = None
+            raise
 
 
 def _surrounded(plan: HandlerPlan, invoke: Invoke) -> Invoke:
     async def surrounded(call: Call, scopes: Scopes) -> Any:
         context = Context(call)
-
-        async def proceed(place: int) -> Any:
-            if place == len(plan.middleware):
-                return await invoke(call, scopes)
-            return await plan.middleware[place](context, functools.partial(proceed, place + 1))
-
-        return await proceed(0)
+        inner: Callable[[], Awaitable[Any]] = functools.partial(invoke, call, scopes)
+        for middleware in reversed(plan.middleware):
+            inner = functools.partial(middleware, context, _Proceed(call, inner))
+        return await inner()
 
     return surrounded

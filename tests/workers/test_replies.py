@@ -1,0 +1,92 @@
+"""Tests of replies: what a handler returns goes to the one who asks, and an asker who is gone harms nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.management import EntityStatus
+from sbredis.testing import Bus
+from sbredis.workers import Context, Retries, SyncContext, Worker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+NOW = Retries(first_delay=0)
+
+
+async def handled(bus: Bus) -> bool:
+    return not await bus.active("orders")
+
+
+async def test_a_handler_that_returns_nothing_replies_with_none(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", replies=True)
+    async def place(text: str) -> str | None:
+        return text or None
+
+    async with worker.running():
+        assert await worker.client.request("orders", "text", timeout=60) == "text"
+        assert await worker.client.request("orders", "", timeout=60) is None
+
+
+@pytest.mark.parametrize("why", ["full", "disabled", "missing", "a name that cannot be"])
+async def test_a_reply_that_cannot_be_sent_does_not_fail_the_completion(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    if why in {"full", "disabled"}:
+        status = EntityStatus.ACTIVE if why == "full" else EntityStatus.SEND_DISABLED
+        await sbredis_bus.create_queue("answers", max_size_in_megabytes=1, status=status)
+    if why == "full":
+        async with sbredis_bus.client.get_queue_sender("answers") as sender:
+            for _ in range(4):
+                await sender.send_messages(ServiceBusMessage(bytes(250_000)))
+    worker = Worker(sbredis_bus.url)
+    attempts: list[int] = []
+
+    @worker.queue("orders", replies=True)
+    async def place(context: Context) -> bytes:
+        attempts.append(context.attempt)
+        return bytes(100_000)
+
+    async with worker.running():
+        await worker.send("orders", b"", reply_to="no name!" if why == "a name that cannot be" else "answers")
+        await eventually(lambda: worker._running().report().counts["orders"].completed == 1)
+        counts = worker._running().report().counts["orders"]
+    assert attempts == [1]
+    assert (counts.errors, counts.settlements_failed) == (0, 0)
+    assert "the reply to message 1 was not sent to" in caplog.text
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_a_handler_whose_lock_was_lost_sends_no_reply(sbredis_bus: Bus, requires_session: bool) -> None:
+    """Its outcome is dropped, so the message comes again, and the next handler replies."""
+    await sbredis_bus.create_queue("orders", requires_session=requires_session)
+    await sbredis_bus.create_queue("answers")
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    begun, let_go = threading.Event(), threading.Event()
+
+    @worker.queue("orders", replies=True, session_idle_timeout=0.05)
+    def place(context: SyncContext) -> int:
+        begun.set()
+        let_go.wait(60)
+        return context.attempt
+
+    async with worker.running():
+        await worker.send("orders", b"", reply_to="answers", session_id="a")
+        await eventually(begun.is_set)
+        consumer: Any = worker._running()._services[0].consumer
+        (held,) = list(consumer.renewables())
+        assert consumer.lost(held)
+        if not requires_session:
+            handle = await consumer.place.receiver.get_lock_handle(held)
+            await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        let_go.set()
+        await eventually(lambda: handled(sbredis_bus))
+    (answer,) = await sbredis_bus.active("answers")
+    assert str(answer) == ("1" if requires_session else "2")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
 from sbredis.workers.running import _consuming, _sessions
@@ -40,10 +42,8 @@ async def test_a_thread_that_takes_too_long_is_told_and_its_outcome_counts(
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: empty(sbredis_bus))
-        completed = worker._running().report().counts["orders"].completed
+        await eventually(lambda: worker._running().report().counts["orders"].completed == 1)
     assert told == [1]
-    assert completed == 1
     assert "has run for longer than its time-out of 0.02 s for message 1, and runs on" in caplog.text
 
 
@@ -111,3 +111,108 @@ async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_out
         await worker.send("orders", b"")
         await eventually(begun.is_set)
     assert await empty(sbredis_bus)
+
+
+async def test_the_time_of_a_plain_function_begins_when_a_thread_is_free(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, threads=1)
+    loop, let_go = asyncio.get_running_loop(), threading.Event()
+    told: list[tuple[str, bool]] = []
+
+    @worker.queue("orders", timeout=0.02, max_concurrent_calls=2)
+    def place(text: str, context: SyncContext) -> None:
+        told.append((text, context.timed_out))
+        if len(told) == 1:
+            loop.call_soon_threadsafe(loop.call_later, 0.2, let_go.set)
+            let_go.wait(60)
+            told.append((text, context.timed_out))
+
+    async with worker.running():
+        await send(sbredis_bus, "one", "two")
+        await eventually(lambda: len(told) == 3)
+    assert told == [("one", False), ("one", True), ("two", False)]
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_plain_functions_that_wait_for_a_thread_at_the_end_are_given_back_at_once(
+    sbredis_bus: Bus, requires_session: bool
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=requires_session)
+    worker = Worker(sbredis_bus.url, threads=1)
+    let_go, begun = threading.Event(), list[str]()
+
+    @worker.queue("orders", max_concurrent_calls=3)
+    def place(text: str) -> None:
+        begun.append(text)
+        let_go.wait(60)
+
+    running = asyncio.create_task(worker.run())
+    await eventually(lambda: worker._runtime is not None and worker._runtime._state == "running")
+    await send(sbredis_bus, "one", "two", "three")
+    await eventually(lambda: begun and worker._running().report().counts["orders"].running == 3)
+    worker.stop()
+    again: list[Any] = []
+    for _ in range(2):
+        receiver = await next_receiver(sbredis_bus, requires_session)
+        again += await receiver.receive_messages(1, 60)
+    assert not running.done()
+    let_go.set()
+    await running
+    assert sorted([*begun, *map(str, again)]) == ["one", "three", "two"]
+    assert [(message.delivery_count, message.interrupted) for message in again] == [(1, False)] * 2
+
+
+async def test_a_plain_function_whose_lock_was_lost_before_a_thread_was_free_is_not_called(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, threads=1, max_concurrent_calls=2)
+    let_go, called = threading.Event(), list[tuple[str, int]]()
+
+    @worker.queue("orders")
+    def place(text: str, context: SyncContext) -> None:
+        called.append((text, context.attempt))
+        let_go.wait(60)
+
+    async with worker.running():
+        await send(sbredis_bus, "one", "two")
+        counts = worker._running().report().counts["orders"]
+        await eventually(lambda: called and counts.running == 2)
+        consumer: Any = worker._running()._services[0].consumer
+        (waiting,) = [message for message in consumer.renewables() if str(message) != called[0][0]]
+        handle = await consumer.place.receiver.get_lock_handle(waiting)
+        await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        assert consumer.lost(waiting)
+        await eventually(lambda: counts.received == 3)
+        let_go.set()
+        await eventually(lambda: empty(sbredis_bus))
+    assert sorted(count for _, count in called) == [1, 2]
+
+
+@pytest.mark.parametrize(("threads", "warned"), [(31, True), (32, False)])
+async def test_fewer_threads_than_plain_functions_are_worth_a_warning(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, threads: int, warned: bool
+) -> None:
+    worker = Worker(sbredis_bus.url, threads=threads)
+
+    def place() -> None: ...
+    async def wait() -> None: ...
+
+    worker.queue("one", create_if_missing=True)(place)
+    worker.queue("two", create_if_missing=True)(place)
+    worker.queue("three", create_if_missing=True)(wait)
+    async with worker.running():
+        pass
+    assert ("up to 32 plain functions at once, but the worker has 31 threads" in caplog.text) == warned
+
+
+async def send(bus: Bus, *texts: str) -> None:
+    """Send messages, each to a session of its own."""
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
+
+
+async def next_receiver(bus: Bus, requires_session: bool) -> ServiceBusReceiver:
+    if not requires_session:
+        return bus.client.get_queue_receiver("orders")
+    receiver = await bus.client.accept_next_session("orders", max_wait_time=60)
+    assert receiver is not None
+    return receiver

@@ -53,6 +53,8 @@ class Running:
         self._running: dict[asyncio.Task[None], Call] = {}
         self._starting: Call | None = None
         """The call whose task runs its first step now, and so is not known yet."""
+        self._cut_off: list[Call] = []
+        """The calls that were cancelled at the end of the worker."""
         self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
         settlements.when_settled = self._make_room
         self.gates = Gates(plan.handlers)
@@ -127,42 +129,62 @@ class Running:
         return [message for call in calls for message in call.messages]
 
     def lost(self, renewable: Renewable) -> bool:
-        """End the call of a message whose lock was lost: cancel a coroutine, kill a process, and tell a thread."""
+        """End the call of a message whose lock was lost: cancel a coroutine, kill a process, and tell a thread.
+
+        A batch goes on, because it has the locks of its other messages.
+        """
         for task, call in self._running.items():
-            if any(message is renewable for message in call.messages):
-                call.lock_lost = True
-                self.place.counts.locks_lost += 1
-                if call.handler.execution != "thread" and call.handler.settings.batch is None:
-                    call.dropped = True
-                    task.cancel()
-                return True
+            for message in call.messages:
+                if message is renewable:
+                    self._lost(task, call, message)
+                    return True
         return False
 
+    def _lost(self, task: asyncio.Task[None], call: Call, message: ServiceBusReceivedMessage) -> None:
+        call.lock_lost = True
+        self.place.counts.locks_lost += 1
+        if call.handler.settings.batch is not None:
+            call.lost = [*call.lost, message]
+        elif call.handler.execution != "thread":
+            call.dropped = True
+            task.cancel()
+        else:
+            call.withdraw()
+
     # -- the end -------------------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Cancel the running handlers, except those in threads, which cannot be cancelled."""
+        for task, call in self._running.items():
+            if not (call.in_thread or call.cut_off or call.withdrawn):
+                call.cut_off = True
+                self._cut_off.append(call)
+                task.cancel()
 
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
 
-        A message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled. Its
+        Messages whose plain functions still wait for a thread are given back first: those functions never begin. A
+        message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled. Its
         message is not given back while it runs: another worker would handle it at the same time. It comes again when
         its lock ends, and its delivery counts.
         """
+        unstarted = [message for call in self._running.values() if call.withdraw() for message in call.messages]
+        await self.settlements.release(unstarted)
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
         left = dict(self._running)
-        for task, call in left.items():
-            if not call.in_thread:
-                call.cut_off = True
-                task.cancel()
+        self.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
-        messages: list[ServiceBusReceivedMessage] = []
         for task, call in left.items():
             if call.in_thread:
                 call.dropped = True
                 call.left_behind()
                 task.cancel()
-            elif call.cut_off and not call.settled:
+        messages: list[ServiceBusReceivedMessage] = []
+        for call in self._cut_off:
+            if not (call.settled or call.in_thread):
                 call.dropped = True
                 messages += call.messages
         await self.settlements.release(messages, interrupted=True)

@@ -26,6 +26,7 @@ __all__ = [
     "lifespan_of",
     "require_processes",
     "require_single_messages",
+    "warn_of_few_threads",
 ]
 
 _log = logging.getLogger("sbredis.worker")
@@ -61,6 +62,19 @@ def require_single_messages(plans: Sequence[EntityPlan]) -> None:
 
 def _is_idempotent(handler: HandlerPlan) -> bool:
     return any(isinstance(each, Idempotency) for each in handler.middleware)
+
+
+def warn_of_few_threads(plans: Sequence[EntityPlan], threads: int) -> None:
+    """Warn if more plain functions may be called at once than there are threads for them."""
+    in_threads = [plan for plan in plans if any(handler.execution == "thread" for handler in plan.handlers)]
+    most = sum(plan.settings.max_concurrent_calls for plan in in_threads)
+    if most > threads:
+        _log.warning(
+            "the handlers may call up to %d plain functions at once, but the worker has %d threads: the others wait "
+            "with locked messages, which no other worker gets. Give the worker threads=%d, or lower "
+            "max_concurrent_calls.",
+            *(most, threads, most),
+        )
 
 
 def lifespan_of(lifespan: Lifespan, worker: object) -> AbstractAsyncContextManager[Any]:

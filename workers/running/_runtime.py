@@ -42,6 +42,7 @@ from sbredis.workers.running._entities import (
     lifespan_of,
     require_processes,
     require_single_messages,
+    warn_of_few_threads,
 )
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
@@ -131,6 +132,7 @@ class Runtime:
             facts = [await facts_of(self.client, plan) for plan in self._plans]  # the lifespan may create entities
             for handler in (each for plan in self._plans for each in plan.handlers):
                 await check_target(self.client, handler)
+            warn_of_few_threads(self._plans, settings.threads)
             threads = Threads(settings.threads, "sbredis-handler")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             app = Scopes()
@@ -154,11 +156,20 @@ class Runtime:
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         self._state = "stopping"
+        try:
+            await self._end(tasks, self._setup.settings.shutdown_timeout)
+        except asyncio.CancelledError:  # once more, while the worker ends: no handler may outlive its client
+            for service in self._services:
+                service.consumer.cancel()
+            await self._end(tasks, 0)
+            raise
+
+    async def _end(self, tasks: Sequence[asyncio.Task[None]], timeout: float) -> None:
+        """Receive no more messages, and let the running handlers finish within a time-out."""
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        timeout = self._setup.settings.shutdown_timeout
         ends = await asyncio.gather(
             *(service.consumer.finish(timeout) for service in self._services), return_exceptions=True
         )

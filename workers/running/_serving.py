@@ -35,6 +35,10 @@ class Consuming(Held, Protocol):
         """Receive messages and call handlers until cancelled."""
         ...
 
+    def cancel(self) -> None:
+        """Cancel the running handlers."""
+        ...
+
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
         ...

@@ -53,6 +53,8 @@ class SessionConsumer:
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """The tasks that give their sessions back, and end the dependencies of these sessions."""
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
@@ -88,6 +90,7 @@ class SessionConsumer:
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task]
+        self._ending.discard(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ServiceBusError):
@@ -115,13 +118,14 @@ class SessionConsumer:
         except SessionLockLostError as error:
             _log.warning("%s: %s", self._plan.source.path, error)
         finally:
+            self._ending.add(task)
             call = self._held[task]
             if call is None or call.settled or call.settling or call.lock_lost:
                 pass
             elif self._stopping and call.in_thread:
                 call.left_behind()
             elif self._stopping:
-                await settlements.release(call.messages, interrupted=True)
+                await settlements.release(call.messages, interrupted=not call.withdrawn)
             else:  # the end of the session would give the messages back uncounted: they would come again for ever
                 for message in call.messages:
                     await settlements.settle_reporting(call.part((message,)), self._again(call, message))
@@ -269,7 +273,7 @@ class SessionConsumer:
                 if call is not None:
                     call.lock_lost = True
                     call.place.counts.locks_lost += 1
-                    if call.handler.execution == "thread" and not call.settling:
+                    if call.handler.execution == "thread" and not (call.settling or call.withdraw()):
                         return True  # the thread is told, and runs on
                     call.dropped = True
                 task.cancel()
@@ -278,6 +282,15 @@ class SessionConsumer:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
+    def cancel(self) -> None:
+        """Cancel the running handlers, except those in threads, which cannot be cancelled."""
+        for task, call in self._held.items():
+            if call is None:
+                task.cancel()
+            elif not (call.settling or call.in_thread or call.cut_off):
+                call.cut_off = True
+                task.cancel()
+
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
 
@@ -285,16 +298,15 @@ class SessionConsumer:
         """
         self._stopping = True
         for task, call in self._held.items():
-            if call is None:  # it waits for messages
-                task.cancel()
+            if call is None:
+                if task not in self._ending:  # it waits for messages
+                    task.cancel()
+            else:
+                call.withdraw()
         if self._held:
             await asyncio.wait(set(self._held), timeout=seconds)
         left = dict(self._held)
-        for task, call in left.items():
-            if call is None or not (call.settling or call.in_thread):
-                if call is not None:
-                    call.cut_off = True
-                task.cancel()
+        self.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
         for task, call in left.items():

@@ -332,7 +332,7 @@ class ServiceBusTransaction:
         The partition keeps the sequence number of the last message that was sent to the entity together with a new
         value (:attr:`watermarks`).
 
-        ``name`` has 1 to 128 characters, a value 1 to 128 printable ASCII characters. A partition keeps up to 1,000
+        ``name`` has 1 to 128 characters, a value 1 to 128 printable ASCII characters. A partition keeps up to 10,000
         watermarks, until they are removed or the entity is deleted.
         """
         outbox = self._outbox(sender)

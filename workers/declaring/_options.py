@@ -47,7 +47,10 @@ class EntityOptions(TypedDict, total=False):
     16, or the number of processors if a handler of the entity runs in processes.
     """
     prefetch: int | None
-    """How many messages are fetched ahead; ``None`` to adapt to the speed of the handlers, 0 for none."""
+    """How many messages are fetched ahead; ``None`` to adapt to the speed of the handlers, 0 for none.
+
+    Nothing is fetched ahead of sessions and of batches, which can have no other number than 0.
+    """
     unmatched: Literal["dead-letter", "abandon"]
     """The treatment of a message that no handler takes: it becomes a dead letter, or comes again after a delay."""
     max_auto_lock_renewal_duration: float | None
@@ -55,9 +58,12 @@ class EntityOptions(TypedDict, total=False):
     session_idle_timeout: float
     """For how many seconds a worker keeps a session that has no message. 1."""
     max_session_time: float
-    """After how many seconds a worker gives a session back if another one waits. 30."""
+    """After how many seconds a worker gives a session back between two messages, so that others have their turn. 30.
+
+    If no other session waits, the worker accepts the same one again at once.
+    """
     max_session_messages: int | None
-    """After how many messages a worker gives a session back if another one waits; ``None`` for no limit."""
+    """After how many messages a worker gives a session back in the same way; ``None`` for no limit."""
     create_if_missing: bool | Mapping[str, Any]
     """Whether to create the entity if it does not exist, or the properties of the new entity."""
 

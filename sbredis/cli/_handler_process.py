@@ -9,9 +9,12 @@ import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sbredis.cli._stopping import Stop
-from sbredis.model import AmqpMessageBodyType, ServiceBusReceivedMessage, content_of
+
+if TYPE_CHECKING:
+    from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["environment_of", "handle"]
 
@@ -108,6 +111,8 @@ async def _until_gone(group: int) -> None:
 
 
 def _body(message: ServiceBusReceivedMessage) -> bytes:
+    from sbredis.model import AmqpMessageBodyType, content_of
+
     if message.body_type is AmqpMessageBodyType.DATA:
         return bytes(content_of(message).body)
     return str(message).encode()

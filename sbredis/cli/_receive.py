@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,16 +25,10 @@ from sbredis.cli._progress import Progress
 from sbredis.cli._sink import Sink
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import OperationTimeoutError, ServiceBusError
-from sbredis.model import (
-    NEXT_AVAILABLE_SESSION,
-    AmqpMessageBodyType,
-    ServiceBusReceivedMessage,
-    ServiceBusSessionFilter,
-    content_of,
-)
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+    from sbredis.model import ServiceBusReceivedMessage, ServiceBusSessionFilter
 
 __all__ = ["receive"]
 
@@ -127,6 +121,7 @@ async def _receiver(
 ) -> AsyncGenerator[ServiceBusReceiver | None]:
     """Open a receiver that keeps its locks; ``None`` if no session is free."""
     from sbredis.aio import AutoLockRenewer
+    from sbredis.model import NEXT_AVAILABLE_SESSION
 
     info = await source_of(client, path)
     if info.requires_session and session is None:
@@ -167,7 +162,7 @@ class _Work:
     failed: int = 0
     """The number of messages that were not handled, or whose settlement has failed."""
     reader_gone: bool = False
-    held: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, ServiceBusReceivedMessage])
+    held: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, Any])
     """The messages that go back at the end, by their numbers."""
     settling: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
@@ -249,6 +244,8 @@ async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMe
 
 def _line(message: ServiceBusReceivedMessage, *, as_json: bool) -> bytes:
     """Return what is printed for a message. A pipe gets the body as it is."""
+    from sbredis.model import AmqpMessageBodyType, content_of
+
     if as_json:
         return json.dumps(fields_of(message), ensure_ascii=False).encode() + b"\n"
     if sys.stdout.isatty() or message.body_type is not AmqpMessageBodyType.DATA:

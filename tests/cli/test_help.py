@@ -52,7 +52,6 @@ HEAVY = {
 PROPERTIES = {"sbredis.engine", "sbredis.model", "sbredis.rules"}
 NEEDED = {
     **dict.fromkeys(("queue", "topic", "subscription", "rule"), PROPERTIES),  # the properties are their options
-    "receive": PROPERTIES,
     "spark": {"sbredis.engine", "sbredis.registry", "sbredis.rules", "sbredis.spark"},
     "worker": {"sbredis.workers"},
 }

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
 from sbredis.management import EntityStatus
 from sbredis.testing import Bus
 from sbredis.workers import Context, Retries, SyncContext, Worker
+from sbredis.workers.running._senders import Senders
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +34,42 @@ async def test_a_handler_that_returns_nothing_replies_with_none(sbredis_bus: Bus
     async with worker.running():
         assert await worker.client.request("orders", "text", timeout=60) == "text"
         assert await worker.client.request("orders", "", timeout=60) is None
+
+
+async def test_a_worker_keeps_no_sender_to_those_who_have_asked(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", replies=True)
+    async def place(text: str) -> str:
+        return text
+
+    async with worker.running():
+        open_before = len(worker.client._handlers)
+        for _ in range(3):
+            async with ServiceBusClient(sbredis_bus.url) as asker:
+                assert await asker.request("orders", "text", timeout=60) == "text"
+        await eventually(lambda: worker._running().report().counts["orders"].completed == 3)
+        assert len(worker._running()._senders) == 0
+        assert len(worker.client._handlers) == open_before
+
+
+async def test_a_sender_that_was_not_used_for_a_while_is_closed(sbredis_bus: Bus) -> None:
+    for name in ("one", "two", "three"):
+        await sbredis_bus.create_queue(name)
+    now = 0.0
+    senders = Senders(sbredis_bus.client, lambda: now)
+    one, two = senders.to("one"), senders.to("two")
+    now = 200
+    assert senders.to("one") is one
+    now = 400
+    await senders.to("three").send_messages(ServiceBusMessage("text"))
+    assert len(senders) == 2
+    assert senders.to("one") is one
+    await one.send_messages(ServiceBusMessage("text"))
+    with pytest.raises(ValueError, match="The sender is closed"):
+        await two.send_messages(ServiceBusMessage("text"))
+    assert senders.to("two") is not two
 
 
 @pytest.mark.parametrize("why", ["full", "disabled", "missing", "a name that cannot be"])

@@ -21,7 +21,7 @@ from sbredis.aio import (
     ServiceBusSessionReceiver,
 )
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Outcome
 from sbredis.workers.declaring._retries import fate_of
@@ -50,6 +50,7 @@ from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Locks, beating
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._reaching import Reach
+from sbredis.workers.running._senders import Senders
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
@@ -85,7 +86,7 @@ class Runtime:
         self.client = ServiceBusClient(
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
         )
-        self._senders: dict[str, ServiceBusSender] = {}
+        self._senders = Senders(self.client)
         self._services: list[Service] = []
         self._tickers: list[Ticker] = []
         self._counts: dict[str, Counts] = {}
@@ -106,14 +107,8 @@ class Runtime:
             self._loop.call_soon_threadsafe(self.stopped.set)
 
     def sender_to(self, entity: str) -> ServiceBusSender:
-        """Return the sender to a queue or topic."""
-        sender = self._senders.get(entity)
-        if sender is None:
-            sender = self._senders[entity] = self.client.get_sender(entity)
-        return sender
-
-    async def _send(self, entity: str, message: ServiceBusMessage, seconds: float) -> None:
-        await self.sender_to(entity).send_messages(message, timeout=seconds)
+        """Return the sender to a queue or topic, for one call."""
+        return self._senders.to(entity)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -211,7 +206,7 @@ class Runtime:
             app=app,
             threads=threads,
             on_error=handler_failed,
-            send=self._send,
+            send=self._senders.send_once,
             handled=prefetching.handled,
             time=self._parts.time,
         )
@@ -223,7 +218,7 @@ class Runtime:
             return self._parts.settlements(
                 client,
                 receiver,
-                self.sender_to,
+                self._senders.to,
                 entity=source.path,
                 counts=counts,
                 session=session,
@@ -250,7 +245,7 @@ class Runtime:
                 ticker = Ticker(
                     handler.schedule,
                     self.client,
-                    self.sender_to(plan.source.path),
+                    self.client.get_sender(plan.source.path),
                     clock=self._parts.time,
                     counts=own,
                     in_session=in_session,

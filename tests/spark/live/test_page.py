@@ -14,9 +14,9 @@ from tools.run_page import python_blocks
 pytestmark = pytest.mark.slow
 
 
-def test_the_programs_of_the_guide_run(spark: SparkSession, secured: str, folder: Path) -> None:
+def test_the_programs_of_the_guide_run(spark: SparkSession, emptied: str, folder: Path) -> None:
     """They find the server by the environment of the session, as they would on a cluster."""
-    send(secured, "orders", map(str, range(20)))
+    send(emptied, "orders", map(str, range(20)))
     names: dict[str, object] = {}
     for block in python_blocks((ROOT / "docs/spark.md").read_text("utf-8")):
         exec(compile(block.code, f"docs/spark.md, line {block.line}", "exec"), names)  # noqa: S102 -- our own document

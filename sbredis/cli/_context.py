@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import click
 
 from sbredis.cli._book_file import load_book, save_book
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
-from sbredis.cli._places import Context, address_of
-from sbredis.transport import parse_target
+from sbredis.cli._places import Context, address_of, require_url, with_absolute_paths
 
 __all__ = ["contexts"]
 
@@ -28,17 +28,31 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 @click.argument("url")
 @click.option("--namespace", metavar="NAME", help="The namespace, if not that of the connection string.")
 @click.option("--protected", is_flag=True, help="Ask for the entity's name before anything is destroyed.")
-def add(call: Call, name: str, url: str, namespace: str | None, protected: bool) -> None:
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is replaced.")
+def add(call: Call, *, name: str, url: str, namespace: str | None, protected: bool, yes: bool) -> None:
     """Store a server under NAME. URL '-' reads the connection string from stdin.
 
-    The first context is in use at once. A context of the same name is replaced.
+    The first context is in use at once. A context of the same name is replaced; if it is protected, you are asked for
+    its name before.
     """
     if not _NAME.fullmatch(name):
         raise click.BadParameter("a name has letters, digits, '.', '_' and '-', at most 64", param_hint="NAME")
     text = sys.stdin.readline().strip() if url == "-" else url
-    parse_target(text)
-    save_book(load_book().with_context(name, Context(text, namespace, protected)))
-    call.out.done(f"context {name}: {address_of(text)}", name=name, url=address_of(text))
+    require_url(text)
+    context = Context(with_absolute_paths(text, Path.cwd()), namespace, protected)
+    book = load_book()
+    before = book.contexts.get(name)
+    if before is not None and before != context:
+        _require_agreement(call, "Replace", name, before, yes=yes)
+    save_book(book.with_context(name, context))
+    address = address_of(context.url)
+    call.out.done(f"context {name}: {address}", name=name, url=address)
+
+
+def _require_agreement(call: Call, verb: str, name: str, context: Context, *, yes: bool) -> None:
+    """Ask before a protected context is lost."""
+    if context.protected and not yes:
+        call.ask(f"{verb} the protected context {name} ({address_of(context.url)})?", typed=name)
 
 
 @command("use", into=contexts, connects=False, examples=["sbredis context use prod"])
@@ -68,7 +82,13 @@ def list_(call: Call) -> None:
 
 @command("remove", into=contexts, connects=False, examples=["sbredis context remove local"])
 @click.argument("name")
-def remove(call: Call, name: str) -> None:
-    """Forget the context NAME. The server is not touched."""
-    save_book(load_book().without(name))
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is forgotten.")
+def remove(call: Call, *, name: str, yes: bool) -> None:
+    """Forget the context NAME. The server is not touched.
+
+    If the context is protected, you are asked for its name before.
+    """
+    book = load_book()
+    _require_agreement(call, "Forget", name, book.find(name), yes=yes)
+    save_book(book.without(name))
     call.out.done(f"context {name} is forgotten", name=name)

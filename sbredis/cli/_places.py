@@ -6,18 +6,33 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
-from sbredis.transport import parse_target, redacted
+from sbredis.transport import Target, parse_target, redacted
 
-__all__ = ["Book", "Context", "NoPlaceError", "Place", "address_of", "choose_place", "read_book", "write_book"]
+__all__ = [
+    "Book",
+    "Context",
+    "NoPlaceError",
+    "Place",
+    "address_of",
+    "choose_place",
+    "read_book",
+    "require_url",
+    "with_absolute_paths",
+    "write_book",
+]
 
 URL_VARIABLE = "SBREDIS_URL"
 CONTEXT_VARIABLE = "SBREDIS_CONTEXT"
+_FILES = {"tls_ca", "tls_cert", "tls_key"}
+"""The options of a connection string that are paths of files."""
 
 
 class NoPlaceError(ValueError):
-    """The settings name no server, or a context that does not exist."""
+    """The settings name no server, one that ends with the command, or a context that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +101,8 @@ def choose_place(
     """Return the place that the settings name.
 
     The first of these counts: the option ``--url``, the option ``--context``, the variable ``SBREDIS_URL``, the
-    variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoPlaceError` if there is none of them.
+    variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoPlaceError` if there is none of them, and the
+    errors of :func:`require_url`.
     """
     if url is not None and context is not None:
         raise NoPlaceError("--url and --context exclude each other.")
@@ -103,8 +119,39 @@ def choose_place(
             "No server is named. Give --url, set SBREDIS_URL, or store a context: sbredis context add NAME URL. "
             "An example: --url embedded://./bus starts a server in the folder bus."
         )
-    parse_target(place.url)
+    require_url(place.url)
     return place
+
+
+def require_url(url: str) -> Target:
+    """Parse a connection string.
+
+    Raises :class:`~sbredis.exceptions.InvalidConnectionStringError`, or :class:`NoPlaceError` for a server in memory.
+    """
+    target = parse_target(url)
+    if target.kind == "memory":
+        raise NoPlaceError(
+            f"A server in memory ends with the command, so nothing is left of what the command does on {url}. Use a "
+            "server on a folder: --url embedded://./bus"
+        )
+    return target
+
+
+def with_absolute_paths(url: str, folder: Path) -> str:
+    """Return a connection string that names the same files, whatever the working folder is. Now it is ``folder``."""
+    target = parse_target(url)
+    location, mark, query = url.partition("?")
+    if target.kind == "embedded":
+        location = f"embedded://{quote(str(folder / target.path))}"
+    options = [option.partition("=") for option in query.split("&")]
+    return (
+        location
+        + mark
+        + "&".join(
+            f"{name}={quote(str(folder / unquote(value)))}" if name in _FILES else f"{name}{equals}{value}"
+            for name, equals, value in options
+        )
+    )
 
 
 def read_book(text: str) -> Book:

@@ -45,6 +45,15 @@ class Call:
         self.settings = settings
         self.out = Output(as_json=settings.output == "json")
         self._place: Place | None = None
+        self._first_line: str | None = None
+
+    def take_url(self) -> None:
+        """If stdin has the connection string, read it, so that the command finds only what is behind it."""
+        if self.settings.url == "-":
+            try:
+                self._first_line = first_line()
+            except OSError as error:
+                raise click.UsageError(f"stdin cannot be read: {error.strerror}.") from error
 
     @property
     def place(self) -> Place:
@@ -55,7 +64,9 @@ class Call:
         """
         if self._place is None:
             given = self.settings
-            url = first_line() if given.url == "-" else given.url
+            if given.url == "-" and self._first_line is None:
+                self.take_url()
+            url = self._first_line if given.url == "-" else given.url
             self._place = choose_place(
                 load_book(), os.environ, url=url, context=given.context, namespace=given.namespace
             )
@@ -114,16 +125,23 @@ class Call:
         protected = self.place.protected
         if yes and not protected:
             return
+        if protected and not sys.stdin.isatty():
+            raise click.UsageError(f"{self.place} is protected: run this on a terminal.")
+        self.ask(question, typed=typed if protected else None)
+
+    def ask(self, question: str, *, typed: str | None = None) -> None:
+        """Ask on the terminal for a yes, or for a text that the user types. Ends the command for any other answer.
+
+        Without a terminal the command is refused, with the advice to give ``--yes``.
+        """
         if not sys.stdin.isatty():
-            if protected:
-                raise click.UsageError(f"{self.place} is protected: run this on a terminal.")
             raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
         with self._interruptible():
-            if protected:
+            if typed is None:
+                agreed = click.confirm(question, err=True)
+            else:
                 answer = click.prompt(f"{question} Type {typed!r} to go on", default="", show_default=False, err=True)
                 agreed = answer == typed
-            else:
-                agreed = click.confirm(question, err=True)
         if not agreed:
             raise click.Abort
 

@@ -97,8 +97,10 @@ def command(
         @functools.wraps(work)
         @click.pass_context
         def run(ctx: click.Context, /, **given: Any) -> None:
-            settings = _settings(ctx, given)
-            ctx.exit(run_work(work, Call(settings), given))
+            call = Call(_settings(ctx, given))
+            if connects:
+                call.take_url()
+            ctx.exit(run_work(work, call, given))
 
         made = click.command(name, help=text, epilog=_epilog(examples))(run)
         made.params += [*params, *(_CONNECTION if connects else ()), _OUTPUT]

@@ -65,6 +65,8 @@ def _matching(ctx: click.Context, incomplete: str, names: Callable[[Call], Any])
 
     options, program = ctx.params, ctx.find_root().params
     settings = {name: options.get(f"common_{name}") or program.get(f"common_{name}") for name in Settings.NAMES}
+    if settings["url"] == "-":  # the connection string would be read from the terminal
+        return []
     try:
         import_module("sbredis.aio.management")  # before the time begins
         found = asyncio.run(within_time(Call(Settings(**settings))))

@@ -30,7 +30,7 @@ def first_line() -> str:
     found = bytearray()
     while (byte := _read(1)) not in (b"", b"\n"):
         found += byte
-    return found.decode().strip()
+    return found.decode(errors="replace").strip()
 
 
 def everything() -> bytes:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from sbredis.cli import _call as calls
 from sbredis.cli import main
-from sbredis.cli._places import Book, Context, NoPlaceError, Place, choose_place, read_book, write_book
+from sbredis.cli._places import (
+    Book,
+    Context,
+    NoPlaceError,
+    Place,
+    choose_place,
+    read_book,
+    with_absolute_paths,
+    write_book,
+)
 from sbredis.exceptions import InvalidConnectionStringError
+from tests.cli.conftest import Bus
 
 BOOK = Book({"local": Context("embedded://./bus"), "prod": Context("redis://:s3cret@db:6379", "live", True)}, "local")
 ENV_URL = {"SBREDIS_URL": "redis://env"}
@@ -56,6 +69,32 @@ def test_settings_that_name_no_server_are_refused() -> None:
         choose_place(BOOK, {}, url="nonsense", context=None, namespace=None)
 
 
+def test_a_server_that_ends_with_the_command_is_refused() -> None:
+    book = Book({"memory": Context("memory://x")})
+    for url, context in (("memory://x", None), (None, "memory")):
+        with pytest.raises(NoPlaceError, match=r"ends with the command.* Use .*embedded://\./bus"):
+            choose_place(book, {}, url=url, context=context, namespace=None)
+
+
+ABSOLUTE = {
+    "embedded://./bus": "embedded:///home/ann/bus",
+    "embedded://a%20b/c?namespace=n": "embedded:///home/ann/a%20b/c?namespace=n",
+    "embedded://../bus": "embedded:///home/ann/../bus",
+    "embedded:///srv/bus": "embedded:///srv/bus",
+    "rediss://:p%40w@h/2?tls_ca=ca.pem&namespace=n": "rediss://:p%40w@h/2?tls_ca=/home/ann/ca.pem&namespace=n",
+    "rediss://h?tls_ca=/ca.pem&tls_cert=c&tls_key=./k": (
+        "rediss://h?tls_ca=/ca.pem&tls_cert=/home/ann/c&tls_key=/home/ann/k"
+    ),
+    "redis://:pw@h:6379?db=3": "redis://:pw@h:6379?db=3",
+    "unix:///run/redis.sock": "unix:///run/redis.sock",
+}
+
+
+@pytest.mark.parametrize(("url", "absolute"), ABSOLUTE.items())
+def test_a_connection_string_gets_absolute_paths(url: str, absolute: str) -> None:
+    assert with_absolute_paths(url, Path("/home/ann")) == absolute
+
+
 def test_contexts_are_stored_and_read_back() -> None:
     assert read_book(write_book(BOOK)) == BOOK
 
@@ -95,8 +134,90 @@ def test_a_context_is_chosen_and_forgotten(book_file: Path, capsys: pytest.Captu
     assert book_file.read_text(encoding="utf-8") == before
 
 
+def test_a_context_names_the_same_folder_wherever_it_is_used(
+    book_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["context", "add", "local", "embedded://./bus"]) == 0
+    assert capsys.readouterr().out == f"context local: embedded://{tmp_path}/bus\n"
+    assert read_book(book_file.read_text("utf-8")).contexts["local"].url == f"embedded://{tmp_path}/bus"
+    assert main(["context", "add", "memory", "memory://x"]) == 2
+    assert "embedded://./bus" in capsys.readouterr().err
+
+
+PROTECTED = {
+    "replace": (["add", "prod", "redis://other"], "Replace the protected context prod (redis://***@db)?"),
+    "change": (["add", "prod", "redis://:s3cret@db"], "Replace the protected context prod (redis://***@db)?"),
+    "remove": (["remove", "prod"], "Forget the protected context prod (redis://***@db)?"),
+}
+
+
+@pytest.mark.parametrize(("words", "question"), PROTECTED.values(), ids=PROTECTED)
+def test_a_protected_context_is_not_lost_without_a_question(
+    book_file: Path, bus: Bus, words: list[str], question: str
+) -> None:
+    add = ("context", "add", "prod", "redis://:s3cret@db", "--protected")
+    assert bus.run_plain(*add).code == 0
+    before = book_file.read_text("utf-8")
+    ran = bus.run_plain("context", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{question} Give --yes" in ran.err
+    ran = bus.typed("prd\n", "context", *words)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"{question} Type 'prod' to go on" in ran.err
+    assert book_file.read_text("utf-8") == before
+    assert bus.run_plain(*add).code == 0, "the same context is no change"
+    assert bus.typed("prod\n", "context", *words).code == 0
+    assert book_file.read_text("utf-8") != before
+    assert bus.run_plain(*add).code == 0, "an unprotected context is replaced without a question"
+    assert bus.run_plain("context", *words, "--yes").code == 0
+
+
 def test_a_broken_file_of_contexts_is_named(book_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book_file.parent.mkdir()
     book_file.write_text("{", encoding="utf-8")
     assert main(["context", "list"]) == 2
     assert str(book_file) in capsys.readouterr().err
+
+
+# -- the connection string from stdin ----------------------------------------------------------------------------------
+
+
+def test_the_connection_string_is_the_first_line_of_stdin(bus: Bus) -> None:
+    bus.queue()
+    url = bus.url.encode()
+    assert [row["name"] for row in bus.run_plain("queue", "list", "--url", "-", "-o", "json", stdin=url).json] == [
+        "orders"
+    ]
+    assert bus.run_plain("--url", "-", "send", "orders", stdin=url + b"\nthe body\n").code == 0
+    assert bus.bodies() == ["the body\n"]
+    assert bus.run_plain("apply", "-", "--url", "-", stdin=url + b"\nqueues: {q: }\n").code == 0
+    assert bus.run_plain("queue", "show", "q", "--url", "-", stdin=url).code == 0
+    for wrong in (b"", b"\xff\n", b"nonsense\n"):
+        ran = bus.run_plain("queue", "list", "--url", "-", stdin=wrong)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("sbredis: Connection string: ")
+
+
+def test_a_stdin_that_cannot_be_read_has_no_connection_string(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(calls, "first_line", fail)
+    ran = bus.run_plain("queue", "list", "--url", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("sbredis: stdin cannot be read: Input/output error.\n")
+
+
+@pytest.mark.slow
+def test_what_follows_the_connection_string_is_left_in_the_pipe(bus: Bus) -> None:
+    bus.queue()
+    ran = subprocess.run(
+        [sys.executable, "-m", "sbredis.cli", "send", "orders", "--lines", "--url", "-"],
+        input=f"{bus.url}\na\nb\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "sent 2 messages to orders\n")
+    assert bus.bodies() == ["a", "b"]

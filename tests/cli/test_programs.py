@@ -14,6 +14,7 @@ from click.shell_completion import BashComplete
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
 from sbredis.aio.bulk import reserve
+from sbredis.cli import _call as calls
 from sbredis.cli import _names as names
 from sbredis.cli._app import program
 from sbredis.cli._call import Call, Settings
@@ -288,6 +289,23 @@ def test_a_completion_without_a_server_is_silent(
     monkeypatch.setenv("SBREDIS_URL", "redis://127.0.0.1:1")
     assert BashComplete(program, {}, "sbredis", "_SBREDIS_COMPLETE").get_completions(["queue", "show"], "") == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_completion_does_not_read_the_connection_string_from_the_terminal(
+    sbredis: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Completing is no reason to wait for a line, or to take it away from the command."""
+    del sbredis  # the environment names a server, which the option replaces
+
+    def refuse() -> str:
+        raise AssertionError("stdin is read")
+
+    monkeypatch.setattr(calls, "first_line", refuse)
+    shell = BashComplete(program, {}, "sbredis", "_SBREDIS_COMPLETE")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "Call", None)  # not even a call is made
+        assert shell.get_completions(["queue", "show", "--url", "-"], "") == []
+        assert shell.get_completions(["--url", "-", "queue", "show"], "") == []
 
 
 def test_the_demonstration_is_found() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from sbredis import ServiceBusMessage
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import CircuitBreaker, Context, DeadLetter, Logging, Retries, Worker
+from sbredis.workers.running._batches import BatchSize
 from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
 
@@ -213,7 +215,36 @@ async def test_a_batch_that_is_too_large_for_a_transaction_comes_again_in_smalle
     assert sizes == [120, 60, 30, 30, 30, 30]
     assert sorted(map(int, await bodies(sbredis_bus, "out"))) == list(range(120))
     assert not await sbredis_bus.dead_lettered("orders")
-    assert "from now on a batch has up to 30 messages: set batch=30" in caplog.text
+    assert "a batch has up to 30 messages for a while: set batch=30" in caplog.text
+
+
+def test_the_size_of_batches_recovers_after_a_single_message_that_was_too_large() -> None:
+    """A handler that always sends too much is tried with the larger size more and more rarely."""
+    plan: Any = SimpleNamespace(
+        source=SimpleNamespace(path="orders"), handlers=[SimpleNamespace(settings=SimpleNamespace(batch=100))]
+    )
+
+    def call(count: int, *, overfull: bool) -> Any:
+        return SimpleNamespace(messages=[0] * count, overfull=overfull, handler=SimpleNamespace(name="insert"))
+
+    size = BatchSize(plan)
+    while size.most > 1:
+        size.adapt(call(size.most, overfull=True))
+    size.adapt(call(1, overfull=True))
+    assert size.most == 1
+    sizes = [size.most]
+    while size.most < 100:
+        size.adapt(call(size.most, overfull=False))
+        sizes.append(size.most)
+    assert list(dict.fromkeys(sizes)) == [1, 2, 4, 8, 16, 32, 64, 100]
+    assert len(sizes) == 7 * 64 + 1
+
+    size, tries = BatchSize(plan), list[int]()
+    for number in range(1000):
+        size.adapt(call(size.most, overfull=size.most > 50))
+        if size.most > 50:
+            tries.append(number)
+    assert tries == [64, 64 + 129, 64 + 129 + 257, 64 + 129 + 257 + 513]
 
 
 async def test_a_batch_whose_sends_have_too_many_bytes_comes_again_in_smaller_ones(sbredis_bus: Bus) -> None:

@@ -157,7 +157,7 @@ class _Told:
         """Remember a key for a window, in the transaction that completes the message.
 
         If an earlier message was completed with this key, nothing that the handler has sent goes out: the message is
-        only completed.
+        only completed. A call may remember several keys, and a handler of batches none.
         """
         self._work.remember(key, window.total_seconds() if isinstance(window, timedelta) else float(window))
 

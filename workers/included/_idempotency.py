@@ -25,6 +25,9 @@ class Idempotency:
     that completes the message, together with everything that the handler has sent. So a worker that dies at any moment
     leaves either both or neither. A second message of the same key is completed, and nothing that its handler sent goes
     out. What a handler does elsewhere may happen twice: guard it with ``context.fence``.
+
+    Handlers of batches cannot have it. Each partition of an entity remembers its own keys: on a partitioned entity, the
+    messages of one key must have the same partition key, or the same session.
     """
 
     def __init__(

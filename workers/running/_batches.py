@@ -7,7 +7,7 @@ import logging
 import time as clock
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
@@ -28,29 +28,46 @@ if TYPE_CHECKING:
 __all__ = ["BatchConsumer", "BatchSize", "call_of", "filled", "settle_parts"]
 
 _log = logging.getLogger("sbredis.worker")
+_FITTING: Final = 64
+"""The number of batches after which a larger size is tried."""
 
 
 class BatchSize:
     """The largest number of messages in a batch of one entity.
 
     It is what the handlers say, until a batch and what its handler has sent do not fit into one transaction. How much a
-    handler sends is not known before. So the size is then halved, and the messages come again in smaller batches.
+    handler sends is not known before. So the size is then halved, and the messages come again in smaller batches. A
+    single message may have been the cause. So after a number of batches that did fit, the size is doubled again, and
+    this number is doubled each time that the larger size fails.
     """
 
     def __init__(self, plan: EntityPlan) -> None:
         self._entity = plan.source.path
-        self.most = plan.handlers[0].settings.batch or 1
+        self.most = self._wanted = plan.handlers[0].settings.batch or 1
+        self._patience = self._left = _FITTING
+        self._trying = False
+        """Whether the size was doubled, and no batch has failed since."""
 
     def adapt(self, call: Call) -> None:
-        """Make the batches smaller if this one was too large for a transaction."""
-        half = len(call.messages) // 2
-        if call.overfull and 0 < half < self.most:
-            self.most = half
+        """Change the size after a call, if it did not fit into a transaction, or if many calls did."""
+        size = len(call.messages)
+        if not call.overfull:
+            if self.most < self._wanted:
+                self._left -= 1
+                if self._left == 0:
+                    self._resize(min(self.most * 2, self._wanted), trying=True)
+        elif 0 < size // 2 < self.most:
+            if self._trying:
+                self._patience *= 2
+            self._resize(size // 2, trying=False)
             _log.warning(
-                "%s: a batch of %d messages and what %s has sent do not fit into one transaction, so from now on a "
-                "batch has up to %d messages: set batch=%d",
-                *(self._entity, len(call.messages), call.handler.name, half, half),
+                "%s: a batch of %d messages and what %s has sent do not fit into one transaction, so a batch has up to "
+                "%d messages for a while: set batch=%d, or send less",
+                *(self._entity, size, call.handler.name, self.most, self.most),
             )
+
+    def _resize(self, most: int, *, trying: bool) -> None:
+        self.most, self._trying, self._left = most, trying, self._patience
 
 
 async def filled(
@@ -204,7 +221,8 @@ class BatchConsumer(Running):
 
     async def _run(self, call: Call) -> None:
         outcomes = await self.handling.outcomes_of(call)
-        self._size.adapt(call)
+        if call.overfull:  # before its messages come again
+            self._size.adapt(call)
         if call.cut_off and not (call.dropped or call.settled):
             call.settled = all(isinstance(outcome, Complete) for outcome in outcomes)
             call.dropped = not call.settled

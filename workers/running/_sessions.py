@@ -73,7 +73,7 @@ class SessionConsumer:
             receiver = await self._client.accept_next_session(*names, max_wait_time=60)
             if receiver is not None:
                 task = asyncio.get_running_loop().create_task(self._hold(receiver))
-                self._held[task] = None
+                self._held.setdefault(task, None)  # with an eager task factory, the task has begun
                 self._sessions[task] = receiver.session
                 task.add_done_callback(self._given_back)
 
@@ -100,6 +100,7 @@ class SessionConsumer:
 
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
+        self._held[task] = None
         settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
         settings = self._plan.settings
@@ -234,7 +235,6 @@ class SessionConsumer:
         """Handle messages of one handler. Return whether further messages may be handled after them."""
         self._held[task] = call
         outcomes = await self._handling.outcomes_of(call, scopes)
-        self._size.adapt(call)
         await self._forget_cancellation(task, call)
         if is_late(call):
             return False

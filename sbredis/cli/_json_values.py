@@ -70,9 +70,10 @@ def rule_value_to_json(value: object) -> Any:
 
 def rule_value_from_json(value: Any) -> Any:
     """Return the value that :func:`rule_value_to_json` has written. Raises :class:`ValueError` for any other."""
-    if not isinstance(value, dict) or list(cast("dict[str, Any]", value)) != [_DURATION]:
+    given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if list(given) != [_DURATION]:
         return from_json(value)
-    text: object = value[_DURATION]
+    text: object = given[_DURATION]
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no value of the type {_DURATION!r}")  # noqa: TRY004 -- the text of a file is wrong
     return -duration_of(text[1:]) if text.startswith("-") else duration_of(text)

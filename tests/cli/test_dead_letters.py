@@ -12,7 +12,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.cli import _purge as purging
 from sbredis.cli._call import Call
-from sbredis.cli._server_clocks import ServerClocks
+from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -138,10 +138,9 @@ def test_ages_are_judged_by_the_clocks_of_the_servers(bus: Bus, monkeypatch: pyt
     bus.queue()
     bus.did("send", "orders", "x")
     assert bus.did("purge", "orders", "--older-than", "30m", "--yes").out == "deleted 0 messages of orders\n"
-    real = purging.read_clocks
 
     async def ahead(url: str) -> ServerClocks:
-        clocks = await real(url)
+        clocks = await read_clocks(url)
         return ServerClocks({name: offset + 3600 for name, offset in clocks.offsets.items()})
 
     monkeypatch.setattr(purging, "read_clocks", ahead)

@@ -360,7 +360,7 @@ RULE_VALUES = (
     *(st.floats(allow_nan=False, allow_infinity=False), st.decimals(-5, 5, places=2)),
     st.datetimes(timezones=st.just(UTC)),
 )
-PARAMETERS = st.fixed_dictionaries({"@x": st.one_of(RULE_VALUES)})
+PARAMETERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"@x": st.one_of(RULE_VALUES)})
 PROPERTY_NAMES = TEXTS.filter(bool) | st.sampled_from(["$map", "$decimal", "$x", "<<", "label"])
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Generator
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Annotated, Any
 
-from sbredis.workers import DeadLetter, Depends, Property, SyncContext
+from sbredis.workers import DeadLetter, Depends, Outcome, Property, SyncContext
 
 
 def hold_the_interpreter(seconds: float) -> None:
@@ -48,3 +54,81 @@ def work(
             pass
     context.send("out", [text, context.attempt, pid != os.getppid(), tenant], subject="done")
     return None
+
+
+def get_name() -> str:
+    return "the real name"
+
+
+def fake_name() -> str:
+    return "a fake"
+
+
+def get_greeting(name: Annotated[str, Depends(get_name)]) -> str:
+    return f"hello, {name}"
+
+
+class LoudGreeting:
+    """Takes the place of a greeting."""
+
+    def __init__(self, name: Annotated[str, Depends(get_name)]) -> None:
+        self.text = f"HELLO, {name}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def greet(text: str, context: SyncContext, greeting: Annotated[Any, Depends(get_greeting)]) -> None:
+    context.send("out", [text, str(greeting)])
+
+
+def tell(text: str, context: SyncContext) -> Outcome | None:
+    """Tell in which process and at which attempt the handler runs, or do what the text of the message says."""
+    if text == "odd":
+        return DeadLetter("Odd", properties_to_modify={"odd": odd})
+    if text.startswith("/") and context.attempt == 1:  # a file that gets the id of a fork
+        fork = os.fork()
+        if not fork:
+            stay()
+        Path(text).write_text(str(fork))
+        os._exit(7)
+    context.send("out", [os.getpid(), context.attempt])
+    return None
+
+
+odd: Any = 1j
+
+
+def stay() -> None:
+    threading.Event().wait()
+
+
+def stay_once(text: str, context: SyncContext) -> None:
+    """Write the id of the process into a file, and stay for ever at the first attempt."""
+    if context.attempt == 1:
+        Path(text).write_text(str(os.getpid()))
+        stay()
+    context.send("out", context.attempt)
+
+
+def _stay_and_say_so(connection: Connection) -> None:
+    connection.send(None)
+    stay()
+
+
+def start_others(context: SyncContext) -> None:
+    """Start processes and programs, and end them as usual."""
+    codes: list[int | None] = []
+    for method in ("fork", "spawn"):
+        start: Any = multiprocessing.get_context(method)
+        ours, theirs = start.Pipe()
+        process = start.Process(target=_stay_and_say_so, args=(theirs,))
+        process.start()
+        ours.recv()
+        process.terminate()
+        process.join()
+        codes.append(process.exitcode)
+    program = subprocess.Popen([sys.executable, "-S", "-c", "import threading; threading.Event().wait()"])
+    program.terminate()
+    codes.append(program.wait())
+    context.send("out", codes)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ import pytest
 from sbredis import ServiceBusClient as SyncClient
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
 from sbredis.workers import Context, Retries, SyncContext, Worker
 from tests.waiting import eventually
-from tests.workers.process_handlers import hold, hold_the_interpreter
+from tests.workers.process_handlers import hold, hold_the_interpreter, stay_once
+from tests.workers.worker_programs import has_ended
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -173,6 +176,30 @@ async def test_a_lost_lock_cancels_a_coroutine_and_is_told_to_a_thread(url: str)
         counts = worker._running().report().counts["orders"]
     assert ended == ["cancelled", "told"]
     assert counts.locks_lost == 2
+
+
+async def test_a_lost_lock_kills_the_process_of_a_handler(url: str, tmp_path: Path) -> None:
+    async with ServiceBusAdministrationClient(url) as administration:
+        await administration.create_queue("out")
+    worker, file = Worker(url), tmp_path / "process"
+    received: list[ServiceBusReceivedMessage] = []
+
+    def noting(message: ServiceBusReceivedMessage) -> bool:
+        received.append(message)
+        return True
+
+    worker.queue("orders", execution="process", max_concurrent_calls=1, when=noting)(stay_once)
+    async with worker.running():
+        await worker.send("orders", str(file))
+        await eventually(lambda: file.exists() and file.read_text())
+        handle = await worker.client.get_queue_receiver("orders").get_lock_handle(received[0])
+        await worker.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        await eventually(lambda: has_ended(int(file.read_text())))
+        (out,) = await worker.client.get_queue_receiver("out").receive_messages(1, 60)
+        assert str(out) == "2"
+        await eventually(lambda: empty(worker.client, "orders"))
+        counts = worker._running().report().counts["orders"]
+    assert (counts.locks_lost, counts.completed) == (1, 1)
 
 
 async def test_a_lock_is_given_up_after_the_longest_time_for_renewals(url: str) -> None:

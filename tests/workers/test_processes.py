@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +24,19 @@ from sbredis.testing import Bus
 from sbredis.workers import Retries, Worker
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_answer, read_asked, write_answer, write_asked
 from tests.waiting import eventually
-from tests.workers.process_handlers import work
+from tests.workers import slow_to_start
+from tests.workers.process_handlers import (
+    LoudGreeting,
+    fake_name,
+    get_greeting,
+    get_name,
+    greet,
+    start_others,
+    tell,
+    work,
+)
+from tests.workers.worker_programs import has_ended
+from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +114,144 @@ async def test_a_timeout_kills_the_process(sbredis_bus: Bus) -> None:
         await eventually(lambda: dead(sbredis_bus))
     (letter,) = await dead(sbredis_bus)
     assert letter.dead_letter_reason == "TimeoutError"
+
+
+@pytest.mark.slow
+async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_the_signals_of_a_group(
+    sbredis_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARTING", str(tmp_path))
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    errors = (slow_to_start.TooLateError,)  # for this, the process imports the module before it does anything else
+    worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=2, no_retry=errors)(slow_to_start.quick)
+    async with worker.running():
+        await worker.send("orders", "tea")
+        begun = tmp_path / "begun"
+        await eventually(lambda: begun.exists() and begun.read_text())
+        began = time.monotonic()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(int(begun.read_text()), number)
+        await eventually(lambda: time.monotonic() > began + 2.5)
+        (tmp_path / "go").touch()
+        assert await results(sbredis_bus, 1) == [["tea", 1]]
+
+
+@pytest.mark.slow
+async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    async with worker.running():
+        await worker.send("orders", "one")
+        ((first, _),) = await results(sbredis_bus, 1)
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: first not in {each.pid for each in multiprocessing.active_children()})
+        await worker.send("orders", "two")
+        _, (second, attempt) = await results(sbredis_bus, 2)
+    assert attempt == 1
+    assert second != first
+
+
+@pytest.mark.slow
+async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredis_bus: Bus, tmp_path: Path) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    errors: list[str] = []
+    worker = Worker(
+        sbredis_bus.url, retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(str(error))
+    )
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    async with worker.running():
+        await worker.send("orders", str(tmp_path / "fork"))
+        ((_, attempt),) = await results(sbredis_bus, 1)
+    os.kill(int((tmp_path / "fork").read_text()), signal.SIGKILL)
+    assert (attempt, errors) == (2, ["The process of the handler ended with the exit code 7."])
+
+
+@pytest.mark.slow
+async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    async with worker.running():
+        await worker.send("orders", "odd")
+        await eventually(lambda: dead(sbredis_bus))
+    (letter,) = await dead(sbredis_bus)
+    assert letter.dead_letter_reason == "TypeError"
+    assert str(letter.dead_letter_error_description).startswith("odd has a value of the type complex, which cannot go")
+
+
+@pytest.mark.slow
+async def test_a_handler_in_a_process_can_start_and_end_processes_of_its_own(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(start_others)
+    async with worker.running():
+        await worker.send("orders", b"")
+        assert await results(sbredis_bus, 1) == [[-signal.SIGTERM] * 3]
+
+
+@pytest.mark.slow
+async def test_overrides_reach_the_process_of_a_handler(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    cases: list[tuple[dict[Any, Any], str]] = [
+        ({get_name: fake_name}, "hello, a fake"),
+        ({get_name: fake_name, get_greeting: LoudGreeting}, "HELLO, a fake"),
+    ]
+    for replacements, expected in cases:
+        worker = Worker(sbredis_bus.url)
+        worker.queue("orders", execution="process", max_concurrent_calls=1)(greet)
+        for dependency, replacement in replacements.items():
+            worker.override(dependency, replacement)
+        async with worker.running():
+            await worker.send("orders", "tea")
+            assert (await results(sbredis_bus, 1))[0] == ["tea", expected]
+        await sbredis_bus.purge("out")
+
+
+async def test_an_override_that_a_process_cannot_find_is_refused_at_the_start(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process")(greet)
+    worker.override(get_name, lambda: "a fake")
+    with pytest.raises(WorkerSetupError, match="greet runs in a process, which could not find what overrides its depe"):
+        await worker.run()
+
+
+LEFT_BEHIND = """
+import sys
+from sbredis.workers.running._child import Start
+from sbredis.workers.running._processes import _Process
+
+process = _Process(Start("tests.workers.process_handlers", "stay", (), tuple(sys.path)))
+process.start()
+print(process._process.pid)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_ends_although_its_worker_has_left_processes_behind() -> None:
+    """The processes ignore the signal with which Python ends them."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert has_ended(int(done.stdout))
+
+
+async def results(bus: Bus, count: int) -> list[Any]:
+    """Wait until handlers have sent this number of messages, and return their values."""
+
+    async def sent() -> bool:
+        return len(await bus.active("out")) >= count
+
+    await eventually(sent)
+    return [json.loads(bytes(message.body)) for message in await bus.active("out")]
 
 
 async def all_gone(bus: Bus) -> bool:

@@ -10,9 +10,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, NoReturn
 
@@ -25,11 +27,12 @@ from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 
-__all__ = ["Start", "find", "serve"]
+__all__ = ["Start", "find", "holding_signals", "serve"]
 
 _log = logging.getLogger("sbredis.worker")
-
-
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_LOOKING: Final = 1.0
+"""The seconds after which a process looks again whether its worker lives."""
 _VALUES: Final[Mapping[type[Outcome], tuple[str, ...]]] = {
     Abandon: ("delay", "properties_to_modify"),
     Complete: (),
@@ -47,6 +50,8 @@ class Start:
     name: str
     no_retry: tuple[type[Exception], ...]
     path: tuple[str, ...]
+    overrides: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
+    """The dependencies that are overridden: the function that the code names, and the one that takes its place."""
 
 
 @dataclass(slots=True)
@@ -142,23 +147,50 @@ def find(module: str, name: str) -> Callable[..., Any]:
     return function
 
 
+@contextmanager
+def holding_signals() -> Generator[None]:
+    """Hold back SIGINT and SIGTERM from each process that this thread starts in the block, until it serves."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # else it is started in the block, and no signal is held back after that
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ignore_signals() -> None:
+    """Ignore the signals that the worker gets too, because the worker decides when this process ends.
+
+    A SIGTERM still ends the programs that the handler starts: another program does not inherit a function for a signal,
+    and a fork gets the default again. They do inherit that SIGINT is ignored, so that Ctrl-C lets handlers finish.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
 def serve(connection: Connection, start: Start) -> None:
     """Answer calls until the worker is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the worker decides about this one
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _ignore_signals()
     threading.Thread(target=_end_with_worker, name="sbredis parent", daemon=True).start()
     for folder in start.path:
         if folder not in sys.path:
             sys.path.append(folder)
     function = find(start.module, start.name)
-    signature = read_signature(function)
+    signature = read_signature(function, overrides=dict(start.overrides))
     injector, scopes = Injector(signature, None), Scopes()
     with asyncio.Runner() as runner:
         connection.send_bytes(b"ready")
         try:
             while True:
                 answer = runner.run(_called(function, injector, scopes, read_asked(connection.recv_bytes()), start))
-                connection.send_bytes(write_answer(answer))
+                connection.send_bytes(_frame(answer))
         except (EOFError, OSError):  # the worker is gone, or has closed its end
             pass
         finally:
@@ -168,9 +200,21 @@ def serve(connection: Connection, start: Start) -> None:
 def _end_with_worker() -> None:
     """End this process when the worker is killed: another worker gets the message, and this handler may never end."""
     worker = multiprocessing.parent_process()
-    if worker is not None:
-        worker.join()
-        os._exit(1)
+    if worker is None:
+        return
+    while worker.is_alive():
+        worker.join(_LOOKING)
+        if os.name == "posix" and os.getppid() != worker.pid:  # a fork of the worker keeps the pipe open
+            break
+    os._exit(1)
+
+
+def _frame(answer: Answer) -> bytes:
+    """Return an answer as a frame. An outcome with a value that cannot cross is a failure of the handler."""
+    try:
+        return write_answer(answer)
+    except TypeError as error:
+        return write_answer(_failure(error, final=False))
 
 
 async def _called(

@@ -37,7 +37,7 @@ class Asked:
     content_type: str | None
     properties: Mapping[str, Any] | None
     facts: Mapping[str, Any]
-    """The facts for the context: entity, attempt, fence, interrupted, session_id, subject, message_id."""
+    """The facts for the context: entity, attempt, fence, interrupted and tick."""
 
 
 @dataclass(frozen=True, slots=True)

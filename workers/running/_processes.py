@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import builtins
+import inspect
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final
+from weakref import WeakSet
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
+from sbredis.workers.declaring._markers import Depends
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from sbredis.workers.declaring._signatures import Parameter, function_name
 from sbredis.workers.running._calls import Call
-from sbredis.workers.running._child import Start, find, serve
+from sbredis.workers.running._child import Start, find, holding_signals, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._threads import Threads
 
 __all__ = ["HandlerProcessDied", "HandlerProcesses", "NotAgain", "start_of"]
 
 _OUTCOMES: Final[Mapping[str, Callable[..., Outcome]]] = {
     each.__name__: each for each in (Abandon, Complete, DeadLetter, Defer)
 }
+_LOOKING: Final = 1.0
+"""The seconds after which a thread that waits for an answer looks again whether the process lives."""
+_PAUSE: Final = 0.05
 _spawn = multiprocessing.get_context("spawn")
 
 
@@ -38,46 +49,110 @@ class NotAgain(Exception):  # noqa: N818 -- a mark beside the class of an error
     """Marks an error for which the process has found that its message must not come again."""
 
 
+class _EndedWhileIdleError(Exception):
+    """A process had ended before it was given a message."""
+
+
 class _Process:
-    """One process of a handler."""
+    """One process of a handler. Its methods are called in different threads."""
 
     def __init__(self, start: Start) -> None:
-        self._connection, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(target=serve, args=(theirs, start), daemon=True, name=f"handler {start.name}")
-        self._process.start()
-        theirs.close()
-        self._ready = False
+        self._connection, self._theirs = _spawn.Pipe()
+        name, arguments = f"handler {start.name}", (self._theirs, start)
+        self._process = _spawn.Process(target=serve, args=arguments, name=name, daemon=False)
+        self._lock = threading.Lock()
+        self._killed = False
+        self._used = False
+
+    def start(self) -> None:
+        """Start the process, and wait until it can call the handler. Raises :class:`HandlerProcessDied`."""
+        with self._lock:
+            if self._killed:
+                raise HandlerProcessDied("The process of the handler was no longer needed when it was to be started.")
+            with holding_signals():
+                self._process.start()
+            _running.add(self)
+        self._theirs.close()
+        self._receive()
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a message and wait for the answer, in a thread. Raises :class:`HandlerProcessDied`."""
+        """Send a message and wait for the answer. Raises :class:`HandlerProcessDied` if the process ends before that.
+
+        Raises :class:`_EndedWhileIdleError` if the process has ended since its last message.
+        """
         try:
-            if not self._ready:
-                self._connection.recv_bytes()
-                self._ready = True
             self._connection.send_bytes(frame)
-            return self._connection.recv_bytes()
-        except (EOFError, OSError):
-            raise HandlerProcessDied(f"The process of the handler ended with {self._ended()}.") from None
+        except OSError:
+            raise _EndedWhileIdleError if self._used else self._died() from None
+        self._used = True
+        return self._receive()
+
+    def _receive(self) -> bytes:
+        with suppress(EOFError, OSError):
+            if self._has_frame():
+                return self._connection.recv_bytes()
+        raise self._died()
+
+    def _has_frame(self) -> bool:
+        """Wait for a frame or the end of the connection; a process that it has forked may keep that open for longer."""
+        while not self._connection.poll(_LOOKING):
+            if not self._process.is_alive():
+                return self._connection.poll()
+        return True
+
+    def _died(self) -> HandlerProcessDied:
+        self._wait(5)
+        code = self._process.exitcode
+        if code is None:
+            how = "a closed connection"
+        else:
+            how = f"the signal {signal.Signals(-code).name}" if code < 0 else f"the exit code {code}"
+        return HandlerProcessDied(f"The process of the handler ended with {how}.")
 
     def kill(self) -> None:
-        self._process.kill()
+        """End the process at once. If it has not started yet, it will not start."""
+        with self._lock:
+            self._killed = True
+            if self._process.pid is not None:
+                self._process.kill()
 
     def close(self) -> None:
         """End the process: it ends by itself when its connection is closed."""
         self._connection.close()
 
     def join(self, seconds: float) -> None:
-        self._process.join(seconds)
-        if self._process.is_alive():
+        """Wait until the process ends, and kill it after a number of seconds."""
+        if self._process.pid is not None and not self._wait(seconds):
             self._process.kill()
-            self._process.join()
+            self._wait(seconds)
+        _running.discard(self)
 
-    def _ended(self) -> str:
-        self._process.join(5)
-        code = self._process.exitcode
-        if code is None:
-            return "a closed connection"
-        return f"the signal {signal.Signals(-code).name}" if code < 0 else f"the exit code {code}"
+    def _wait(self, seconds: float) -> bool:
+        """Return whether the process ends within this time. Look again and again: a fork of it hides its end."""
+        end = monotonic() + seconds
+        while self._process.is_alive():
+            if monotonic() > end:
+                return False
+            self._process.join(_PAUSE)
+        return True
+
+
+_running: WeakSet[_Process] = WeakSet()
+"""The processes that this process has started, and that it must end."""
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Kill the processes that a worker has left behind, because a program has ended in the middle of its event loop.
+
+    They ignore the SIGTERM of :mod:`multiprocessing`, which waits for all processes at the end of the program.
+    """
+    for process in list(_running):
+        process.kill()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)
 
 
 class HandlerProcesses:
@@ -89,28 +164,37 @@ class HandlerProcesses:
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._room = asyncio.Semaphore(most)
-        self._threads = ThreadPoolExecutor(most, f"sbredis-{plan.name}")
+        self._threads = Threads(most, f"sbredis-{plan.name}")
 
     async def invoke(self, call: Call, _: Scopes) -> Any:
         """Handle a message in a process, and return its outcome. A process whose call is cancelled is killed."""
+        frame = write_asked(_asked(call))
         async with self._room:
-            process = self._idle.pop() if self._idle else await self._started()
-            try:
-                async with asyncio.timeout(self._plan.settings.timeout):
-                    frame = await asyncio.get_running_loop().run_in_executor(
-                        self._threads, process.exchange, write_asked(_asked(call))
-                    )
-            except BaseException:
-                process.kill()
-                self._all.discard(process)
-                raise
-            self._idle.append(process)
-        return _result(call, read_answer(frame))
+            answer = await self._answer(frame)
+        return _result(call, read_answer(answer))
 
-    async def _started(self) -> _Process:
-        process = await asyncio.get_running_loop().run_in_executor(self._threads, _Process, self._start)
+    async def _answer(self, frame: bytes) -> bytes:
+        while self._idle:
+            with suppress(_EndedWhileIdleError):
+                return await self._exchange(self._idle.pop(), frame)
+        return await self._exchange(None, frame)
+
+    async def _exchange(self, idle: _Process | None, frame: bytes) -> bytes:
+        """Give a message to a process, which is started if there is none that is idle. The time-out begins then."""
+        loop = asyncio.get_running_loop()
+        process = idle or _Process(self._start)
         self._all.add(process)
-        return process
+        try:
+            if idle is None:
+                await loop.run_in_executor(self._threads, process.start)
+            async with asyncio.timeout(self._plan.settings.timeout):
+                answer = await loop.run_in_executor(self._threads, process.exchange, frame)
+        except BaseException:
+            process.kill()
+            self._all.discard(process)
+            raise
+        self._idle.append(process)
+        return answer
 
     async def close(self) -> None:
         """End all processes."""
@@ -138,7 +222,16 @@ def start_of(plan: HandlerPlan) -> Start:
                 f"{plan.name} runs in a process, so it cannot have the message in its parameter {parameter.name!r}: "
                 "take the body, and a SyncContext."
             )
-    start = Start(module, name, plan.retries.no_retry, tuple(sys.path))
+    overrides = tuple(_overrides(plan.function, plan.signature.parameters))
+    for dependency, replacement in overrides:
+        try:
+            pickle.dumps((dependency, replacement))
+        except Exception as error:
+            raise WorkerSetupError(
+                f"{plan.name} runs in a process, which could not find what overrides its dependency "
+                f"{function_name(dependency)}: define both functions at the top of modules that can be imported."
+            ) from error
+    start = Start(module, name, plan.retries.no_retry, tuple(sys.path), overrides)
     try:
         pickle.dumps(start)
     except Exception as error:
@@ -147,6 +240,20 @@ def start_of(plan: HandlerPlan) -> Start:
             "classes at the top of a module that can be imported."
         ) from error
     return start
+
+
+def _overrides(
+    function: Callable[..., Any], parameters: Sequence[Parameter]
+) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
+    """Find the dependencies that are overridden: the function that the code names, and the one that takes its place."""
+    declared = inspect.signature(function, eval_str=True).parameters
+    for parameter in parameters:
+        if (dependency := parameter.dependency) is not None:
+            marks = declared[parameter.name].annotation.__metadata__
+            (named,) = (mark.call for mark in marks if isinstance(mark, Depends))
+            if named is not dependency.call:
+                yield named, dependency.call
+            yield from _overrides(dependency.call, dependency.parameters)
 
 
 def _asked(call: Call) -> Asked:

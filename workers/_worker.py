@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from sbredis.aio import ServiceBusClient
@@ -15,6 +16,7 @@ from sbredis.workers.declaring._options import EntityOptions, checked
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
 from sbredis.workers.declaring._worker_options import Setup, WorkerOptions, WorkerSettings
+from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._calls import message_of
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
@@ -110,16 +112,18 @@ class Worker(Router):
                 "The worker has no handlers, so it would do nothing: decorate a function with @worker.queue(…), or "
                 "include a router."
             )
-        setup = self._setup().narrowed(
-            command.queues, command.concurrency, command.http if command.reports_to is None else None
-        )
-        run_in_loop(run_program(lambda: self._begun(setup), command))
+        setup = self._setup().narrowed(command.queues, command.concurrency, command.http)
+        settings = setup.settings
+        first = Report(stuck_after=settings.stuck_after, shutdown_timeout=settings.shutdown_timeout, http=settings.http)
+        if command.reports_to is not None:  # the supervisor serves the port
+            setup = replace(setup, settings=replace(settings, http=None))
+        run_in_loop(run_program(lambda: self._begun(setup), command, first))
 
     def stop(self) -> None:
         """Stop receiving, and let :meth:`run` return when the running handlers have finished.
 
         May be called in any thread, and by a handler. It has no effect inside ``async with worker.running()``, which
-        ends with its block.
+        ends with its block. With ``--processes``, all processes of the worker stop.
         """
         runtime = self._runtime
         if runtime is not None:

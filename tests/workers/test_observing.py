@@ -62,6 +62,9 @@ def test_a_report_survives_its_line() -> None:
         [("orders", "tidy", "0 3 * * *", "2026-11-24 03:00")],
         *("title", "shop", 60.0, 90.0),
         running=True,
+        ending=True,
+        stopped=True,
+        http="127.0.0.1:80",
     )
     assert Report.from_line(report.to_line()) == report
     assert Report.from_line(Report().to_line()) == Report()

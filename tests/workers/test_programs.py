@@ -6,44 +6,22 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import textwrap
-import urllib.request
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from datetime import timedelta
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
 from sbredis.workers.__main__ import main
-from tests.children import child
 from tests.waiting import eventually
+from tests.workers.worker_programs import APP, get, has_ended, program, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-APP = """
-    import asyncio, os, pathlib, time
-    from sbredis.workers import Context, Worker
-
-    worker = Worker(os.environ["BUS"], stuck_after=float(os.environ.get("STUCK_AFTER", "300")))
-
-    @worker.queue("orders", max_concurrent_calls=4)
-    async def place(text: str, context: Context) -> None:
-        with open("log", "a") as log:
-            log.write(f"{os.getpid()} {text} {context.attempt}\\n")
-        if text == "die" and context.attempt == 1:
-            os._exit(9)
-        if text == "block" and context.attempt == 1:
-            time.sleep(3600)
-        while text == "wait" and not pathlib.Path("go").exists():
-            await asyncio.sleep(0.01)
-"""
-
 
 COMPUTING = """
     import os, pathlib, time
@@ -63,34 +41,6 @@ COMPUTING = """
 def server() -> Any:
     with LocalServer() as made:
         yield made
-
-
-class Program:
-    """A worker that runs as a program."""
-
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
-        self.process = process
-        self.folder = folder
-
-    def lines(self) -> list[list[str]]:
-        """Return what its handlers have logged: process, text, attempt."""
-        path = self.folder / "log"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-
-@asynccontextmanager
-async def program(url: str, folder: Path, *arguments: str, app: str = APP) -> AsyncGenerator[Program]:
-    (folder / "app.py").write_text(textwrap.dedent(app))
-    given = "-m", "sbredis.workers", "app:worker", *arguments
-    async with child(*given, cwd=folder, env={"BUS": url}, stderr=asyncio.subprocess.PIPE) as process:
-        yield Program(process, folder)
-
-
-async def send(client: ServiceBusClient, *texts: str) -> None:
-    await client.ensure_queue("orders", lock_duration=timedelta(seconds=5))
-    async with client.get_queue_sender("orders") as sender:
-        for text in texts:
-            await sender.send_messages(ServiceBusMessage(text))
 
 
 async def test_a_signal_lets_the_handlers_finish(server: LocalServer, tmp_path: Path) -> None:
@@ -114,9 +64,9 @@ async def test_a_second_signal_ends_it_at_once(
         async with program(server.url, tmp_path, *arguments) as worker:
             await eventually(lambda: len(worker.lines()) == 1)
             worker.process.send_signal(signal.SIGTERM)
-            assert worker.process.stderr is not None
-            while b"finishing" not in await worker.process.stderr.readline():
-                pass
+            await worker.says("finishing")
+            heard = time.monotonic()
+            await eventually(lambda: time.monotonic() > heard + 0.5)  # before that, it would be the same request
             worker.process.send_signal(signal.SIGINT)
             assert await worker.process.wait() == 128 + ended_by
 
@@ -131,32 +81,18 @@ async def test_the_process_of_a_handler_ends_when_its_worker_is_killed(server: L
             await eventually(lambda: has_ended(int(worker.lines()[0][0])))
 
 
-def has_ended(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 async def test_an_interruption_while_the_application_is_imported_is_no_traceback(
     server: LocalServer, tmp_path: Path
 ) -> None:
     async with program(server.url, tmp_path, app="raise KeyboardInterrupt") as worker:
-        assert await worker.process.wait() == 128 + signal.SIGINT
-        assert worker.process.stderr is not None
-        assert await worker.process.stderr.read() == b""
+        assert await worker.end() == (128 + signal.SIGINT, "")
 
 
 async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(server: LocalServer, tmp_path: Path) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client, "one")
         async with program(server.url, tmp_path, "--processes", "2", "--http", "127.0.0.1:0") as worker:
-            assert worker.process.stderr is not None
-            address = ""
-            while not address:
-                line = (await worker.process.stderr.readline()).decode()
-                address = line.partition(" at ")[2].partition("/live")[0] if "/live" in line else ""
+            address = await worker.address()
             await send(client, "die")
             await eventually(lambda: ["die", "2"] in [line[1:] for line in worker.lines()])
 
@@ -164,21 +100,79 @@ async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(server
                 return await completed(address) >= 2
 
             await eventually(counted)
-            assert json.loads(await asyncio.to_thread(get, f"{address}/live"))["processes"] == 2
+            assert json.loads((await asyncio.to_thread(get, f"{address}/live"))[1])["processes"] == 2
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.process.wait() == 0
 
 
 async def completed(address: str) -> int:
-    text = await asyncio.to_thread(get, f"{address}/metrics")
+    _, text = await asyncio.to_thread(get, f"{address}/metrics")
     found = [line for line in text.splitlines() if line.startswith("sbredis_worker_messages_completed_total{")]
     return int(found[0].rpartition(" ")[2]) if found else 0
 
 
-def get(url: str) -> str:
-    with urllib.request.urlopen(url) as answer:  # noqa: S310 -- a fixed scheme
-        text: str = answer.read().decode()
-    return text
+async def test_the_counts_of_a_process_that_was_replaced_are_kept(server: LocalServer, tmp_path: Path) -> None:
+    """Its last report comes when its handlers have finished."""
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "wait", "wait")
+        options = "--max-messages-per-process", "2", "--http", "127.0.0.1:0"
+        async with program(server.url, tmp_path, *options) as worker:
+            address = await worker.address()
+            await eventually(lambda: len(worker.lines()) == 2)
+            os.kill(int(worker.lines()[0][0]), signal.SIGTERM)
+            await worker.says("finishing")
+            (tmp_path / "go").touch()
+            await send(client, "one")
+            await eventually(lambda: len({line[0] for line in worker.lines()}) == 2)
+
+            async def counted() -> bool:
+                return await completed(address) == 3
+
+            await eventually(counted)
+
+
+async def test_the_supervisor_serves_the_port_of_the_worker(server: LocalServer, tmp_path: Path) -> None:
+    """Its processes do not, because only one of them could."""
+    app = APP.replace("stuck_after=", 'http="127.0.0.1:0", stuck_after=')
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "one")
+        async with program(server.url, tmp_path, "--processes", "2", app=app) as worker:
+            address = await worker.address()
+
+            async def ready() -> bool:
+                return (await asyncio.to_thread(get, f"{address}/ready"))[0] == 200
+
+            await eventually(ready)
+            states = json.loads((await asyncio.to_thread(get, f"{address}/ready"))[1])["processes"]
+            assert states == {"process 1": "running", "process 2": "running"}
+            worker.process.send_signal(signal.SIGTERM)
+            code, said = await worker.end()
+            assert code == 0
+            assert said.count("health and metrics at") == 1
+
+
+async def test_a_port_that_a_supervisor_cannot_use_ends_the_worker(server: LocalServer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        app = APP.replace("stuck_after=", f'http="{address}", stuck_after=')
+        async with ServiceBusClient(server.url) as client:
+            await send(client, "one")
+            async with program(server.url, tmp_path, "--processes", "2", app=app) as worker:
+                code, said = await worker.end()
+                assert (code, said.count(f"sbredis: The HTTP port {address} cannot be used")) == (2, 1)
+                assert "Traceback" not in said
+
+
+async def test_a_worker_that_stops_itself_ends_with_all_its_processes(server: LocalServer, tmp_path: Path) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, *["one"] * 3)
+        async with program(server.url, tmp_path, "--processes", "2") as worker:
+            await eventually(lambda: len(worker.lines()) == 3)
+            await send(client, "stop")
+            code, said = await worker.end()
+            assert (code, "starts again" in said) == (0, False)
+            receiver = client.get_queue_receiver("orders")
+            assert await receiver.receive_messages(5, max_wait_time=0) == []
 
 
 async def test_a_process_is_replaced_after_a_number_of_messages(server: LocalServer, tmp_path: Path) -> None:
@@ -199,9 +193,8 @@ async def test_a_process_is_replaced_after_a_number_of_messages(server: LocalSer
 async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_path: Path) -> None:
     for arguments in ((), ("--processes", "2")):
         async with program(server.url, tmp_path, *arguments) as worker:
-            assert await worker.process.wait() == 2
-            assert worker.process.stderr is not None
-            said = (await worker.process.stderr.read()).decode()
+            code, said = await worker.end()
+            assert code == 2
             assert said.count("app.place handles 'orders', which does not exist") == 1
             assert "Traceback" not in said
 
@@ -217,9 +210,9 @@ async def test_a_process_whose_event_loop_is_blocked_is_replaced(
             first, second = (line[0] for line in worker.lines())
             assert first != second
             worker.process.send_signal(signal.SIGTERM)
-            assert await worker.process.wait() == 0
-            assert worker.process.stderr is not None
-            assert "does not turn its event loop: it is replaced" in (await worker.process.stderr.read()).decode()
+            code, said = await worker.end()
+            assert code == 0
+            assert "does not turn its event loop: it is replaced" in said
 
 
 async def test_a_changed_file_starts_the_worker_again_and_a_broken_one_waits_for_the_next_change(
@@ -229,10 +222,8 @@ async def test_a_changed_file_starts_the_worker_again_and_a_broken_one_waits_for
         await send(client, "one")
         async with program(server.url, tmp_path, "--reload") as worker:
             await eventually(lambda: len(worker.lines()) == 1)
-            assert worker.process.stderr is not None
             (tmp_path / "app.py").write_text("x = (")
-            while b"starts again when a file changes" not in (line := await worker.process.stderr.readline()):
-                assert line
+            await worker.says("starts again when a file changes")
             (tmp_path / "app.py").write_text(textwrap.dedent(APP))
             await send(client, "two")
             await eventually(lambda: len(worker.lines()) == 2)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sbredis.workers.supervising._signals import StopRequests
+
 STOPPED = """
 import asyncio, os, random, subprocess, sys
 from sbredis.workers.supervising._programs import run_in_loop
@@ -40,6 +42,17 @@ async def main():
 
 run_in_loop(main())
 """
+
+
+def test_signals_that_come_together_are_one_request() -> None:
+    requests = StopRequests()
+    assert [requests.signalled(now) for now in (7.0, 7.1, 7.49, 7.51, 9)] == [
+        "first",
+        "same",
+        "same",
+        "second",
+        "second",
+    ]
 
 
 @pytest.mark.slow

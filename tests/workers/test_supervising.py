@@ -17,9 +17,6 @@ from sbredis.workers.observing._reports import Report
 from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._restarts import Restarts
 from sbredis.workers.supervising._screen import banner, rates, summary
-from sbredis.workers.supervising._supervisor import _Process
-
-pytestmark = pytest.mark.anyio
 
 
 def test_a_process_that_fails_again_and_again_waits_longer_each_time() -> None:
@@ -157,13 +154,3 @@ def test_the_banner_and_the_line_of_rates_fit_the_terminal() -> None:
         "news 0/s, 0 running · orders 1,200/s, 3 running, 1,000 left, 1.0/s failing"
     )
     assert len(rates({}, now, {}, 1, 20)) == 20
-
-
-async def test_a_process_is_stuck_only_while_it_reports_and_gets_the_time_that_it_asks_for_to_end() -> None:
-    process = _Process(1, [], reloads=False)
-    assert (process.state(1e9), process.patience) == ("running", 35)
-    process.report, process.heard = Report(stuck_after=5, shutdown_timeout=60, running=True), 100.0
-    assert [process.stuck(now) for now in (100, 105, 105.1)] == [False, False, True]
-    assert (process.state(106), process.patience) == ("stuck", 70)
-    process._ending = True
-    assert not process.stuck(106)

@@ -117,6 +117,11 @@ class Counts:
         for name, counts in other.handlers.items():
             _add(self.of(name), counts)
 
+    def end(self) -> None:
+        """Note that the process has ended: no handler is running."""
+        for counts in self.handlers.values():
+            counts.running = 0
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts as values that JSON has, for another process."""
         handlers = {name: _written(counts) for name, counts in self.handlers.items()}

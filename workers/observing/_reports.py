@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from sbredis.workers.observing._counts import Counts
 
-__all__ = ["Report"]
+__all__ = ["Report", "ReportReader"]
+
+_LONGEST: Final = 1 << 24
+"""The most bytes of a line. A longer one is no report."""
 
 
 @dataclass(slots=True)
@@ -30,6 +33,12 @@ class Report:
     stuck_after: float = 300.0
     shutdown_timeout: float = 25.0
     running: bool = False
+    ending: bool = False
+    """Whether the process is ending."""
+    stopped: bool = False
+    """Whether it is ending because the application has called ``worker.stop()``."""
+    http: str | None = None
+    """The HTTP address of the worker, which its supervisor serves."""
 
     def to_line(self) -> bytes:
         """Return the report as a line."""
@@ -44,6 +53,9 @@ class Report:
             "stuck_after": self.stuck_after,
             "shutdown_timeout": self.shutdown_timeout,
             "running": self.running,
+            "ending": self.ending,
+            "stopped": self.stopped,
+            "http": self.http,
         }
         return json.dumps(given).encode() + b"\n"
 
@@ -62,4 +74,31 @@ class Report:
             given["stuck_after"],
             given["shutdown_timeout"],
             given["running"],
+            given["ending"],
+            given["stopped"],
+            given["http"],
         )
+
+
+class ReportReader:
+    """Finds the reports in the bytes of a pipe. A part of them may begin and end in the middle of a line."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+        self.unreadable = 0
+        """How many lines were no reports."""
+
+    def read(self, part: bytes) -> list[Report]:
+        """Return the reports that are complete with these bytes."""
+        *lines, self._begun = (self._begun + part).split(b"\n")
+        if len(self._begun) > _LONGEST:
+            lines.append(self._begun)
+            self._begun = b""
+        return [report for line in lines if (report := self._report(line)) is not None]
+
+    def _report(self, line: bytes) -> Report | None:
+        try:
+            return Report.from_line(line)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            self.unreadable += 1
+            return None

@@ -8,13 +8,14 @@ import logging
 import shutil
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.supervising._commands import Command
-from sbredis.workers.supervising._reports import EVERY, reporting
+from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
 from sbredis.workers.supervising._signals import stopping_by_signals
 from sbredis.workers.supervising._terminal import CLEAR, terminal
@@ -79,51 +80,100 @@ class Screen:
             self._terminal.flush()
 
 
-async def run_program(begun: Callable[[], AbstractAsyncContextManager[Runtime]], command: Command) -> None:
-    """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal."""
-    running: list[Runtime] = []
-    starting = asyncio.current_task()
-    assert starting is not None
+async def run_program(
+    begun: Callable[[], AbstractAsyncContextManager[Runtime]], command: Command, first: Report
+) -> None:
+    """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal.
 
-    def stop() -> None:
-        if running:
-            running[0].stop()
-        else:
-            starting.cancel()
-
-    with stopping_by_signals(stop, supervised=command.reports_to is not None), suppress(asyncio.CancelledError):
-        async with begun() as runtime:
-            running.append(runtime)
-            async with _telling(runtime, command):
+    ``first`` is what a supervisor is told before the worker has begun.
+    """
+    run = _Run(command, first)
+    with (
+        stopping_by_signals(run.stop, supervised=command.reports_to is not None),
+        suppress(asyncio.CancelledError),
+    ):
+        async with run.telling(), begun() as runtime:
+            run.runtime = runtime
+            run.tell()
+            async with run.watching_depths(), runtime.watching_server():
                 await runtime.stopped.wait()
+            run.tell()
 
 
-@asynccontextmanager
-async def _telling(runtime: Runtime, command: Command) -> AsyncGenerator[None]:
-    """Report to the supervisor, or show the worker on the terminal, while the block runs."""
-    screen, told = Screen(1), command.reports_to
+class _Run:
+    """A run of a worker as a program, and what it tells of itself: to its supervisor, or on the terminal."""
 
-    def report() -> Report:
-        made = runtime.report()
-        received = sum(each.received for each in made.counts.values())
-        if command.max_messages is not None and received >= command.max_messages:
-            runtime.stop()
-        return made
+    def __init__(self, command: Command, first: Report) -> None:
+        self._command = command
+        self._first = first
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._stopping = False
+        """Whether the run ends for another reason than a call of ``worker.stop()``."""
+        self._screen = Screen(1)
+        self._pipe = None if command.reports_to is None else ReportPipe(command.reports_to)
+        self.runtime: Runtime | None = None
+        """The worker, as soon as it has begun."""
 
-    async def show() -> None:
-        while True:
-            screen.show(report())
-            await asyncio.sleep(EVERY)
+    def stop(self) -> None:
+        """Let the worker finish; if it has not begun yet, end at once."""
+        if self._stopping:
+            return
+        self._stopping = True
+        if self.runtime is None:
+            self._task.cancel()
+        else:
+            self.runtime.stop()
 
-    works = [show() if told is None else reporting(told, report, runtime.stop)]
-    if terminal() is not None:
-        works.append(runtime.watch_depths())
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        async with runtime.watching_server():
+    @asynccontextmanager
+    async def telling(self) -> AsyncGenerator[None]:
+        """Tell of the worker every second while the block runs, and once more at its end."""
+        self.tell()
+        telling = asyncio.create_task(self._tell())
+        try:
             yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        screen.end()
+        finally:
+            telling.cancel()
+            await asyncio.wait((telling,))
+            self._screen.end()
+            if self._pipe is not None:
+                await self._pipe.finish(replace(self._report(), running=False, ending=True))
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell of the worker now."""
+        report = self._report()
+        if self._pipe is None:
+            self._screen.show(report)
+            return
+        try:
+            self._pipe.send(report)
+        except OSError:  # the supervisor is gone
+            self.stop()
+
+    def _report(self) -> Report:
+        if self.runtime is None:
+            return self._first
+        report, most = self.runtime.report(), self._command.max_messages
+        if most is not None and sum(each.received for each in report.counts.values()) >= most:
+            self.stop()
+        ending = self.runtime.stopped.is_set()
+        return replace(report, ending=ending, stopped=ending and not self._stopping, http=self._first.http)
+
+    @asynccontextmanager
+    async def watching_depths(self) -> AsyncGenerator[None]:
+        """Count the messages that are left in the entities while the block runs, if there is a terminal."""
+        watching = None
+        if terminal() is not None and self.runtime is not None:
+            watching = asyncio.create_task(self.runtime.watch_depths())
+        try:
+            yield
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait((watching,))

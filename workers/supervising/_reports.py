@@ -4,26 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from sbredis.workers.observing._reports import Report
 
-__all__ = ["EVERY", "reporting"]
+__all__ = ["EVERY", "ReportPipe"]
 
 EVERY: Final = 1.0
+_PATIENCE: Final = 2.0
+"""The seconds that a supervisor gets to make room for the last report."""
 
 
-async def reporting(descriptor: int, report: Callable[[], Report], when_alone: Callable[[], None]) -> None:
-    """Write reports to a pipe until cancelled. Call ``when_alone`` when the supervisor is gone."""
-    os.set_blocking(descriptor, False)
-    try:
-        while True:
-            with suppress(BlockingIOError):  # the supervisor is slow: the next report has everything that this one has
-                os.write(descriptor, report().to_line())
-            await asyncio.sleep(EVERY)
-    except OSError:
-        when_alone()
-    finally:
-        os.close(descriptor)
+class ReportPipe:
+    """The end of a pipe to which a worker process writes its reports. Writing never waits.
+
+    A pipe may take a part of a report. The rest is written first at the next time, so that the supervisor reads whole
+    lines. A report that finds no room at all is dropped, because the next one has everything that it has.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        os.set_inheritable(descriptor, False)  # programs that the worker starts would keep the pipe open
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def send(self, report: Report) -> None:
+        """Write a report. Raises :class:`OSError` if the supervisor is gone."""
+        if self._flush():
+            line = report.to_line()
+            written = self._write(line)
+            self._rest = line[written:] if written else b""
+
+    async def finish(self, report: Report) -> None:
+        """Write the last report, and close the pipe. A supervisor that does not read is not waited for any longer."""
+        self._rest += report.to_line()
+        loop, has_room = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._descriptor, has_room.set)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not self._flush():
+                    has_room.clear()
+                    await has_room.wait()
+        loop.remove_writer(self._descriptor)
+        os.close(self._descriptor)
+
+    def _flush(self) -> bool:
+        """Write what is left of earlier reports. Return whether everything is written."""
+        if self._rest:
+            self._rest = self._rest[self._write(self._rest) :]
+        return not self._rest
+
+    def _write(self, data: bytes) -> int:
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0

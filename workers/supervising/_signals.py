@@ -9,41 +9,68 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from typing import Final, Literal
 
-__all__ = ["stopping_by_signals"]
+__all__ = ["StopRequests", "stopping_by_signals"]
 
 _log = logging.getLogger("sbredis.worker")
+_TOGETHER: Final = 0.5
+"""The seconds in which signals belong to one request."""
+
+
+class StopRequests:
+    """Tells the first request to stop from the second, by the times of their signals.
+
+    One request may come as several signals: ``timeout`` signals a program and then its group, and Ctrl-C may reach a
+    program both from the terminal and from a process manager. uvloop also calls the handler of one signal twice if two
+    different signals come at almost the same time. So signals that come together are one request.
+    """
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def signalled(self, now: float) -> Literal["first", "same", "second"]:
+        """Return which request a signal belongs to that comes now: to the first, as its first or a later signal, or to
+        the second.
+        """
+        if self._first is None:
+            self._first = now
+            return "first"
+        return "same" if now - self._first < _TOGETHER else "second"
 
 
 @contextmanager
 def stopping_by_signals(stop: Callable[[], None], *, supervised: bool) -> Generator[None]:
     """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once.
 
-    Ctrl-C on a terminal reaches all processes. One that has a supervisor ignores it, because the supervisor sends it a
-    SIGTERM. The system ignores it for the process: a handler that does nothing is not enough, because uvloop calls the
-    handler of one signal twice if two different signals come at almost the same time.
+    A process that has a supervisor may get several signals for one request, at any distance: from its supervisor, and
+    from a program that signals the whole group. So only its supervisor counts requests, and kills it at the second one.
+    The process calls ``stop`` at the first SIGTERM, and ignores all other signals until it has ended. The system
+    ignores SIGINT for it, because Ctrl-C on a terminal reaches all processes and the supervisor sends a SIGTERM.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("A program handles signals in its main thread: elsewhere, use `await worker.run()`.")
     loop = asyncio.get_running_loop()
-    received: list[int] = []
+    requests = StopRequests()
 
     def handle(number: int) -> None:
-        received.append(number)
-        if len(received) > 1:
+        request = requests.signalled(loop.time())
+        if request == "first":
+            _log.info("%s: finishing the running handlers; a second signal ends them", signal.Signals(number).name)
+            stop()
+        elif request == "second" and not supervised:
             os._exit(128 + number)  # the locks of its messages end by themselves
-        _log.info("%s: finishing the running handlers; a second signal ends them", signal.Signals(number).name)
-        stop()
 
     handled = (signal.SIGTERM,) if supervised else (signal.SIGTERM, signal.SIGINT)
     for each in handled:
         loop.add_signal_handler(each, handle, each)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if supervised else None
+    if supervised:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
         for each in handled:
             with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(each)
+        if supervised:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)

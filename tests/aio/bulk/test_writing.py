@@ -270,6 +270,16 @@ async def test_rows_that_are_recognised_by_their_ids_may_come_in_another_order(c
     assert await stored_rows(client, "unique", "w") == 0
 
 
+@pytest.mark.slow
+async def test_a_topic_recognises_rows_by_their_ids_too(client: ServiceBusClient, url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as administration:
+        await administration.create_topic("news", requires_duplicate_detection=True)
+        await administration.create_subscription("news", "all")
+    for ids in ([b"1", b"2"], [b"3", b"2", b"1"]):
+        await write(client, [Outbound(ids, ids)], "news", by_id=True)
+    assert await numbers_of(client, "all") == [1, 2, 3]
+
+
 async def test_rows_are_not_recognised_by_their_ids_without_duplicate_detection(client: ServiceBusClient) -> None:
     ids = [b"1", b"2"]
     with pytest.raises(ValueError, match="'out' does not detect duplicates"):

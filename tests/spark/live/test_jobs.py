@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from sbredis import ServiceBusClient
@@ -126,6 +128,8 @@ def test_a_queue_is_captured_reported_resubmitted_and_replayed(
     assert len(captured(out)) == 30
     manifests = [json.loads(file.read_text()) for file in sorted(out.glob("_manifest/*/part-*"))]
     assert sum(each["rows"] for each in manifests) == 30
+    file = next(out.glob("entity=*/**/*.parquet"))
+    assert parquet.read_schema(file).field("enqueued_time").type == pa.timestamp("us", tz="UTC")
 
     run(spark, "dlq-report", "orders", "--csv", str(report))
     assert "bad: order b'#' of #" in report.read_text()

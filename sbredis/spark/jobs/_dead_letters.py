@@ -102,7 +102,7 @@ _WHOLE, _BY_SESSION, _BY_KEY, _BY_PARTITION = 0b111, 0b011, 0b101, 0b110
 
 
 def _without_numbers(text: Column) -> Column:
-    found: Column = sql.regexp_replace(sql.substring(text, 1, LONGEST_LINE), r"\p{Nd}+", "#")
+    found: Column = sql.regexp_replace(sql.substring(text, 1, LONGEST_LINE), r"\p{IsDigit}+", "#")
     return found
 
 

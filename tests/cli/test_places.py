@@ -77,13 +77,13 @@ def test_a_server_that_ends_with_the_command_is_refused() -> None:
 
 
 ABSOLUTE = {
-    "embedded://./bus": "embedded:///home/ann/bus",
-    "embedded://a%20b/c?namespace=n": "embedded:///home/ann/a%20b/c?namespace=n",
-    "embedded://../bus": "embedded:///home/ann/../bus",
+    "embedded://./bus": "embedded:///srv/ann/bus",
+    "embedded://a%20b/c?namespace=n": "embedded:///srv/ann/a%20b/c?namespace=n",
+    "embedded://../bus": "embedded:///srv/ann/../bus",
     "embedded:///srv/bus": "embedded:///srv/bus",
-    "rediss://:p%40w@h/2?tls_ca=ca.pem&namespace=n": "rediss://:p%40w@h/2?tls_ca=/home/ann/ca.pem&namespace=n",
+    "rediss://:p%40w@h/2?tls_ca=ca.pem&namespace=n": "rediss://:p%40w@h/2?tls_ca=/srv/ann/ca.pem&namespace=n",
     "rediss://h?tls_ca=/ca.pem&tls_cert=c&tls_key=./k": (
-        "rediss://h?tls_ca=/ca.pem&tls_cert=/home/ann/c&tls_key=/home/ann/k"
+        "rediss://h?tls_ca=/ca.pem&tls_cert=/srv/ann/c&tls_key=/srv/ann/k"
     ),
     "redis://:pw@h:6379?db=3": "redis://:pw@h:6379?db=3",
     "unix:///run/redis.sock": "unix:///run/redis.sock",
@@ -92,7 +92,7 @@ ABSOLUTE = {
 
 @pytest.mark.parametrize(("url", "absolute"), ABSOLUTE.items())
 def test_a_connection_string_gets_absolute_paths(url: str, absolute: str) -> None:
-    assert with_absolute_paths(url, Path("/home/ann")) == absolute
+    assert with_absolute_paths(url, Path("/srv/ann")) == absolute
 
 
 def test_contexts_are_stored_and_read_back() -> None:

@@ -119,9 +119,11 @@ async def test_the_counts_of_a_process_that_was_replaced_are_kept(server: LocalS
         async with program(server.url, tmp_path, *options) as worker:
             address = await worker.address()
             await eventually(lambda: len(worker.lines()) == 2)
-            os.kill(int(worker.lines()[0][0]), signal.SIGTERM)
+            first = int(worker.lines()[0][0])
+            os.kill(first, signal.SIGTERM)
             await worker.says("finishing")
             (tmp_path / "go").touch()
+            await eventually(lambda: has_ended(first))
             await send(client, "one")
             await eventually(lambda: len({line[0] for line in worker.lines()}) == 2)
 

@@ -181,7 +181,7 @@ def test_every_page_runs_against_one_shared_server(binary: str | None, tmp_path:
     assert "\n".join(found) == ""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if PLACE.search((ROOT / page).read_text("utf-8"))])
+@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if PLACE.search((ROOT / page).read_text("utf-8"))])
 def test_a_page_runs_exactly_as_it_is_written(page: str, tmp_path: Path) -> None:
     assert problems(page, run_typed(ROOT / page, folder=tmp_path)) == []
 

@@ -283,7 +283,8 @@ class SessionConsumer:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel the running handlers, except those in threads, which cannot be cancelled."""
+        """Cancel the running handlers at the end, except those in threads, which cannot be cancelled."""
+        self._stopping = True  # their messages are given back uncounted, also if `finish` was not reached yet
         for task, call in self._held.items():
             if call is None:
                 task.cancel()

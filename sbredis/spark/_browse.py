@@ -10,7 +10,6 @@ a send comes first, it takes such a number. So a stream does the due work before
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from sbredis.spark._values import At
 
 __all__ = ["BrowseReader", "BrowseStreamReader"]
-
-_log = logging.getLogger("sbredis.spark")
 
 
 class BrowseReader(DataSourceReader):
@@ -133,9 +130,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
                 "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
             )
-            if self._query.options.fail_on_loss:
-                raise lost
-            _log.warning("'%s': failOnDataLoss=false accepts this loss: %s", browser.path, lost.message)
+            self._query.meet_loss(f"'{browser.path}'", lost)
             first = dict.fromkeys(browser.partitions, 0)
             began = first
             last = await _lasting_numbers(browser, first)

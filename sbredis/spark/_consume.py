@@ -201,9 +201,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "has not seen of the earlier entity is lost. With failOnDataLoss=false, the query goes on with the new "
             "entity."
         )
-        if self._query.options.fail_on_loss:
-            raise lost
-        _log_accepted(f"'{browser.path}'", lost)
+        self._query.meet_loss(f"'{browser.path}'", lost)
         if self._reservation is not None and self._reservation.incarnation != browser.incarnation:
             self.stop()
             self._reservation = self._remaining = None
@@ -216,9 +214,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 return await reservation.plan(number, position, rows, size, timeout=options.timeout)
             except MessagesLostError as lost:
-                if options.fail_on_loss:
-                    raise
-                _log_accepted(f"'{reservation.path}', partition {number}", lost)
+                self._query.meet_loss(f"'{reservation.path}', partition {number}", lost)
             return await reservation.plan(number, position, rows, size, accept_loss=True, timeout=options.timeout)
 
         found = await asyncio.gather(*(one(number, *limits) for number, limits in asked.items()))
@@ -264,10 +260,6 @@ async def _show_life(reservation: Reservation) -> None:
             return
         except ServiceBusError as error:
             _log.debug("%r: a sign of life did not reach all partitions: %s", reservation, error)
-
-
-def _log_accepted(where: str, lost: MessagesLostError) -> None:
-    _log.warning("%s: failOnDataLoss=false accepts this loss: %s", where, lost.message)
 
 
 def _waiting(awaited: Awaited) -> None:

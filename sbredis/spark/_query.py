@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import cpu_count
@@ -10,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.bulk import Browser, destination_of
-from sbredis.exceptions import SparkSetupError
+from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import Kind, Options
@@ -18,6 +19,8 @@ from sbredis.spark._planning import Range, limits, tasks_of
 from sbredis.spark._secrets import server_of
 
 __all__ = ["Query", "Task"]
+
+_log = logging.getLogger("sbredis.spark")
 
 _SUB_QUEUES: Mapping[str | None, ServiceBusSubQueue | None] = {
     None: None,
@@ -52,6 +55,12 @@ class Query:
         """The path of the entity that is read."""
         assert self.options.entity is not None  # the options of a read name an entity
         return self.options.entity
+
+    def meet_loss(self, where: str, lost: MessagesLostError) -> None:
+        """Raise the error of a loss, or log it if ``failOnDataLoss=false`` accepts losses."""
+        if self.options.fail_on_loss:
+            raise lost
+        _log.warning("%s: failOnDataLoss=false accepts this loss: %s", where, lost.message)
 
     async def client(self) -> ServiceBusClient:
         """Return the client of this process for the server of the query."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Pages", "read_task"]
 
-_log = logging.getLogger("sbredis.spark")
 Pages = Callable[["Browser", "Range"], AsyncIterator["Rows"]]
 """Reads the rows of a range, page by page."""
 
@@ -44,9 +42,7 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
             yield maker.batch(partition, browser.base(partition), replies)
     if browser.incarnation != task.incarnation:
         lost = MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
-        if query.options.fail_on_loss:
-            raise lost
-        _log.warning("'%s': failOnDataLoss=false accepts this loss: %s", browser.path, lost.message)
+        query.meet_loss(f"'{browser.path}'", lost)
 
 
 async def _gathered(browser: Browser, ranges: tuple[Range, ...], pages: Pages) -> AsyncIterator[tuple[int, list[Rows]]]:

@@ -35,8 +35,8 @@ __all__ = ["receive"]
 _AHEAD = 100
 """The number of messages that are received at a time. The command holds them until it has dealt with them."""
 _LONGEST = 365 * 86_400.0
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 300.0
-"""The delays after failures, as workers have them by default, in seconds."""
+_FIRST_DELAY = 1.0
+"""The delay after the first failure, as workers have it by default, in seconds."""
 Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 
 
@@ -233,8 +233,11 @@ class _Work:
 
 
 def delay_after(failures: int, first: float) -> float:
-    """Return the seconds until a message comes again that has failed so often: twice as long after each failure."""
-    return min(first * 2.0 ** min(failures - 1, 64), max(first, _LONGEST_DELAY))
+    """Return the seconds until a message comes again that has failed so often, as a worker counts them."""
+    from sbredis.workers import Retries
+
+    longest = max(first, Retries().longest_delay)
+    return Retries(first_delay=first, longest_delay=longest, jitter=False).delay(failures, lambda: 1.0)
 
 
 async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:

@@ -53,8 +53,8 @@ TRIALS = {
     "reload": ["python reloading.py {url}"],
     "spark": ["python -m sbredis.spark reservations --url {url}", "python rows.py {url}"],
 }
-"""What is run with each extra alone, with some together, and without extras. ``{url}`` is a server that the trial
-starts.
+"""The commands to run with each extra alone, with some together, and without extras. ``{url}`` is a server that the
+trial starts.
 """
 
 PROGRAMS = ["examples/worker.py", "tools/trials/reloading.py", "tools/trials/rows.py"]

@@ -27,7 +27,7 @@ __all__ = ["Server", "server_of", "warn_of_password", "warn_of_settings"]
 _PASSWORD = re.compile(r"://[^/?]*:[^/?@]*@|password=", re.IGNORECASE)
 _HIDING = "spark.redaction.regex"
 _HIDDEN = "(?i)secret|password|token|access[.]?key|credential"
-"""What Spark takes for secret, in the name or the value of a setting, if the setting above says nothing else."""
+"""Spark's default pattern for the names and values of settings that it hides."""
 _VARIABLES = ("spark.executorEnv.", "spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
 """The beginnings of the settings that set environment variables."""
 

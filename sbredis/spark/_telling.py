@@ -1,4 +1,4 @@
-"""What a job tells its user: lines, progress on a terminal, and reports as tables or CSV."""
+"""The output of a job: lines, progress on a terminal, and reports as tables or CSV."""
 
 from __future__ import annotations
 

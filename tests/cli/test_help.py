@@ -48,7 +48,7 @@ HEAVY = {
     *("rich", "redis", "yaml"),
     *(f"sbredis.{name}" for name in ("aio", "engine", "model", "registry", "rules", "spark", "sync", "workers")),
 }
-"""What makes a help page slow: without these, it takes a tenth of a second."""
+"""The modules that make a help page slow. Without them it takes a tenth of a second."""
 PROPERTIES = {"sbredis.engine", "sbredis.model", "sbredis.rules"}
 NEEDED = {
     **dict.fromkeys(("queue", "topic", "subscription", "rule"), PROPERTIES),  # the properties are their options

@@ -54,7 +54,7 @@ async def sending_first(context: Context, proceed: Proceed) -> Any:
 async def test_only_what_the_last_call_of_the_handler_has_sent_goes_out(
     sbredis_bus: Bus, middleware: list[Any], sent: list[str]
 ) -> None:
-    """What the middleware itself has sent goes out too."""
+    """The messages of the middleware itself go out too."""
     await sbredis_bus.create_queue("orders", requires_session=True)
     await sbredis_bus.create_queue("out")
     worker = Worker(sbredis_bus.url, middleware=middleware)

@@ -49,7 +49,7 @@ class Program:
         self.process = process
         self.folder = folder
         self.said = ""
-        """What it has written to its standard error output, as far as it was read."""
+        """The part of its standard error output that was read so far."""
 
     def lines(self) -> list[list[str]]:
         """Return what its handlers have logged: process, text, attempt."""

@@ -52,7 +52,7 @@ class Place:
 
 
 class Recorded(NamedTuple):
-    """What is recorded for the transaction that completes the messages of a call, at one moment."""
+    """The parts of the completing transaction that a call has recorded at one moment."""
 
     sends: int
     """The number of messages to send."""
@@ -138,7 +138,7 @@ class Call:
 
     @property
     def recorded(self) -> Recorded:
-        """What is recorded now."""
+        """The parts of the completing transaction that are recorded now."""
         return Recorded(len(self.sends or ()), self.state, self.once)
 
     def restore(self, before: Recorded) -> None:
@@ -255,7 +255,7 @@ class Call:
             self.overfull = True
             one = len(self.messages) == 1
             raise MessageSizeExceededError(
-                f"What a handler sends goes out in the transaction that completes its {'message' if one else 'batch'}. "
+                f"A handler's messages go out in the transaction that completes its {'message' if one else 'batch'}. "
                 f"A transaction takes up to {_MOST_ITEMS} messages, session states and keys, and has "
                 f"{len(self.messages)} to complete and {recorded} from the handler already. "
                 + ("Send fewer." if one else "Send fewer, or set a smaller batch=."),

@@ -172,7 +172,7 @@ def _scoped(invoke: Invoke) -> Invoke:
 
 
 class _Proceed:
-    """What a middleware calls to go on with the call. It may do so several times: only the last one counts."""
+    """The function that a middleware calls to go on. If it calls it several times, only the last call counts."""
 
     __slots__ = ("_before", "_call", "_inner")
 
@@ -180,7 +180,7 @@ class _Proceed:
         self._call = call
         self._inner = inner
         self._before: Recorded | None = None
-        """What had been recorded before the part of the call that counts so far."""
+        """The record of the call before the part that counts so far."""
 
     async def __call__(self) -> Any:
         if self._before is None:

@@ -53,7 +53,7 @@ def start_cluster(folder: str) -> str:
 
 
 def main(folder: str) -> None:
-    """Send rows in two tasks, of which one is slow."""
+    """Send rows in two tasks. One of them is slow."""
     builder = SparkSession.builder.master(start_cluster(folder))
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)

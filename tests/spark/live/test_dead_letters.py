@@ -40,7 +40,7 @@ LETTERS: list[tuple[str | None, str | None]] = [
 
 
 def test_a_fingerprint_is_that_of_a_redrive(spark: SparkSession) -> None:
-    """Whatever ends a line, is white space, or is a digit in Python."""
+    """Spark and Python agree on the ends of lines, on white space and on digits."""
     rows = messages(
         spark,
         *({"dead_letter_reason": reason, "dead_letter_description": description} for reason, description in LETTERS),

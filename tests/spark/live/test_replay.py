@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_replay_has_the_same_rows_in_the_same_tasks(spark: SparkSession) -> None:
-    """Whatever order and partitions the rows come in."""
+    """The order and the partitions of the given rows do not matter."""
     rows = messages(spark, *({"session_id": f"s{number % 3}", "body": b"%d" % number} for number in range(30)))
 
     def by_task(given: DataFrame) -> list[list[bytes]]:

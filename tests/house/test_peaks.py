@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,9 +24,23 @@ def summary(found: memory.Memory) -> list[str]:
     return lines
 
 
-def test_the_peak_is_read_from_the_status_file_of_the_process() -> None:
-    assert memory.peak_in("Name:\tpython\nVmPeak:\t  900000 kB\nVmHWM:\t  204800 kB\n") == 200
-    assert memory.peak_in("Name:\tpython\n") is None
+def test_a_figure_is_read_from_the_status_file_of_the_process() -> None:
+    status = "Name:\tpython\nVmPeak:\t  900000 kB\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n"
+    assert memory.figure_in(status, "VmHWM") == 200
+    assert memory.figure_in(status, "VmRSS") == 100
+    assert memory.figure_in("Name:\tpython\n", "VmHWM") is None
+
+
+def test_garbage_is_collected_when_the_memory_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_use, collected = [100], list[int]()
+    monkeypatch.setattr(memory, "used", lambda: in_use[0])
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(in_use[0]))
+    found = memory.Memory()
+    found.collected = 100
+    for megabytes in (100 + memory.GROWTH, 101 + memory.GROWTH, 101 + 2 * memory.GROWTH, 102 + 2 * memory.GROWTH):
+        in_use[0] = megabytes
+        found.pytest_runtest_logfinish()
+    assert collected == [101 + memory.GROWTH, 102 + 2 * memory.GROWTH]
 
 
 @pytest.mark.parametrize(

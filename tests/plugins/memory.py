@@ -14,9 +14,11 @@ from typing import Protocol
 import pytest
 from hypothesis import strategies
 
-EVERY = 30
-"""The number of tests after which garbage is collected. An in-memory server that is no longer used is part of a
-reference cycle. Lua holds most of its memory. Python only counts objects, so it does not see this memory.
+GROWTH = 20
+"""The megabytes by which the memory of a process may grow before garbage is collected after a test.
+
+An in-memory server that is no longer used is part of a reference cycle. Lua holds most of its memory. Python only
+counts objects, so it does not see this memory.
 """
 
 LIMIT = 500
@@ -43,16 +45,24 @@ class Gateway(Protocol):
 
 def peak() -> int | None:
     """Return the peak memory of this process, in megabytes; None if the system does not report it."""
+    return own_figure("VmHWM")
+
+
+def used() -> int | None:
+    """Return the present memory of this process, in megabytes; None if the system does not report it."""
+    return own_figure("VmRSS")
+
+
+def own_figure(figure: str) -> int | None:
+    """Return a figure of the memory of this process, in megabytes; None if the system does not report it."""
     status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    return peak_in(status.read_text("utf-8"))
+    return figure_in(status.read_text("utf-8"), figure) if status.exists() else None
 
 
-def peak_in(status: str) -> int | None:
-    """Return the peak memory that ``/proc/…/status`` reports, in megabytes."""
+def figure_in(status: str, figure: str) -> int | None:
+    """Return a figure that ``/proc/…/status`` reports in kilobytes, in megabytes."""
     lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return int(lines["VmHWM"].split()[0]) // 1024 if "VmHWM" in lines else None
+    return int(lines[figure].split()[0]) // 1024 if figure in lines else None
 
 
 def give_back() -> None:
@@ -71,7 +81,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.peaks: dict[str, int] = {}
-        self.finished = 0
+        self.collected = 0
+        """The memory in use after the last collection, in megabytes."""
 
     @property
     def exceeded(self) -> dict[str, int]:
@@ -94,12 +105,13 @@ class Memory:
         """
         gc.collect()
         gc.freeze()
+        self.collected = used() or 0
 
     def pytest_runtest_logfinish(self) -> None:
-        self.finished += 1
-        if self.finished % EVERY == 0:
+        if (used() or 0) - self.collected > GROWTH:
             gc.collect()
             give_back()
+            self.collected = used() or 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Node) -> None:

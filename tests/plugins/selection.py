@@ -28,7 +28,7 @@ from hypothesis import settings
 SERVED = ("server", "cluster")
 """The targets that run in another process."""
 
-STARTERS = ("multiprocessing.", "subprocess.", "sbredis.servers.")
+STARTERS = ("multiprocessing.", "subprocess.", "sbredis.servers.", "sbredis.workers.supervising._process.")
 """The modules that start processes. Code that names such a module, or a part of it, starts processes."""
 
 STARTER = object()

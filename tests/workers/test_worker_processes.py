@@ -24,7 +24,7 @@ from sbredis.workers.supervising._reports import ReportPipe
 from sbredis.workers.supervising._supervisor import Supervisor
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 
 FIRST = Report({"orders": Counts(received=3, completed=2)}, namespace="shop", running=True)
 LAST = Report({"orders": Counts(received=5, completed=5)}, namespace="shop", ending=True)

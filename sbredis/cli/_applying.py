@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._call import Call
 from sbredis.cli._declared import Key, MistakesError, read_declarations
 from sbredis.cli._entities import messages_in, wrong_arguments
@@ -110,7 +111,7 @@ async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
         return
     _write(file, text)
     entities = sum(each.kind is not RULE for each in existing)
-    call.out.done(f"{file}: {entities} entities", file=file, entities=entities)
+    call.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
 
 
 def _text(file: str) -> str:

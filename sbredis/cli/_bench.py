@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
 from sbredis.cli._parameters import DURATION
@@ -29,4 +30,4 @@ async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool
     rows = await measure(call, max(duration.total_seconds(), 0.01), size, partitioned=partitioned)
     call.out.table(list(rows[0]), rows)
     if not call.out.as_json:
-        call.out.remark(f"bodies of {size:,} bytes; the times are of one call, in milliseconds")
+        call.out.remark(f"bodies of {counted(size, 'byte')}; the times are of one call, in milliseconds")

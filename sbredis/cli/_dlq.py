@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._browsing import browse, show_messages, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, first_of, remark_more
-from sbredis.cli._output import counted
 from sbredis.cli._parameters import DURATION, PROPERTY, confirmed, entity_argument
 from sbredis.cli._progress import Progress
 from sbredis.cli._purge import purge_path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
 from sbredis.cli._entity_facts import read_entities
@@ -93,7 +94,6 @@ def _show(call: Call, found: Sequence[Finding], report: ConnectionReport | None)
             call.out.line(f"    {line}")
     counts = Counter(finding.severity for finding in found)
     call.out.line("")
-    call.out.line(
-        f"{counts[Severity.CRITICAL]} critical, {counts[Severity.WARNING]} warnings, {counts[Severity.NOTE]} notes"
-    )
+    warnings, notes = counted(counts[Severity.WARNING], "warning"), counted(counts[Severity.NOTE], "note")
+    call.out.line(f"{counts[Severity.CRITICAL]} critical, {warnings}, {notes}")
     return _CODES[worst]

@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from sbredis._counting import counted
 from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._message_lines import fields_of, read_line
-from sbredis.cli._output import counted
 from sbredis.cli._progress import Progress
 from sbredis.cli._sink import Sink
 from sbredis.cli._stdin import everything

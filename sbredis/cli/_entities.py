@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from sbredis._counting import counted
 from sbredis._root_error import ServiceBusError
 from sbredis.cli._call import Call
 from sbredis.cli._commands import Group, command, group
 from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, Kind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
-from sbredis.cli._output import counted
 from sbredis.cli._parameters import ParamType
 from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
 from sbredis.cli._values import filter_text, read_text, sql_text, written

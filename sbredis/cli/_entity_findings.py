@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sbredis._counting import counted
 from sbredis.cli._findings import NEARLY_FULL, VERY_FULL, Finding, Severity
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def _of_contents(entity: EntityFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.CRITICAL,
             entity.path,
-            f"{len(away)} of {len(entity.partitions)} partitions do not answer: {', '.join(map(str, away[:8]))}",
+            f"{len(away)} of {counted(len(entity.partitions), 'partition')} {'does' if len(away) == 1 else 'do'} not "
+            f"answer: {', '.join(map(str, away[:8]))}",
             "Bring their servers back.",
         )
     if entity.status != "Active":
@@ -116,14 +118,14 @@ def _of_contents(entity: EntityFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             entity.path,
-            f"{dead:,} messages are on its dead-letter queue",
+            f"{counted(dead, 'message')} {'is' if dead == 1 else 'are'} on its dead-letter queue",
             f"Look at them: sbredis dlq report {entity.path}",
         )
     if stuck := entity.total("transfer_dead_letter_message_count"):
         yield Finding(
             Severity.WARNING,
             entity.path,
-            f"{stuck:,} messages could not be moved to their entities (transfer dead-letter queue)",
+            f"{counted(stuck, 'message')} could not be moved to another entity (transfer dead-letter queue)",
             "Find out from their reason why, and redrive them.",
         )
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._browsing import PAGE, browse, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._output import counted
 from sbredis.cli._progress import Progress
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end

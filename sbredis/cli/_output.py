@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import click
 
-__all__ = ["Output", "counted", "plain"]
+__all__ = ["Output", "plain"]
 
 _READABLE = 100  # columns of a text
 _WIDEST = 4096  # columns; a table in a pipe is never cut
@@ -119,11 +119,6 @@ _SHOWN: list[tuple[type[Any], Callable[[Any], str]]] = [
     (timedelta, lambda value: duration(value.total_seconds())),
     (list, lambda value: ", ".join(map(shown, value)) or "-"),
 ]
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun: ``1 message``, ``2,000 messages``, ``1 entity``."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def duration(seconds: float) -> str:

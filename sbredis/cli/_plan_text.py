@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sbredis._counting import counted
 from sbredis.cli._declared import Declared
 from sbredis.cli._kinds import path_of
 from sbredis.cli._planning import Plan, Step
@@ -35,10 +36,7 @@ def plan_summary(plan: Plan) -> str:
     if not plan.steps:
         return "no changes"
     counts = [(sum(step.action == action for step in plan.steps), action) for action in _SIGNS]
-    total = len(plan.steps)
-    return f"{total} change{'' if total == 1 else 's'}: " + ", ".join(
-        f"{count} to {action}" for count, action in counts
-    )
+    return f"{counted(len(plan.steps), 'change')}: " + ", ".join(f"{count} to {action}" for count, action in counts)
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

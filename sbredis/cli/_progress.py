@@ -8,6 +8,8 @@ import time
 from types import TracebackType
 from typing import Self
 
+from sbredis._counting import counted
+
 __all__ = ["Progress"]
 
 _PERIOD = 0.1  # seconds between two showings
@@ -42,8 +44,9 @@ class Progress:
             self._write(f"{how}: {self}\n")
 
     def __str__(self) -> str:
-        of = f" of {self._total:,}" if self._total is not None else ""
-        return f"{self._verb} {self.count:,}{of} {self._noun}{'' if self.count == 1 and self._total is None else 's'}"
+        if self._total is None:
+            return f"{self._verb} {counted(self.count, self._noun)}"
+        return f"{self._verb} {self.count:,} of {counted(self._total, self._noun)}"
 
     def add(self, count: int = 1) -> None:
         """Count more."""

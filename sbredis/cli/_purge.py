@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
-from sbredis.cli._output import counted
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
 from sbredis.cli._progress import Progress
 from sbredis.cli._server_clocks import read_clocks

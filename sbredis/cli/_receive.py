@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._browsing import source_of
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
@@ -107,7 +108,8 @@ async def receive(
         if work.reader_gone:
             raise BrokenPipeError
     if work.failed:
-        call.out.remark(f"{work.failed:,} of {work.progress.count:,} messages were not handled")
+        verb = "was" if work.failed == 1 else "were"
+        call.out.remark(f"{work.failed:,} of {counted(work.progress.count, 'message')} {verb} not handled")
         return ExitCode.FAILED
     if not work.progress.count:
         call.out.remark("no message came" if receiver is not None else "no session is free")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._call import Call
 from sbredis.cli._message_lines import message_of, read_line
-from sbredis.cli._output import counted
 from sbredis.cli._progress import Progress
 from sbredis.cli._stdin import everything, is_terminal, lines
 from sbredis.cli._stopping import Stop, to_a_good_end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sbredis.cli._output import counted
+from sbredis._counting import counted
 
 __all__ = ["Sample", "Sight", "State", "frame", "pressed", "row_of"]
 

@@ -6,11 +6,12 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sbredis._counting import counted
 from sbredis.aio.bulk import Browser, destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import name_key
@@ -25,7 +26,7 @@ from sbredis.spark._telling import complain, progress, say, show, showing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sbredis.spark.jobs import Replay
+    from sbredis.spark.jobs import Capture, Replay
 
 __all__ = ["run_job"]
 
@@ -126,7 +127,7 @@ def _capture(spark: SparkSession, command: Command) -> int:
         query = capture.start(spark, every=command.every)
         try:
             while not query.awaitTermination(1):
-                progress(f"captured {_rows(capture.written):,} messages in {len(capture.written)} batches")
+                progress(_captured(capture))
                 if asked():
                     capture.end(query)
                     return 0 if command.every else INTERRUPTED
@@ -135,8 +136,7 @@ def _capture(spark: SparkSession, command: Command) -> int:
             query.stop()
             raise
         finally:
-            captured = f"captured {_rows(capture.written):,} messages of '{command.entity}'"
-            say(f"{captured} in {len(capture.written)} batches")
+            say(_captured(capture, f" of '{command.entity}'"))
             _say_reserved(command)
     return 0
 
@@ -155,8 +155,9 @@ def _say_reserved(command: Command) -> None:
             say(f"'{command.entity}' stays reserved for '{command.consumer}'; to release it: {release_line(command)}")
 
 
-def _rows(manifests: Iterable[Mapping[str, Any]]) -> int:
-    return sum(each["rows"] for each in manifests)
+def _captured(capture: Capture, entity: str = "") -> str:
+    messages = sum(each["rows"] for each in capture.written)
+    return f"captured {counted(messages, 'message')}{entity} in {counted(len(capture.written), 'batch', 'batches')}"
 
 
 def _replay(spark: SparkSession, command: Command) -> int:
@@ -172,17 +173,17 @@ def _replay(spark: SparkSession, command: Command) -> int:
         ready = replayable(rows, tasks=command.tasks, where=command.where, drop=command.drop)
         replay.check()
         number = ready.count()
-        say(f"would send {number:,} messages to '{command.entity}' under the write id {replay.write_id}")
+        say(f"would send {counted(number, 'message')} to '{command.entity}' under the write id {replay.write_id}")
         return 0
     try:
-        with showing(lambda: _sent(command, replay, "{:,} rows are sent")):
+        with showing(lambda: _sent(command, replay)):
             replay.run(rows, command.where, command.drop)
     except BaseException:
-        told = _sent(command, replay, "sent {:,} rows until now; the same command sends the others, and none twice")
+        told = _sent(command, replay)
         if told is not None:
-            say(told)
+            say(f"{told} until now; the same command sends the others, and none twice")
         raise
-    told = _sent(command, replay, "sent {:,} rows") or "sent the rows"
+    told = _sent(command, replay) or "sent the rows"
     say(f"{told} of {command.source} to '{command.entity}' under the write id {replay.write_id}")
     return 0
 
@@ -201,14 +202,14 @@ def _one_spelling(source: str) -> str:
     return source.rstrip("/") if "://" in path else str(Path(path).resolve())
 
 
-def _sent(command: Command, replay: Replay, text: str) -> str | None:
-    """Return a text with the number of stored rows of a replay; ``None`` if the server cannot be asked."""
+def _sent(command: Command, replay: Replay) -> str | None:
+    """Return how many rows of a replay are stored; ``None`` if the server cannot be asked."""
 
     async def count() -> int:
         return await stored_rows(await client_of(server_of(command.server)), command.entity, replay.writer)
 
     try:
-        return text.format(run(count()))
+        return f"sent {counted(run(count()), 'row')}"
     except ServiceBusError:
         return None
 
@@ -229,15 +230,15 @@ def _resubmit(spark: SparkSession, command: Command) -> int:
     found = resubmittable(letters, report, command.fingerprints).select("sequence_number").collect()
     numbers = sorted(row["sequence_number"] for row in found)
     if command.dry_run:
-        say(f"would move {len(numbers):,} dead letters of '{command.entity}'")
+        say(f"would move {counted(len(numbers), 'dead letter')} of '{command.entity}'")
         return 0
     moved: list[int] = []
     try:
         run(_redrive(command, numbers, moved))
     except BaseException:
-        say(f"moved {sum(moved):,} of {len(numbers):,} dead letters; the others stay where they are")
+        say(f"moved {sum(moved):,} of {counted(len(numbers), 'dead letter')}; the others stay where they are")
         raise
-    told = f"moved {sum(moved):,} of {len(numbers):,} dead letters of '{command.entity}'"
+    told = f"moved {sum(moved):,} of {counted(len(numbers), 'dead letter')} of '{command.entity}'"
     say(f"{told}; receivers took or hold the others" if sum(moved) < len(numbers) else told)
     return 0
 
@@ -290,7 +291,7 @@ async def _redrive(command: Command, numbers: Sequence[int], moved: list[int]) -
 
         for at in range(0, len(numbers), _CHUNK):
             await move(numbers[at : at + _CHUNK])
-            progress(f"moved {sum(moved):,} of {len(numbers):,} dead letters")
+            progress(f"moved {sum(moved):,} of {counted(len(numbers), 'dead letter')}")
 
 
 def _latency(spark: SparkSession, command: Command) -> int:
@@ -314,7 +315,7 @@ def _compact(spark: SparkSession, command: Command) -> int:
     except KeyboardInterrupt:
         say(f"{command.to} is not complete: delete it before you run the command again")
         raise
-    say(f"wrote {spark.read.parquet(command.to).count():,} messages to {command.to}")
+    say(f"wrote {counted(spark.read.parquet(command.to).count(), 'message')} to {command.to}")
     return 0
 
 

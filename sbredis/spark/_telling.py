@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbredis._counting import counted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -74,7 +76,7 @@ def show(report: DataFrame, file: str | None, only_in_file: Collection[str] = ()
     else:
         with Path(file).open("w", encoding="utf-8", newline="") as lines:
             csv.writer(lines).writerows([report.columns, *rows])
-        say(f"wrote {len(rows)} rows to {file}")
+        say(f"wrote {counted(len(rows), 'row')} to {file}")
     return 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sbredis._counting import counted
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.engine import Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import ServiceBusError
@@ -85,7 +86,7 @@ async def outstanding(bus: Bus, runtime: Runtime, records: Records, clock: BusTi
         left.lines.append(_described(work))
     if records.orders:
         left.busy = True
-        left.lines.append(f"{len(records.orders)} messages without a handler are being settled")
+        left.lines.append(f"{counted(len(records.orders), 'message')} without a handler to be settled")
     if clock.ticking:
         left.busy = True
         left.lines.append("a schedule is due and not sent yet")

@@ -11,6 +11,9 @@ from sbredis.aio.bulk import _listing as listing
 from sbredis.aio.bulk import reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import main
+from sbredis.cli._call import Call, Settings
+from sbredis.cli._doctor import _show
+from sbredis.cli._findings import Finding, Severity
 from sbredis.servers import LocalCluster, LocalServer
 from tests.cli.conftest import Bus
 
@@ -24,6 +27,12 @@ def test_findings_are_printed_with_their_advice(bus: Bus) -> None:
     assert "→ Make the time to live longer, or the lock shorter." in ran.out
     assert ran.out.splitlines()[-1].startswith("1 critical, ")
     assert ran.err == ""
+
+
+def test_a_single_finding_is_counted_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Finding(Severity.WARNING, "orders", "it is full", "Empty it."), Finding(Severity.NOTE, "a", "b", "C.")]
+    assert _show(Call(Settings()), found, None) == 3
+    assert capsys.readouterr().out.splitlines()[-1] == "0 critical, 1 warning, 1 note"
 
 
 def test_findings_are_json_too(bus: Bus) -> None:

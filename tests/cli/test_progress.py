@@ -24,6 +24,10 @@ def test_the_count_is_shown_on_a_terminal_and_then_removed(monkeypatch: pytest.M
     assert terminal.getvalue() == "\r\x1b[Ksent 1,500 of 2,000 messages\r\x1b[K"
 
 
+def test_a_count_of_one_is_of_one_message() -> None:
+    assert str(Progress("sent", total=1)) == "sent 0 of 1 message"
+
+
 def test_beside_other_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -89,7 +89,7 @@ def test_a_command_handles_each_message(bus: Bus, tmp_path: Path) -> None:
     log = tmp_path / "log"
     handler = f'read body; echo "$body $SBREDIS_SUBJECT $SBREDIS_PROPERTY_THE_CUSTOMER" >> {log}; test $body != bad'
     ran = bus.run("receive", "orders", "--count", "3", "--exec", handler, "--retry-delay", "0")
-    assert (ran.code, ran.out, ran.err) == (1, "", "1 of 3 messages were not handled\n")
+    assert (ran.code, ran.out, ran.err) == (1, "", "1 of 3 messages was not handled\n")
     assert log.read_text("utf-8").splitlines() == ["a order ann", "bad order ann", "c order ann"]
     assert counts(bus) == [("bad", 1)]
     assert bus.run("receive", "orders", "--exec", "exit 2", "--on-failure", "none").code == 1

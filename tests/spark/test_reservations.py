@@ -35,6 +35,10 @@ def test_a_reservation_says_by_whom_since_when_and_how_far() -> None:
     ]
 
 
+def test_a_single_message_is_left_to_plan() -> None:
+    assert shown(replace(STATUS, positions={0: replace(POSITION, left=1)}), "")[1] == "  1 message left to plan"
+
+
 def test_a_stale_reservation_comes_with_the_command_that_ends_it() -> None:
     first, *_ = shown(replace(STATUS, stale=True, last_seen=None, owner=""), "release it")
     assert first.startswith("orders: reserved by capture since ")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sbredis._counting import counted
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._worker_options import Lifespan
@@ -162,7 +163,8 @@ async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
         if attempts is not None and attempts > facts.max_delivery_count:
             raise WorkerSetupError(
                 f"{handler.name} asks for {attempts} attempts, but {path!r} dead-letters a message after "
-                f"{facts.max_delivery_count} deliveries: set its max_delivery_count, or ask for fewer."
+                f"{counted(facts.max_delivery_count, 'delivery', 'deliveries')}: set its max_delivery_count, or ask "
+                "for fewer."
             )
     idempotent = [handler.name for handler in plan.handlers if _is_idempotent(handler)]
     if idempotent and await _scatters(client, plan, info):

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sbredis._counting import counted
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
 from sbredis.workers.declaring._retries import after_failure
@@ -163,7 +164,7 @@ class Handling:
         if len(result) != len(call.messages) or not all(each is None or isinstance(each, Outcome) for each in result):
             raise TypeError(
                 f"{call.handler.name} returned a list that is not one outcome, or None, for each of its "
-                f"{len(call.messages)} messages."
+                f"{counted(len(call.messages), 'message')}."
             )
         default = _DONE if call.handler.settings.auto_complete else None
         return [default if each is None else self._allowed(each) for each in result]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
 from types import SimpleNamespace
@@ -35,6 +35,8 @@ class Town:
         self._stack = stack
         self.loop: Any = asyncio.get_running_loop()
         self.now: Callable[[], float] = self.loop.time
+        self.over = asyncio.Event()
+        """Set when the test has ended, so that its workers need not wait for handlers that pause."""
 
     async def start(self, *workers: Worker) -> None:
         for worker in workers:
@@ -45,6 +47,12 @@ class Town:
         """Let the time pass only while nothing is to be done."""
         with self.loop.jumping(lambda seconds: self.bus.clock.advance(timedelta(seconds=seconds))):
             yield
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep as a slow handler does, but not for longer than the test lasts."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.over.wait()
 
     async def send(self, queue: str, *texts: str, **options: Any) -> None:
         async with self.bus.client.get_queue_sender(queue) as sender:
@@ -58,6 +66,7 @@ async def town(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Town]:
         monkeypatch.setattr(_handling, "monotonic", made.now)
         monkeypatch.setattr(_time, "time", SimpleNamespace(monotonic=made.now))
         yield made
+        made.over.set()
 
 
 @pytest.mark.slow
@@ -77,7 +86,7 @@ async def test_no_message_waits_in_a_buffer_while_another_worker_is_idle(town: T
             begun[number].append(town.now())
             if sum(map(len, begun.values())) == 20:
                 all_begun.set()
-            await asyncio.sleep(2)
+            await town.pause(2)
 
         return place
 
@@ -154,7 +163,7 @@ async def test_small_sessions_are_served_in_turn_beside_two_that_are_always_fed(
                 all_served.set()
         else:
             await town.send("steps", "again", session_id=name)
-        await asyncio.sleep(0.3)
+        await town.pause(0.3)
 
     for name in ("fed a", "fed b"):
         await town.send("steps", *["first"] * 10, session_id=name)
@@ -190,7 +199,7 @@ async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others
             handled.append((name, town.now()))
             if len(handled) == 6:
                 done.set()
-            await asyncio.sleep(20)
+            await town.pause(20)
 
         return place
 

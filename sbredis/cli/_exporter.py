@@ -48,7 +48,8 @@ async def exporter(call: Call, listen: str, every: timedelta, shipped: str | Non
     if shipped is not None:
         call.out.line((files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n"))
         return
-    from sbredis.workers.observing._http import address_of, serving_answers
+    from sbredis.workers.declaring._addresses import address_of
+    from sbredis.workers.observing._http import serving_answers
 
     try:
         host, port = address_of(listen)

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.observing._counts import BOUNDS, Counts, Histogram, merged
-from sbredis.workers.observing._http import Health, address_of, serving_http
+from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.observing._reports import Report
@@ -173,13 +174,13 @@ async def test_the_port_answers_three_paths_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("8080", ("127.0.0.1", 8080)), ("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:9", ("::1", 9))],  # noqa: S104
+    [("8080", ("127.0.0.1", 8080)), ("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:9", ("::1", 9)), (":7", ("127.0.0.1", 7))],  # noqa: S104
 )
 def test_the_address_of_the_port(text: str, address: tuple[str, int]) -> None:
     assert address_of(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "x", "host:", "1:99999", "-1"])
+@pytest.mark.parametrize("text", ["", "x", "host:", "1:99999", "-1", "http://host:80", "::1:80", "me@host:80", "[]:80"])
 def test_an_address_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be HOST:PORT or PORT"):
         address_of(text)

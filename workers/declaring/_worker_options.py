@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.declaring._checks import (
     require_arguments,
     require_bool,
@@ -94,6 +95,7 @@ class WorkerSettings:
             require_instance("namespace", self.namespace, str)
         if self.http is not None:
             require_text("http", self.http)
+            address_of(self.http)  # this raises if it is none
         if self.lifespan is not None:
             require_function("lifespan", self.lifespan)
             require_arguments("lifespan", self.lifespan, "the worker")

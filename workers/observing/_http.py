@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.observing._prometheus import CONTENT_TYPE
 
-__all__ = ["Answer", "Health", "address_of", "serving_answers", "serving_http", "serving_http_in_thread"]
+__all__ = ["Answer", "Health", "serving_answers", "serving_http", "serving_http_in_thread"]
 
 _log = logging.getLogger("sbredis.worker")
 _LONGEST: Final = 16 * 1024
@@ -33,14 +33,6 @@ class Health(NamedTuple):
 
     well: bool
     details: dict[str, Any]
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which means 127.0.0.1."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not port.isascii() or not 0 <= int(port) <= 65535:
-        raise ValueError(f"the address of the HTTP port must be HOST:PORT or PORT, not {text!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 Answer = Callable[[str], tuple[HTTPStatus, str, bytes]]

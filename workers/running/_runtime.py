@@ -22,13 +22,14 @@ from sbredis.aio import (
 )
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Outcome
 from sbredis.workers.declaring._retries import fate_of
 from sbredis.workers.declaring._worker_options import Setup
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._depths import watch_depths
-from sbredis.workers.observing._http import Health, address_of, serving_http_in_thread
+from sbredis.workers.observing._http import Health, serving_http_in_thread
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.observing._reports import Report

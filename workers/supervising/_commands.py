@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sbredis.workers.observing._http import address_of
+from sbredis.workers.declaring._addresses import address_of
 
 __all__ = ["Command", "read_command"]
 

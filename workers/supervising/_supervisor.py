@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sbredis.exceptions import WorkerSetupError
+from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.observing._counts import Counts, merged
-from sbredis.workers.observing._http import Health, address_of, serving_http
+from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.supervising._commands import Command
@@ -159,10 +160,7 @@ class Supervisor:
                 await asyncio.Event().wait()
 
     def _serving(self, address: str) -> AbstractAsyncContextManager[int]:
-        try:
-            host, port = address_of(address)
-        except ValueError as error:
-            raise WorkerSetupError(f"The worker cannot be served: {error}.") from None
+        host, port = address_of(address)
         return serving_http(host, port, live=self._live, ready=self._ready, metrics=self._metrics)
 
     def _live(self) -> Health:

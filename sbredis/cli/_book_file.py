@@ -12,11 +12,24 @@ __all__ = ["book_path", "load_book", "save_book"]
 
 
 def book_path() -> Path:
-    """Return the path of the file: ``$SBREDIS_CONTEXTS``, or ``sbredis/contexts.json`` in the user's settings."""
+    """Return the path of the file: ``$SBREDIS_CONTEXTS``, or ``sbredis/contexts.json`` in the user's settings.
+
+    Raises :class:`~sbredis.cli._places.NoPlaceError` if the user has no home folder.
+    """
     if named := os.environ.get("SBREDIS_CONTEXTS"):
         return Path(named)
-    settings = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(settings) / "sbredis" / "contexts.json"
+    if settings := os.environ.get("XDG_CONFIG_HOME"):
+        return Path(settings) / "sbredis" / "contexts.json"
+    try:
+        home = None if os.environ.get("HOME") == "" else Path.home()
+    except RuntimeError:  # the user has no entry among the users of the system, as in some containers
+        home = None
+    if home is None:
+        raise NoPlaceError(
+            "There is no home folder, where contexts are stored. Set SBREDIS_CONTEXTS to the path of a file for them, "
+            "or name a server: --url, or SBREDIS_URL."
+        )
+    return home / ".config" / "sbredis" / "contexts.json"
 
 
 def load_book() -> Book:

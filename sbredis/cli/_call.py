@@ -16,7 +16,7 @@ import click
 
 from sbredis.cli._book_file import load_book
 from sbredis.cli._output import Output
-from sbredis.cli._places import Place, choose_place
+from sbredis.cli._places import URL_VARIABLE, Book, Place, choose_place
 from sbredis.cli._stdin import first_line
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class Call:
             if given.url == "-" and self._first_line is None:
                 self.take_url()
             url = self._first_line if given.url == "-" else given.url
-            self._place = choose_place(
-                load_book(), os.environ, url=url, context=given.context, namespace=given.namespace
-            )
+            named = given.context is None and (url is not None or os.environ.get(URL_VARIABLE))
+            book = Book() if named else load_book()
+            self._place = choose_place(book, os.environ, url=url, context=given.context, namespace=given.namespace)
         return self._place
 
     def client(self, *, maintenance: bool = False) -> ServiceBusClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,15 @@ import click
 from sbredis.cli._book_file import load_book, save_book
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
-from sbredis.cli._places import Context, address_of, require_url, with_absolute_paths
+from sbredis.cli._places import (
+    CONTEXT_VARIABLE,
+    URL_VARIABLE,
+    Book,
+    Context,
+    address_of,
+    require_url,
+    with_absolute_paths,
+)
 
 __all__ = ["contexts"]
 
@@ -90,5 +99,19 @@ def remove(call: Call, *, name: str, yes: bool) -> None:
     """
     book = load_book()
     _require_agreement(call, "Forget", name, book.find(name), yes=yes)
-    save_book(book.without(name))
+    left = book.without(name)
+    save_book(left)
     call.out.done(f"context {name} is forgotten", name=name)
+    if book.current == name:
+        call.out.remark(_without_current(left))
+
+
+def _without_current(book: Book) -> str:
+    """Say which server commands use now that the context in use is forgotten."""
+    for variable in (URL_VARIABLE, CONTEXT_VARIABLE):
+        if os.environ.get(variable):
+            return f"it was the context in use; commands use ${variable}"
+    if not book.contexts:
+        return "no context is left: give --url, set SBREDIS_URL, or store one: sbredis context add NAME URL"
+    name = next(iter(book.contexts)) if len(book.contexts) == 1 else "NAME"
+    return f"no context is in use now: give --url or --context, or choose one: sbredis context use {name}"

@@ -134,6 +134,47 @@ def test_a_context_is_chosen_and_forgotten(book_file: Path, capsys: pytest.Captu
     assert book_file.read_text(encoding="utf-8") == before
 
 
+def test_after_the_context_in_use_is_forgotten_the_user_learns_what_commands_use(
+    book_file: Path, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del book_file
+    for name in ("one", "two", "three", "four"):
+        assert bus.run_plain("context", "add", name, f"redis://{name}").code == 0
+    assert bus.run_plain("context", "remove", "four").err == "", "it was not in use"
+    assert bus.run_plain("context", "remove", "one").err.endswith(" choose one: sbredis context use NAME\n")
+    assert bus.run_plain("context", "use", "two").code == 0
+    assert bus.run_plain("context", "remove", "two").err.endswith(" choose one: sbredis context use three\n")
+    assert bus.run_plain("context", "use", "three").code == 0
+    ran = bus.run_plain("context", "remove", "three", "--output", "json")
+    assert (ran.json, ran.err.startswith("no context is left: give --url")) == ({"name": "three"}, True)
+    assert bus.run_plain("context", "add", "five", "redis://five").code == 0
+    monkeypatch.setenv("SBREDIS_URL", bus.url)
+    assert bus.run_plain("context", "remove", "five").err == "it was the context in use; commands use $SBREDIS_URL\n"
+
+
+def test_without_a_home_folder_a_server_that_is_named_can_be_used(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SBREDIS_CONTEXTS", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "")
+    assert bus.run("queue", "list").code == 0
+    for arguments in (["context", "add", "a", "redis://a"], ["context", "list"], ["queue", "list"]):
+        ran = bus.run_plain(*arguments)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("sbredis: There is no home folder, where contexts are stored. ")
+
+
+def test_without_a_known_user_there_is_no_home_folder(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("SBREDIS_CONTEXTS", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert bus.run("queue", "list").code == 0
+    ran = bus.run_plain("context", "list")
+    assert (ran.code, ran.err.startswith("sbredis: There is no home folder")) == (2, True)
+
+
 def test_a_context_names_the_same_folder_wherever_it_is_used(
     book_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,8 +106,7 @@ async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
         existing = await _read(administration)
     text = export_text(existing, defaults=defaults)
     if file is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        call.out.text(text)
         return
     _write(file, text)
     entities = sum(each.kind is not RULE for each in existing)

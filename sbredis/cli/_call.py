@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import signal
 import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import click
 
 from sbredis.cli._book_file import load_book
+from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
 from sbredis.cli._places import URL_VARIABLE, Book, Place, choose_place
 from sbredis.cli._stdin import first_line
@@ -136,35 +136,20 @@ class Call:
         """
         if not sys.stdin.isatty():
             raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
-        with self._interruptible():
-            if typed is None:
-                agreed = click.confirm(question, err=True)
-            else:
-                answer = click.prompt(f"{question} Type {typed!r} to go on", default="", show_default=False, err=True)
-                agreed = answer == typed
+        with ending_at_once() as came:
+            try:
+                if typed is None:
+                    agreed = click.confirm(question, err=True)
+                else:
+                    prompt = f"{question} Type {typed!r} to go on"
+                    agreed = click.prompt(prompt, default="", show_default=False, err=True) == typed
+            except click.Abort:  # click raises it for a signal, and for the end of the input
+                if not came:
+                    raise
+                self.out.remark("\nnothing was changed")
+                raise interruption(came[0]) from None
         if not agreed:
             raise click.Abort
-
-    @contextmanager
-    def _interruptible(self) -> Generator[None]:
-        """Let Ctrl-C end a question at once. Otherwise asyncio notes it, and waits until the user has answered."""
-        interrupted = False
-
-        def interrupt(*_: object) -> None:
-            nonlocal interrupted
-            interrupted = True
-            raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGINT, interrupt)
-        try:
-            yield
-        except click.Abort:  # click raises it for Ctrl-C, and for the end of the input
-            if not interrupted:
-                raise
-            self.out.remark("\nnothing was changed")
-            raise KeyboardInterrupt from None
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 def _unknown(name: str, known: list[str]) -> bool:

@@ -9,9 +9,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import click
+
+from sbredis.cli._interrupting import ending_at_once
 
 __all__ = ["Output", "plain"]
 
@@ -62,7 +64,11 @@ class Output:
 
     def line(self, text: str) -> None:
         """Print a line and flush it."""
-        print(text, flush=True)  # noqa: T201 -- it is a program
+        self.text(f"{text}\n")
+
+    def text(self, text: str) -> None:
+        """Print a text as it is and flush it."""
+        _write(sys.stdout, text)
 
     def done(self, text: str, **facts: object) -> None:
         """Print what was done: a sentence for people, the facts for programs."""
@@ -83,7 +89,7 @@ class Output:
 
     def remark(self, text: str) -> None:
         """Print a remark to stderr."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
+        _write(sys.stderr, f"{text}\n")
 
     def _print(self, renderable: object) -> None:
         from rich.console import Console
@@ -92,6 +98,13 @@ class Output:
         with console.capture() as drawn:
             console.print(renderable, soft_wrap=False)
         self.line("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a text, and end at once if the command is interrupted while the reader is slow."""
+    with ending_at_once():
+        stream.write(text)
+        stream.flush()
 
 
 def _has_colours() -> bool:

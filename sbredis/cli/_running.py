@@ -18,6 +18,7 @@ from sbredis._root_error import Outcome, ServiceBusError
 from sbredis.cli._call import Call
 from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._interrupting import Terminated
 from sbredis.cli._places import NoPlaceError
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -44,9 +45,9 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         _silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
-        return ExitCode.INTERRUPTED
+        return ExitCode.TERMINATED if isinstance(interruption, Terminated) else ExitCode.INTERRUPTED
     except click.Abort:
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.FAILED

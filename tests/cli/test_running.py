@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import shlex
 import signal
 import subprocess
@@ -25,7 +27,9 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
 )
 from sbredis.servers import LocalServer
+from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
+from tests.waiting import wait_until
 
 # -- exit codes --------------------------------------------------------------------------------------------------------
 
@@ -145,6 +149,29 @@ def test_a_closed_input_is_empty_and_closed_errors_are_discarded(bus: Bus) -> No
     ran = in_shell(bus, "queue delete orders", "<&-")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "Give --yes" in ran.stderr
+
+
+# -- slow readers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["peek", "message show"])
+def test_a_command_whose_reader_takes_nothing_ends_at_the_first_signal(
+    bus: Bus, command: str, number: signal.Signals
+) -> None:
+    """The line is longer than the pipe, so the command writes while the pipe is full."""
+    bus.queue()
+    bus.did("send", "orders", stdin=b"x" * 200_000)
+    (message,) = bus.peek()
+    arguments = {"peek": ["peek", "orders"], "message show": ["message", "show", "orders", message["sequence_number"]]}
+    read, write = os.pipe()
+    with Child(*map(str, arguments[command]), "--output", "json", "--url", bus.url, stdout=write) as child:
+        wait_until(lambda: not select.select([], [write], [], 0)[1], what="the pipe is full")
+        child.signal(number)
+        assert child.end() == (128 + number, "")
+    os.close(read)
+    os.close(write)
 
 
 # -- servers that do not answer ----------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, WorkerSetupError
+from sbredis.workers.observing._logs import set_up_logs
+from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.supervising._commands import Command, read_command
-from sbredis.workers.supervising._logs import set_up_logs
-from sbredis.workers.supervising._terminal import above_the_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,11 +17,11 @@ from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
 from sbredis.workers.declaring._worker_options import Setup, WorkerOptions, WorkerSettings
 from sbredis.workers.observing._reports import Report
+from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._calls import message_of
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._programs import run_in_loop, run_program
-from sbredis.workers.supervising._terminal import above_the_line
 
 __all__ = ["Worker"]
 

@@ -13,6 +13,7 @@ from sbredis.workers import Worker
 from sbredis.workers.__main__ import main
 from sbredis.workers._targets import load_worker
 from sbredis.workers.observing._counts import Counts, HandlerCounts
+from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.supervising._commands import Command, read_command
 from sbredis.workers.supervising._restarts import Restarts
@@ -25,6 +26,14 @@ def test_a_process_that_fails_again_and_again_waits_longer_each_time() -> None:
     assert restarts.pause_after(61, failed=True) == 0
     assert restarts.pause_after(1, failed=True) == 0.5
     assert restarts.pause_after(1, failed=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(0, "the exit code 0"), (7, "the exit code 7"), (-9, "the signal SIGKILL"), (-99, "the signal 99")],
+)
+def test_the_end_of_a_process_in_words(code: int, text: str) -> None:
+    assert ending_of(code) == text
 
 
 def test_the_arguments_of_the_command() -> None:

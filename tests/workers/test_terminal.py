@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from sbredis.workers.supervising._logs import set_up_logs
-from sbredis.workers.supervising._terminal import CLEAR, AboveLine, above_the_line, terminal
+from sbredis.workers.observing._logs import set_up_logs
+from sbredis.workers.observing._terminal import CLEAR, AboveLine, above_the_line, terminal
 
 APP = """
     import asyncio

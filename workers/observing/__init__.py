@@ -1,4 +1,4 @@
-"""Observing a worker: counts, health, and the HTTP port that serves both."""
+"""Observing a worker: counts, health, the HTTP port that serves both, and the log."""
 
 from __future__ import annotations
 

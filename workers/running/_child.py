@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from multiprocessing import resource_tracker
@@ -23,6 +23,8 @@ from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
+from sbredis.workers.observing._logs import Logs, log_like
+from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
@@ -175,14 +177,22 @@ def _ignore_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def serve(connection: Connection, start: Start) -> None:
-    """Answer calls until the worker is gone."""
+def serve(connection: Connection, start: Start, logs: Logs) -> None:
+    """Answer calls until the worker is gone. Log as the worker does."""
+    with above_the_line() if logs.above_line else nullcontext():
+        _serve(connection, start, logs)
+
+
+def _serve(connection: Connection, start: Start, logs: Logs) -> None:
     _ignore_signals()
     threading.Thread(target=_end_with_worker, name="sbredis parent", daemon=True).start()
     for folder in start.path:
         if folder not in sys.path:
             sys.path.append(folder)
+    if logs.by_command:  # before the application is imported, as in the worker
+        log_like(logs)
     function = find(start.module, start.name)
+    log_like(logs)  # unless the import has set up logging
     signature = read_signature(function, overrides=dict(start.overrides))
     injector, scopes = Injector(signature, None), Scopes()
     with asyncio.Runner() as runner:

@@ -9,7 +9,6 @@ import inspect
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,8 @@ from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._markers import Depends
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from sbredis.workers.declaring._signatures import Parameter, function_name
+from sbredis.workers.observing._exits import ending_of
+from sbredis.workers.observing._logs import logs_here
 from sbredis.workers.running._calls import Call
 from sbredis.workers.running._child import Start, find, holding_signals, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
@@ -58,7 +59,7 @@ class _Process:
 
     def __init__(self, start: Start) -> None:
         self._connection, self._theirs = _spawn.Pipe()
-        name, arguments = f"handler {start.name}", (self._theirs, start)
+        name, arguments = f"handler {start.name}", (self._theirs, start, logs_here())
         self._process = _spawn.Process(target=serve, args=arguments, name=name, daemon=False)
         self._lock = threading.Lock()
         self._killed = False
@@ -103,10 +104,7 @@ class _Process:
     def _died(self) -> HandlerProcessDied:
         self._wait(5)
         code = self._process.exitcode
-        if code is None:
-            how = "a closed connection"
-        else:
-            how = f"the signal {signal.Signals(-code).name}" if code < 0 else f"the exit code {code}"
+        how = "a closed connection" if code is None else ending_of(code)
         return HandlerProcessDied(f"The process of the handler ended with {how}.")
 
     def kill(self) -> None:

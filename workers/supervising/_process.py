@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from sbredis.workers.observing._counts import Counts, merged
+from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._reports import Report, ReportReader
 from sbredis.workers.supervising._reports import EVERY
 from sbredis.workers.supervising._restarts import Restarts
@@ -87,7 +88,7 @@ class WorkerProcess:
             failed = code != 0 and not (code == -signal.SIGTERM and self._asked is not None)
             pause = self._restarts.pause_after(loop.time() - began, failed=failed)
             if failed:
-                _log.warning("process %d ended with %s; it starts again in %g s", self.number, _described(code), pause)
+                _log.warning("process %d ended with %s; it starts again in %g s", self.number, ending_of(code), pause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._again.wait()
@@ -224,7 +225,3 @@ class WorkerProcess:
         A report may be late by the time between two of them.
         """
         return self.report.running and now - self._heard > self.report.stuck_after + 2 * EVERY
-
-
-def _described(code: int) -> str:
-    return f"the signal {signal.Signals(-code).name}" if code < 0 else f"the exit code {code}"

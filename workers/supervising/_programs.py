@@ -13,12 +13,12 @@ from typing import Any
 
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._reports import Report
+from sbredis.workers.observing._terminal import CLEAR, terminal
 from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
 from sbredis.workers.supervising._signals import stopping_by_signals
-from sbredis.workers.supervising._terminal import CLEAR, terminal
 
 __all__ = ["Screen", "run_in_loop", "run_program"]
 

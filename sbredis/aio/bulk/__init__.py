@@ -8,6 +8,7 @@ from sbredis.aio.bulk._browsing import LARGEST_NUMBER, Browser
 from sbredis.aio.bulk._marks import forget_writer, known_writers, stored_rows
 from sbredis.aio.bulk._ranges import read_range
 from sbredis.aio.bulk._reservation import Reservation, list_reservations, release, reserve
+from sbredis.aio.bulk._reserving import SHOWING_LIFE
 from sbredis.aio.bulk._settlements import read_settled
 from sbredis.aio.bulk._writing import BulkWriter, Destination, WriteSummary, destination_of
 from sbredis.aio.core._bulk_rows import Refusal
@@ -20,6 +21,7 @@ __all__ = [
     "LARGEST_NUMBER",
     "LONGEST_LINE",
     "NO_REASON",
+    "SHOWING_LIFE",
     "Awaited",
     "Browser",
     "BulkWriter",

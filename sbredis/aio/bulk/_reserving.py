@@ -17,7 +17,7 @@ from sbredis.aio.core import _reserving as decide
 from sbredis.aio.core._reserving import Awaited, Change
 from sbredis.aio.entities._asking import PATIENCE, Answers, PartitionAsker, Place
 from sbredis.aio.entities._counting import Counter
-from sbredis.engine import CallId, Pin, ScriptCaller, Unpinned, read_pin, unpin
+from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned, plan, read_pin, unpin
 from sbredis.exceptions import (
     EntityReservedError,
     Outcome,
@@ -30,8 +30,12 @@ from sbredis.registry import EntityChangedError, EntityRecord, Namespace, reserv
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
 
-__all__ = ["Claimed", "Reservations"]
+__all__ = ["SHOWING_LIFE", "Claimed", "Reservations"]
 
+SHOWING_LIFE = 60.0
+"""The seconds between two signs of life. To wait for receivers, and to work on a range, may take much longer than a
+consumer without a call counts as alive.
+"""
 _CALLING = 60.0
 """The seconds for a step in the registry. A reservation may have less time to wait for other receivers."""
 _GIVING_UP = 10.0
@@ -110,6 +114,7 @@ class Reservations:
     ) -> EntityRecord:
         """Wait until nothing is locked, delayed or frozen in the entity. Return its record."""
         record, until, pause = await self._read(path), _until(timeout), _FIRST_PAUSE
+        silent_until = _until(SHOWING_LIFE)
         while decide.confirm(record, fence) is not None:
             tally = await self._counter.count(record, max(until, _until(PATIENCE)))
             record = tally.record
@@ -121,9 +126,22 @@ class Reservations:
             left = until - anyio.current_time()
             if left <= 0:
                 raise decide.timed_out(path, timeout, what)
+            if anyio.current_time() >= silent_until:
+                await self._show_life(record, fence)
+                silent_until = _until(SHOWING_LIFE)
             await anyio.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
         return record
+
+    async def _show_life(self, record: EntityRecord, fence: int) -> None:
+        """Note in the partitions that the consumer lives, although it has the entity not yet. This plans nothing."""
+
+        async def one(place: Place, until: float) -> Planned:
+            request = plan(place.partition, fence, None, 0, room=1, call_id=CallId("", 0, place.told))
+            return await self._asker.perform(place, request, until)
+
+        with suppress(ServiceBusError):  # the next look at the entity tells what is wrong
+            await self._asker.ask_all(record, one, _until(PATIENCE))
 
     async def _confirmed(self, record: EntityRecord, fence: int) -> EntityRecord:
         """Write that nothing is in the way of the consumer any more, if the reservation is still its own."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.bulk import Awaited, Reservation, list_reservations, release, reserve
+from sbredis.aio.bulk import _reserving as reserving_module
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     EntityReservedError,
@@ -241,6 +243,34 @@ async def test_a_reservation_that_waits_for_too_long_opens_the_entity_again(
         assert reservation_of(await client._connection.namespace.get_entity("orders")) is None
         await send(client, 1)
         assert len(await receiver.receive_messages()) == 1
+
+
+async def test_a_reservation_that_waits_shows_signs_of_life(
+    client: ServiceBusClient, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wait for longer than a consumer without a call counts as alive. Then it opens the entity as before."""
+    monkeypatch.setattr(reserving_module, "SHOWING_LIFE", 0.0)
+    await send(client, 1)
+    waits: list[Awaited] = []
+    seen: set[datetime] = set()
+
+    async def seen_twice() -> bool:
+        [status] = await listed(admin)
+        assert status.state == "reserving"
+        seen.update([] if status.last_seen is None else [status.last_seen])
+        return len(seen) > 1
+
+    async with client.get_queue_receiver("orders", max_wait_time=60) as receiver:
+        [message] = await receiver.receive_messages()
+        waiting = asyncio.ensure_future(capture(client, progress=waits.append))
+        await eventually(lambda: waits)
+        await eventually(seen_twice)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert await listed(admin) == []
+        await receiver.abandon_message(message)
+        [message] = await receiver.receive_messages()
+        await receiver.complete_message(message)
 
 
 @in_memory

@@ -17,6 +17,7 @@ from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._namespace import Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._reservation import (
+    STALE_AFTER,
     KeptReservation,
     require_unreserved,
     reservation_of,
@@ -33,6 +34,7 @@ __all__ = [
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
     "LAYOUT",
+    "STALE_AFTER",
     "EntityChangedError",
     "EntityRecord",
     "Hop",

@@ -19,6 +19,7 @@ from sbredis.registry._entity import EntityRecord, Json
 
 __all__ = [
     "RESERVATION_PROPERTY",
+    "STALE_AFTER",
     "KeptReservation",
     "ReservationState",
     "require_unreserved",
@@ -32,6 +33,9 @@ ReservationState = Literal["reserving", "reserved", "releasing"]
 """``reserving`` until no receiver holds a message, then ``reserved``. ``releasing`` until no message is pinned."""
 
 RESERVATION_PROPERTY = "reservation"
+
+STALE_AFTER = 900.0
+"""A consumer that has made no call for this number of seconds counts as dead, unless the user says another number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

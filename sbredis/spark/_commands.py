@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sbredis.registry import split_path
+from sbredis._arguments import ArgumentParser
+from sbredis.registry import STALE_AFTER, split_path
 from sbredis.spark._values import duration
 
 __all__ = ["INTERRUPTED", "PROGRAM", "Command", "read_command", "release_line"]
@@ -62,7 +63,7 @@ class Command:
     fingerprints: tuple[str, ...] = ()
     top: int = 10
     files: int = 1
-    stale_after: float = 900.0
+    stale_after: float = STALE_AFTER
     """The seconds without a sign of life after which a reservation is listed as stale."""
     program: tuple[str, ...] = PROGRAM
     """The command that runs jobs, as the user types it to reach the same server."""
@@ -78,27 +79,28 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
 
     ``program`` is the command that runs jobs, as the user has typed it.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m sbredis.spark",
+    name = "sbredis spark" if program[0] == "sbredis" else shlex.join(PROGRAM)
+    parser = ArgumentParser(
+        prog=name,
         description="Run a job on the messages of a queue or a subscription with Spark.",
-        epilog="examples:\n" + "".join(f"  python -m sbredis.spark {line}\n" for line in _EXAMPLES.values()),
+        epilog="examples:\n" + "".join(f"  {name} {line}\n" for line in _EXAMPLES.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
 
-    def job(name: str, text: str, *, entity: bool = True, server: bool = True) -> argparse.ArgumentParser:
+    def job(kind: str, text: str, *, entity: bool = True, server: bool = True) -> ArgumentParser:
         made = jobs.add_parser(
-            name,
+            kind,
             help=text,
             description=f"{text[0].upper()}{text[1:]}.",
-            epilog=f"example:\n  python -m sbredis.spark {_EXAMPLES[name]}\n",
+            epilog=f"example:\n  {name} {_EXAMPLES[kind]}\n",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if entity:
             made.add_argument("entity", type=_path, metavar="ENTITY", help="queue, or TOPIC/subscriptions/NAME")
         if server:
             _add_server(made)
-        if name not in _WITHOUT_SPARK:
+        if kind not in _WITHOUT_SPARK:
             made.add_argument("--master", help="where Spark runs, such as local[4] or spark://host:7077")
         return made
 
@@ -151,7 +153,7 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
     one.add_argument(
         "--stale-after",
         type=_duration,
-        default=900.0,
+        default=STALE_AFTER,
         metavar="DURATION",
         help="mark those without a sign of life for this time, with the command that releases them (15 min)",
     )
@@ -196,15 +198,17 @@ def _server(given: argparse.Namespace) -> dict[str, str]:
     return found if given.namespace is None else {**found, "namespace": given.namespace}
 
 
-_FLAGS = {"url": "--url", "urlEnv": "--url-env", "urlFile": "--url-file", "namespace": "--namespace"}
+_FLAGS = {"urlEnv": "--url-env", "urlFile": "--url-file", "namespace": "--namespace"}
 
 
 def release_line(command: Command, path: str | None = None) -> str:
-    """Return the command that ends the reservation of an entity. A connection string that was given is left out."""
+    """Return the command that ends the reservation of an entity. A connection string that was given is left out, and
+    one of a ``urlProvider``, which the command does not know.
+    """
     line = [*command.program, "release", path or command.entity]
     for name, value in command.server.items():
         if (name, value) != ("urlEnv", _URL):
-            line += [_FLAGS[name], "URL" if name == "url" else value]
+            line += [_FLAGS[name], value] if name in _FLAGS else ["--url", "URL"]
     return shlex.join(line)
 
 

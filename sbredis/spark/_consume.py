@@ -15,6 +15,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,15 +28,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sbredis.aio.bulk import Awaited, Browser, Committed, Planned, Reservation, reserve
-from sbredis.exceptions import MessagesLostError, ReservationLostError, ServiceBusError
+from sbredis.aio.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
+from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, ServiceBusError
 from sbredis.spark._admission import Admission, admitted
+from sbredis.spark._commands import Command, release_line
 from sbredis.spark._loop import beside, run
 from sbredis.spark._offsets import Offsets, Place
+from sbredis.spark._options import parse_secret
 from sbredis.spark._pacing import Pace
 from sbredis.spark._planning import Range
 from sbredis.spark._query import Query, Task
 from sbredis.spark._reading import read_task
+from sbredis.spark._reservations import say_stale
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsumeReader", "settle"]
 
 _log = logging.getLogger("sbredis.spark")
-SHOWING_LIFE = 60.0
-"""The seconds between two signs of life. A batch and a trigger may take much longer than a reservation seems alive."""
 
 
 class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -130,14 +132,20 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._reservation is None:
             options = self._query.options
             assert options.consumer is not None  # the options of a consuming query name it
-            self._reservation = await reserve(
-                await self._query.client(),
-                (await self._query.browser()).path,
-                consumer=options.consumer,
-                owner=f"Spark on {socket.gethostname()}, process {os.getpid()}",
-                timeout=options.reserve_timeout,
-                progress=_waiting,
-            )
+            path = (await self._query.browser()).path
+            try:
+                self._reservation = await reserve(
+                    await self._query.client(),
+                    path,
+                    consumer=options.consumer,
+                    owner=f"Spark on {socket.gethostname()}, process {os.getpid()}",
+                    timeout=options.reserve_timeout,
+                    progress=_waiting,
+                )
+            except EntityReservedError as error:
+                release = Command(job="release", entity=path, server=parse_secret(self._query.given))
+                say_stale(error, options.stale_after, datetime.now(UTC), release_line(release))
+                raise
             self._end_showing_life = beside(self, _show_life(self._reservation))
         return self._reservation
 

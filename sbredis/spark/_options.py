@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from sbredis._quoting import quoted
 from sbredis.engine import entity_name, subscription_name
 from sbredis.exceptions import SparkSetupError
-from sbredis.registry import path_of
+from sbredis.registry import STALE_AFTER, path_of
 from sbredis.spark import _values as values
 
 __all__ = [
@@ -80,6 +80,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("mode", values.one_of("browse", "consume"), READS, "browse"),
     Option("consumer", values.text, frozenset({Kind.CONSUME})),
     Option("reserveTimeout", values.duration, frozenset({Kind.CONSUME}), 300.0),
+    Option("reservationStaleAfter", values.duration, frozenset({Kind.CONSUME}), STALE_AFTER),
     Option("startingOffsets", values.offsets, BROWSES),
     Option("startingTimestamp", values.moment, BROWSES),
     Option("endingOffsets", values.offsets, frozenset({Kind.BROWSE})),
@@ -119,6 +120,7 @@ class Options:
     sub_queue: str | None = None
     consumer: str | None = None
     reserve_timeout: float = 300.0
+    stale_after: float = STALE_AFTER
     starting: values.At | None = None
     starting_time: int | None = None
     ending: values.At | None = None
@@ -192,6 +194,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Opt
         sub_queue=value("subQueue"),
         consumer=value("consumer"),
         reserve_timeout=value("reserveTimeout"),
+        stale_after=value("reservationStaleAfter"),
         starting=value("startingOffsets"),
         starting_time=value("startingTimestamp"),
         ending=value("endingOffsets"),

@@ -10,13 +10,18 @@ from sbredis.spark.__main__ import SETUP_FAILED, main
 from sbredis.spark._commands import Command, read_command, release_line
 
 WRONG = {
-    "no job": ([], "the following arguments are required: JOB"),
-    "an unknown job": (["captur", "orders"], "invalid choice: 'captur'"),
-    "no entity": (["skew"], "the following arguments are required: ENTITY"),
-    "no name of an entity": (["skew", "a b/"], "argument ENTITY: "),
+    "no job": ([], "sbredis: Missing argument 'JOB'.\nTry 'python -m sbredis.spark --help' for help."),
+    "an unknown job": (["captur", "orders"], "No such job 'captur'. Did you mean 'capture'?"),
+    "an unknown option": (
+        ["capture", "--too", "x"],
+        "No such option '--too'. Did you mean '--to'?\nTry 'python -m sbredis.spark capture --help'",
+    ),
+    "too much": (["skew", "q", "r"], "Got unexpected arguments: r."),
+    "no entity": (["skew"], "Missing argument 'ENTITY'."),
+    "no name of an entity": (["skew", "a b/"], "Invalid value for 'ENTITY': "),
     "two connection strings": (["skew", "q", "--url", "x", "--url-env", "Y"], "not allowed with argument"),
-    "no folder": (["capture", "q"], "--to, --checkpoint"),
-    "no choice": (["dlq-resubmit", "q"], "dlq-resubmit needs --report or --fingerprint"),
+    "no folder": (["capture", "q"], "Missing arguments: --to, --checkpoint."),
+    "no choice": (["dlq-resubmit", "q"], "Dlq-resubmit needs --report or --fingerprint"),
     "a rate that is none": (["replay", "q", "--source", "x", "--rate", "fast"], "'fast' is not a number"),
     "a rate of nothing": (["replay", "q", "--source", "x", "--rate", "0"], "'0' is not a number"),
     "no tasks": (["replay", "q", "--source", "x", "--tasks", "0"], "'0' is not a whole number from 1 on"),
@@ -105,6 +110,11 @@ def test_the_command_that_releases_an_entity_is_told(server: list[str], line: st
     command = read_command(["capture", "a/subscriptions/b", "--to", "t", "--checkpoint", "c", *server])
     assert release_line(command) == f"python -m sbredis.spark release a/subscriptions/b{line}"
     assert release_line(command, "q").startswith("python -m sbredis.spark release q")
+
+
+def test_the_command_that_releases_an_entity_needs_a_connection_string_if_a_function_returns_it() -> None:
+    command = Command(job="release", entity="q", server={"urlProvider": "module:function", "namespace": "n"})
+    assert release_line(command) == "python -m sbredis.spark release q --url URL --namespace n"
 
 
 def test_the_command_that_releases_an_entity_begins_as_the_user_began() -> None:

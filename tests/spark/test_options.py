@@ -19,6 +19,7 @@ EXAMPLES = {
     "subQueue": "deadLetter",
     "consumer": "capture",
     "reserveTimeout": "5 min",
+    "reservationStaleAfter": "20 min",
     "startingOffsets": "latest",
     "startingTimestamp": "2026-05-01",
     "endingOffsets": "latest",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from sbredis.exceptions import EntityReservedError, Outcome
 from sbredis.model import ReservationPosition, ReservationStatus
-from sbredis.spark._reservations import shown
+from sbredis.spark._reservations import say_stale, shown
 
 SEEN = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 POSITION = ReservationPosition(plan=3, committed=17, planned=20, left=1500, last_seen=SEEN)
@@ -43,3 +46,19 @@ def test_a_stale_reservation_comes_with_the_command_that_ends_it() -> None:
     first, *_ = shown(replace(STATUS, stale=True, last_seen=None, owner=""), "release it")
     assert first.startswith("orders: reserved by capture since ")
     assert first.endswith("last sign of life never; stale, to end it: release it")
+
+
+@pytest.mark.parametrize(
+    ("since", "last_seen", "stale"),
+    [(20, None, True), (20, 5, False), (5, None, False), (40, 20, True), (5, 40, False)],
+)
+def test_an_error_tells_of_a_reservation_without_a_sign_of_life(since: int, last_seen: int | None, stale: bool) -> None:
+    """Since the reservation, or the last call. A run that has taken an entity over has made no call at first."""
+    error = EntityReservedError("reserved.", outcome=Outcome.REFUSED)
+    error.since = SEEN - timedelta(minutes=since)
+    error.last_seen = None if last_seen is None else SEEN - timedelta(minutes=last_seen)
+    say_stale(error, 900, SEEN, "release it")
+    latest = SEEN - timedelta(minutes=20)
+    told = f" The reservation is stale: it has shown no sign of life since {latest.isoformat()}, for longer than "
+    told += "reservationStaleAfter. If its query does not run any more, end it: release it"
+    assert error.message == f"reserved.{told if stale else ''}"

@@ -17,10 +17,8 @@ from sbredis.registry import EntityRecord, Namespace, reservation_of
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
 
-__all__ = ["STALE_AFTER", "status_of", "statuses"]
+__all__ = ["status_of", "statuses"]
 
-STALE_AFTER = 900.0
-"""A consumer that has made no call for this number of seconds counts as dead."""
 _PAGE = 1000
 
 

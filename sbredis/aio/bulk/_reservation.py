@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sbredis.aio.bulk._listing import STALE_AFTER, statuses
+from sbredis.aio.bulk._listing import statuses
 from sbredis.aio.bulk._reserving import Claimed, Reservations
 from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.core import _reserving as decide
 from sbredis.aio.core._reserving import Awaited
 from sbredis.engine import CallId, Committed, Partition, Planned, Request, plan
 from sbredis.model import ReservationStatus
+from sbredis.registry import STALE_AFTER
 
 if TYPE_CHECKING:
     from sbredis.aio._client import ServiceBusClient

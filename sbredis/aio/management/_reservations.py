@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sbredis.aio.bulk._listing import STALE_AFTER, status_of, statuses
+from sbredis.aio.bulk._listing import status_of, statuses
 from sbredis.aio.bulk._reserving import Reservations
 from sbredis.aio.calls._arguments import seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
 from sbredis.model import ReservationStatus
+from sbredis.registry import STALE_AFTER
 
 __all__ = ["ReservationAdministration"]
 

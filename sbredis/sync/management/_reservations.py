@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sbredis.aio.management._reservations import ReservationAdministration as Twin
 from sbredis.model import ReservationStatus
+from sbredis.registry import STALE_AFTER
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync.management._calls import Calls
@@ -14,7 +15,7 @@ __all__ = ["ReservationAdministration"]
 @documented_by(Twin)
 class ReservationAdministration(Calls):
     def list_reservations(
-        self, *, entity_path: str | None = None, stale_after: float = 900.0, timeout: float | None = None
+        self, *, entity_path: str | None = None, stale_after: float = STALE_AFTER, timeout: float | None = None
     ) -> ItemPaged[ReservationStatus]:
         found = self._aio.list_reservations(entity_path=entity_path, stale_after=stale_after, timeout=timeout)
         return ItemPaged(self._portal, found)

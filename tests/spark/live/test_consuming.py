@@ -18,6 +18,8 @@ from sbredis.exceptions import EntityReservedError, MessagesLostError, Reservati
 from sbredis.spark import _consume as consume
 from sbredis.spark import _loop as loop
 from sbredis.spark._consume import ConsumeReader
+from sbredis.spark._options import parse_options
+from sbredis.spark._query import Query
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import Row, bodies, query, rows_of, send
 from tests.waiting import wait_until
@@ -128,6 +130,21 @@ def test_other_receivers_and_other_consumers_are_refused_while_a_query_has_the_e
         pytest.raises(EntityReservedError, match="capture"),
     ):
         receiver.receive_messages()
+
+
+def test_a_stale_reservation_is_told_with_the_command_that_releases_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER_URL", url)
+    send(url, "orders", ["1"])
+    assert Run(url, []).plan()
+    given = {"mode": "consume", "consumer": "another", "urlEnv": "OTHER_URL", "queue": "orders"}
+    for stale_after, stale in (("1 h", False), ("0.000001", True)):
+        options = parse_options({**given, "reservationStaleAfter": stale_after}, stream=True, write=False)
+        with pytest.raises(EntityReservedError, match="capture") as raised:
+            ConsumeReader(Query(given, options)).initialOffset()
+        release = "end it: python -m sbredis.spark release orders --url-env OTHER_URL"
+        assert raised.value.message.endswith(release) is stale
 
 
 def test_an_older_checkpoint_is_a_loss(url: str) -> None:

@@ -32,13 +32,6 @@ __all__ = ["run_job"]
 
 _CHUNK = 500
 """The number of dead letters that one redrive moves."""
-_SETTINGS = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-}
-"""Settings of a job's session. Spark's usual form of times in parquet, INT96, is deprecated, and has no statistics by
-which readers leave out files. And Spark would take the name of an entity in ``entity=007`` for the number 7.
-"""
 
 
 def run_job(command: Command, spark: SparkSession | None = None) -> int:
@@ -49,21 +42,8 @@ def run_job(command: Command, spark: SparkSession | None = None) -> int:
     if not command.needs_spark:
         return run(_WITHOUT_SPARK[command.job](command))
     if spark is not None:
-        return _run_in(spark, command)
-    return _run_alone(command)
-
-
-def _run_in(spark: SparkSession, command: Command) -> int:
-    """Run a job with the settings that all jobs need, and put back those of the session."""
-    before = {name: spark.conf.get(name) for name in _SETTINGS}
-    try:
-        for name, value in _SETTINGS.items():
-            spark.conf.set(name, value)
         return _JOBS[command.job](spark, command)
-    finally:
-        with suppress(Exception):  # Java may have ended, and then nothing is left to put back
-            for name, value in before.items():
-                spark.conf.set(name, value)
+    return _run_alone(command)
 
 
 def _run_alone(command: Command) -> int:
@@ -72,7 +52,7 @@ def _run_alone(command: Command) -> int:
 
     spark = _session(command)
     try:
-        return _run_in(spark, command)
+        return _JOBS[command.job](spark, command)
     except Exception as error:
         said = GONE if is_gone(spark) else reason_of(error)
         if said is None:
@@ -156,15 +136,15 @@ def _say_reserved(command: Command) -> None:
 
 
 def _captured(capture: Capture, entity: str = "") -> str:
-    messages = sum(each["rows"] for each in capture.written)
-    return f"captured {counted(messages, 'message')}{entity} in {counted(len(capture.written), 'batch', 'batches')}"
+    written = capture.written
+    return f"captured {counted(written.messages, 'message')}{entity} in {counted(written.batches, 'batch', 'batches')}"
 
 
 def _replay(spark: SparkSession, command: Command) -> int:
-    from sbredis.spark.jobs import Replay, replayable
+    from sbredis.spark.jobs import Replay, read_captured, replayable
 
     options = run(_destination(command))
-    rows = spark.read.parquet(command.source)
+    rows = read_captured(spark, command.source)
     parts = (_one_spelling(command.source), name_key(command.entity), (command.where or "").strip())
     replay = Replay.named(options, *parts, tasks=command.tasks, rate=command.rate)
     if command.write_id is not None:
@@ -307,11 +287,10 @@ def _skew(spark: SparkSession, command: Command) -> int:
 
 
 def _compact(spark: SparkSession, command: Command) -> int:
-    from sbredis.spark.jobs import compacted
+    from sbredis.spark.jobs import compact
 
-    ready = compacted(spark.read.parquet(command.source), files=command.files)
     try:
-        ready.write.mode("errorifexists").partitionBy("entity", "date", "hour").parquet(command.to)
+        compact(spark, command.source, command.to, files=command.files)
     except KeyboardInterrupt:
         say(f"{command.to} is not complete: delete it before you run the command again")
         raise

@@ -18,17 +18,20 @@ from sbredis.spark._consume import settle
 from sbredis.spark._loop import run
 from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
+from sbredis.spark.jobs._files import WRITING, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Capture", "partitioned_by_time"]
+__all__ = ["Capture", "Captured", "partitioned_by_time"]
 
 MANIFEST = "_manifest"
 """The folder of the manifests. Readers of parquet leave out folders whose names begin with an underscore."""
-_FILES = 50
-"""The number of files that a task writes at once. If it meets more hours, Spark sorts the other rows."""
+_SETTINGS = {**WRITING, "spark.sql.maxConcurrentOutputFileWriters": "50"}
+"""The rows of a batch are of few hours. So a task writes the files of all of them at once, and sorts nothing. If it
+meets more hours, Spark sorts the other rows.
+"""
 _PLACES = ("entity", "date", "hour", "batch_id")
 
 
@@ -39,6 +42,20 @@ def partitioned_by_time(messages: DataFrame) -> DataFrame:
     return messages.withColumns({"date": date, "hour": sql.pmod(hours, sql.lit(24)).cast("int")})
 
 
+@dataclass(slots=True)
+class Captured:
+    """What a capture has written."""
+
+    messages: int = 0
+    batches: int = 0
+    last: int | None = None
+    """The number of the last batch."""
+
+    def add(self, batch: int, messages: int) -> None:
+        """Count a batch."""
+        self.messages, self.batches, self.last = self.messages + messages, self.batches + 1, batch
+
+
 @dataclass(frozen=True)
 class Capture:
     """A stream of the messages of an entity into the folder ``to``.
@@ -47,14 +64,15 @@ class Capture:
     first run, so every reader of parquet sees each message once. After the files of a batch comes its manifest, in
     ``_manifest/batch_id=…``: the first and the last number of each partition, and how many messages the batch has.
 
-    ``options`` are those of a read with ``mode=consume``.
+    ``options`` are those of a read with ``mode=consume``. The settings of the session that would change the files do
+    not count.
     """
 
     options: Mapping[str, str]
     to: str
     checkpoint: str
-    written: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The manifests of the batches of this run, in order."""
+    written: Captured = field(default_factory=Captured, init=False, compare=False)
+    """How much this run has written. The manifests are only in the files, because a run may go on for years."""
     _writing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _ending: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
@@ -82,19 +100,20 @@ class Capture:
         with self._writing:
             if self._ending.is_set():
                 raise SparkSetupError("The capture is ending, so the next run writes this batch.")
-            self._write(batch, f"{_query_id(batch)}-{number:010d}", partitions)
+            with with_settings(batch.sparkSession, _SETTINGS):
+                rows = self._write(batch, f"{_query_id(batch)}-{number:010d}", partitions)
+            self.written.add(number, rows)
 
-    def _write(self, batch: DataFrame, batch_id: str, partitions: Sequence[int]) -> None:
+    def _write(self, batch: DataFrame, batch_id: str, partitions: Sequence[int]) -> int:
+        """Write the files and the manifest of a batch. Return the number of its messages."""
         seen = Observation()
         rows = batch.withColumn("batch_id", sql.lit(batch_id)).observe(seen, *_ranges(partitions))
-        # The rows of a batch are of few hours. So a task writes the files of all of them at once, and sorts nothing.
-        batch.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _FILES)
         writing = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(*_PLACES)
         writing.parquet(self.to)
         manifest = _manifest(batch_id, seen.get, partitions)
         lines = batch.sparkSession.createDataFrame([(json.dumps(manifest),)], "value string").coalesce(1)
         lines.write.mode("overwrite").format("text").save(f"{self.to}/{MANIFEST}/batch_id={batch_id}")
-        self.written.append(manifest)
+        return int(manifest["rows"])
 
     def end(self, query: StreamingQuery) -> None:
         """Stop the stream after the batch that is being written, and remove the messages of this batch."""
@@ -108,10 +127,10 @@ class Capture:
 
     def _all_committed(self, query: StreamingQuery) -> bool:
         """Return whether Spark has committed all batches that were written. Its progress comes after the commit."""
-        if not self.written:
+        if self.written.last is None:
             return True
         progress = query.lastProgress
-        return progress is not None and progress.batchId >= int(self.written[-1]["batch_id"].rpartition("-")[2])
+        return progress is not None and progress.batchId >= self.written.last
 
     def settle(self, query: StreamingQuery) -> None:
         """Remove the messages of the last batch. Spark tells a source so only when it plans another batch."""

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark.jobs._files import WRITING, read_captured, with_settings
 
-__all__ = ["IDENTITY", "compacted"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["IDENTITY", "compact", "compacted"]
 
 IDENTITY = ("entity", "incarnation", "partition", "sequence_number")
 """The columns that identify a message among all messages of a namespace."""
@@ -21,9 +24,15 @@ def compacted(captured: DataFrame, *, files: int = 1) -> DataFrame:
     Duplicates have the same entity, incarnation, partition and sequence number. The messages of a file are in the order
     of their partitions and numbers.
 
-    Read the captured files with ``spark.sql.sources.partitionColumnTypeInference.enabled=false``: otherwise Spark takes
-    the name of an entity in ``entity=007`` for the number 7.
+    Read the captured files with :func:`read_captured`: otherwise Spark takes the name of an entity in ``entity=007``
+    for the number 7, and this raises :class:`~sbredis.exceptions.SparkSetupError`.
     """
+    kind = dict(captured.dtypes).get("entity", "string")
+    if kind != "string":
+        raise SparkSetupError(
+            f"The column entity has the type {kind}, because Spark took the names of folders for other values: read "
+            "the captured files with sbredis.spark.jobs.read_captured."
+        )
     file = sql.pmod(sql.xxhash64("partition", "sequence_number"), sql.lit(files))
     numbered = captured.drop("batch_id").withColumn("_file", file)
     # The rows of one file of an hour meet in one task; there are as many tasks as Spark's own shuffle has. Duplicates
@@ -31,3 +40,13 @@ def compacted(captured: DataFrame, *, files: int = 1) -> DataFrame:
     place, order = ("entity", "date", "hour", "_file"), ("partition", "sequence_number")
     once = numbered.repartition(*place).dropDuplicates(list(dict.fromkeys((*place, *order, *IDENTITY))))
     return once.sortWithinPartitions(*place, *order).drop("_file")
+
+
+def compact(spark: SparkSession, source: str, to: str, *, files: int = 1) -> None:
+    """Write the captured files of one folder into another one, which must not exist, as :func:`compacted` returns them.
+
+    The settings of the session that would change the files do not count.
+    """
+    ready = compacted(read_captured(spark, source), files=files)
+    with with_settings(spark, WRITING):
+        ready.write.mode("errorifexists").partitionBy("entity", "date", "hour").parquet(to)

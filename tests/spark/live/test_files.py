@@ -1,0 +1,105 @@
+"""Captured files are the same whatever the settings of the session are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark.jobs import Capture, compact, compacted, partitioned_by_time, read_captured
+from sbredis.spark.jobs import _capture as capture_module
+from tests.spark.live.frames import messages
+from tests.spark.live.reading import send
+from tests.spark.live.running import captured, waiting
+
+pytestmark = pytest.mark.slow
+
+ODD = {
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    "spark.sql.parquet.writeLegacyFormat": "true",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.maxConcurrentOutputFileWriters": "0",
+    "spark.sql.session.timeZone": "Pacific/Auckland",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "false",
+}
+"""Settings of which each would change what files are like, or how they are read."""
+
+
+@pytest.fixture
+def odd(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose settings are odd. They are still so at the end of the test."""
+    before = {name: spark.conf.get(name) for name in ODD}
+    try:
+        for name, value in ODD.items():
+            spark.conf.set(name, value)
+        yield spark
+        assert {name: spark.conf.get(name) for name in ODD} == ODD
+    finally:
+        for name, earlier in before.items():
+            assert earlier is not None
+            spark.conf.set(name, earlier)
+
+
+def capture(spark: SparkSession, folder: Path, queue: str) -> None:
+    given = {"urlEnv": "SBREDIS_URL", "queue": queue, "consumer": "capture", "maxMessagesPerTrigger": "15"}
+    made = Capture(given, str(folder / "out"), str(folder / "check"))
+    query = made.start(spark)
+    query.awaitTermination()
+    made.settle(query)
+    assert (made.written.messages, made.written.batches > 1) == (30, True)
+
+
+def types(folder: Path) -> set[tuple[Any, Any]]:
+    """Return the types of two columns in all files of a folder."""
+    schemas = [parquet.read_schema(path) for path in folder.glob("entity=*/**/*.parquet")]
+    return {(schema.field("enqueued_time").type, schema.field("body").type) for schema in schemas}
+
+
+def test_a_capture_and_its_compacted_files_do_not_depend_on_the_session(
+    odd: SparkSession, emptied: str, tmp_path: Path
+) -> None:
+    """The name of the entity could be taken for a number, and would lose its zeros."""
+    send(emptied, "007", map(str, range(30)))
+    capture(odd, tmp_path, "007")
+    assert waiting(emptied, "007") == (0, 0)
+    compact(odd, str(tmp_path / "out"), str(tmp_path / "fewer"))
+    for folder in (tmp_path / "out", tmp_path / "fewer"):
+        assert captured(folder) == sorted(str(number).encode() for number in range(30))
+        assert {each.name for each in folder.glob("entity=*")} == {"entity=007"}
+        assert types(folder) == {(pa.timestamp("us", tz="UTC"), pa.binary())}
+        found = read_captured(odd, str(folder))
+        assert {row["entity"] for row in found.select("entity").distinct().collect()} == {"007"}
+
+
+def test_rows_whose_entities_were_taken_for_numbers_are_refused(spark: SparkSession) -> None:
+    rows = partitioned_by_time(messages(spark, {"entity": "007"}))
+    with pytest.raises(SparkSetupError, match=r"The column entity has the type int.*jobs.read_captured"):
+        compacted(rows.selectExpr("* EXCEPT (entity)", "CAST(entity AS INT) AS entity"))
+
+
+def test_a_capture_that_runs_for_long_keeps_only_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may write a batch each second for years."""
+    monkeypatch.setattr(capture_module, "_query_id", lambda _: "query")
+    monkeypatch.setattr(Capture, "_write", lambda *_: 3)
+    batch = cast("DataFrame", SimpleNamespace(sparkSession=spark))
+    made = Capture({}, "out", "check")
+    for number in range(7, 27):
+        made.write(batch, number, (0,))
+    assert astuple(made.written) == (60, 20, 26)
+    ended: Any = SimpleNamespace(lastProgress=SimpleNamespace(batchId=25))
+    assert not made._all_committed(ended)
+    ended.lastProgress.batchId = 26
+    assert made._all_committed(ended)
+    assert Capture({}, "out", "check")._all_committed(ended)

@@ -59,9 +59,12 @@ MOMENTS: dict[str, tuple[Callable[[Folders, Job], Callable[[], object]], float]]
 
 
 def reach(moment: str, folder: Path, job: Job, chance: random.Random) -> bool:
-    """Wait for a moment, and then for a random part of it. Return whether the job still runs."""
+    """Wait for a moment, and then for a random part of it. Return whether the job still runs.
+
+    The job must have its Java before: until then, what happens to the files is the work of an earlier job that ends.
+    """
     begins, lasts = MOMENTS[moment]
-    if not job.until(begins(Folders(folder), job)):
+    if not (job.until(job.jvm) and job.until(begins(Folders(folder), job))):
         return False
     time.sleep(chance.random() * lasts)
     return job.code is None

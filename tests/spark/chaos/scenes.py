@@ -137,7 +137,7 @@ def captures(scene: Scene, moments: tuple[str, ...] = tuple(MOMENTS)) -> str:
                 there = reach(moment, scene.folder, job, chance)
                 feed.check()
                 assert there, job.said[-3000:]
-                assert job.kill(victim)
+                assert job.kill(victim), job.said[-3000:]
                 scene.say(
                     f"{number:>3}: {victim} killed {job.age:.1f} s after the start, while {moment}: "
                     f"{scene.progress()}, {len(feed):,} messages sent"

@@ -281,6 +281,73 @@ async def test_a_supervisor_is_not_ready_while_one_of_its_processes_does_not_run
     )
 
 
+REPLACED = """
+    import pathlib, time
+
+    def wait_for(name):
+        while not pathlib.Path(name).exists():
+            time.sleep(0.01)
+
+    if not pathlib.Path("replaced").exists():
+        os.write(out, FIRST)
+        wait_for("end")
+        os.write(out, LAST)
+        wait_for("replaced")
+        sys.exit(0)
+    wait_for("start")
+    if pathlib.Path("fail").exists():
+        sys.exit(1)
+    os.write(out, FIRST)
+    time.sleep(3600)
+"""
+"""A process that ends as planned, and the one that follows it. Files say when, and whether the second one fails."""
+
+
+@asynccontextmanager
+async def replaced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> AsyncGenerator[tuple[Supervisor, WorkerProcess]]:
+    """Give a supervisor of two processes, one of which has ended as planned."""
+    monkeypatch.chdir(folder)
+    supervisor = Supervisor(Command(target="app:worker", processes=2), ["app:worker"])
+    text = REPLACED.replace("FIRST", repr(FIRST.to_line())).replace("LAST", repr(LAST.to_line()))
+    async with (
+        kept_running(text) as (process, _),
+        kept_running(says(FIRST) + FOREVER) as (other, _),
+    ):
+        supervisor._processes[:] = [process, other]
+        other.number = 2
+        await eventually(lambda: supervisor._ready().well)
+        (folder / "end").touch()
+        await eventually(lambda: process.report.ending)
+        yield supervisor, process
+
+
+async def test_a_supervisor_stays_ready_while_one_of_its_processes_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with replaced(monkeypatch, tmp_path) as (supervisor, process):
+        assert supervisor._ready() == (True, {"processes": {"process 1": "stopping", "process 2": "running"}})
+        (tmp_path / "replaced").touch()
+        await eventually(lambda: not process.report.ending and process._process is not None)
+        assert supervisor._ready() == (True, {"processes": {"process 1": "starting", "process 2": "running"}})
+        now = asyncio.get_running_loop().time()
+        assert not process.being_replaced(now + process.patience + 60)  # the next one takes too long
+        supervisor._processes.pop()
+        assert not supervisor._ready().well  # no process is ready
+        (tmp_path / "start").touch()
+        await eventually(lambda: process.state(now) == "running")
+        assert not process.being_replaced(now)
+
+
+async def test_a_supervisor_is_not_ready_if_the_next_process_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with replaced(monkeypatch, tmp_path) as (supervisor, process):
+        for name in ("fail", "start", "replaced"):
+            (tmp_path / name).touch()
+        await eventually(lambda: not process.being_replaced(asyncio.get_running_loop().time()))
+        assert not supervisor._ready().well
+
+
 class Stuck(WorkerProcess):
     """A process that is stuck."""
 

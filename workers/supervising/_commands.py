@@ -7,15 +7,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sbredis._arguments import ArgumentParser
 from sbredis.workers.declaring._addresses import address_of
 
-__all__ = ["Command", "read_command"]
+__all__ = ["PROGRAM", "Command", "read_command"]
 
+PROGRAM = "python -m sbredis.workers"
 _EXAMPLES = """\
 examples:
-  python -m sbredis.workers orders.app:worker
-  python -m sbredis.workers orders.app:worker --processes 4 --http 0.0.0.0:8080
-  python -m sbredis.workers orders.app:worker --reload
+  {program} orders.app:worker
+  {program} orders.app:worker --processes 4 --http 0.0.0.0:8080
+  {program} orders.app:worker --reload
 """
 
 
@@ -37,12 +39,15 @@ class Command:
     """A file descriptor to which this process reports as a child of a supervisor."""
 
 
-def read_command(arguments: Sequence[str] | None = None) -> Command:
-    """Read the arguments of the command. Ends the program with a message if they are wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sbredis.workers",
+def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> Command:
+    """Read the arguments of the command. Ends the program with a message if they are wrong.
+
+    ``program`` is the command as the user has typed it.
+    """
+    parser = ArgumentParser(
+        prog=program,
         description="Run a worker: the handlers of a Worker in one or several processes.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(program=program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", metavar="MODULE:WORKER", help="where the Worker is, such as orders.app:worker")

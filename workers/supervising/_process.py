@@ -25,6 +25,8 @@ _NOT_STARTED: Final = 1
 """Stands for the exit code of a process that the system could not start."""
 _PATIENCE: Final = 10.0
 """The seconds that a process gets after its ``shutdown_timeout`` to end, before it is killed."""
+_STARTING: Final = 30.0
+"""The seconds that the next process gets to run, before its place counts as not ready."""
 
 
 class WorkerProcess:
@@ -48,6 +50,8 @@ class WorkerProcess:
         self._stopping = False
         self._has_run = self._has_stopped = False
         """Whether this process has run, and whether it has said that the application has called ``worker.stop()``."""
+        self._replaced_until = 0.0
+        """Until when the place counts as one whose process is being replaced, after that has ended as planned."""
         self._killing: asyncio.TimerHandle | None = None
         self._past: dict[str, Counts] = {}
         """The counts of the processes that have ended."""
@@ -80,6 +84,7 @@ class WorkerProcess:
                 self.stopped_itself = True
                 return 0
             if code == SETUP_FAILED and not self._has_run:
+                self._replaced_until = 0.0
                 if not self._reloads:
                     return code
                 _log.info("process %d starts again when a file changes", self.number)
@@ -88,6 +93,7 @@ class WorkerProcess:
             failed = code != 0 and not (code == -signal.SIGTERM and self._asked is not None)
             pause = self._restarts.pause_after(loop.time() - began, failed=failed)
             if failed:
+                self._replaced_until = 0.0
                 _log.warning("process %d ended with %s; it starts again in %g s", self.number, ending_of(code), pause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -153,6 +159,10 @@ class WorkerProcess:
     def _note(self, report: Report) -> None:
         self.report, self._heard = report, asyncio.get_running_loop().time()
         self.namespace = report.namespace or self.namespace
+        if report.ending and not self._replaced_until:
+            self._replaced_until = self._heard + self.patience + _STARTING
+        elif report.running and not report.ending:
+            self._replaced_until = 0.0
         if report.running:
             self._has_run = True
             self.ran.set()
@@ -218,6 +228,12 @@ class WorkerProcess:
         if not self.report.running:
             return "starting"
         return self.report.paused or "running"
+
+    def being_replaced(self, now: float) -> bool:
+        """Return whether the process is being replaced because it has received its number of messages, or was asked to
+        end. No process has failed, and the next one has not taken too long.
+        """
+        return not self._stopping and now < self._replaced_until
 
     def stuck(self, now: float) -> bool:
         """Return whether the event loop of the process has stopped turning.

@@ -168,8 +168,11 @@ class Supervisor:
 
     def _ready(self) -> Health:
         now = asyncio.get_running_loop().time()
-        states = {f"process {process.number}": process.state(now) for process in self._processes}
-        return Health(all(state == "running" for state in states.values()), {"processes": states})
+        states = {process.number: process.state(now) for process in self._processes}
+        missing = [process for process in self._processes if states[process.number] != "running"]
+        some = len(missing) < len(self._processes)
+        well = some and all(process.being_replaced(now) for process in missing)
+        return Health(well, {"processes": {f"process {number}": state for number, state in states.items()}})
 
     def _metrics(self) -> str:
         namespace = next((process.namespace for process in self._processes if process.namespace), "")

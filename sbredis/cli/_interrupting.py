@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Generator
@@ -21,7 +22,8 @@ class Terminated(KeyboardInterrupt):
 def ending_at_once() -> Generator[list[int]]:
     """Let Ctrl-C and SIGTERM end the block at once. asyncio only notes them, and acts when the block has ended.
 
-    The block gets the list of signals that have come. They raise what :func:`interruption` returns.
+    A command without an event loop that reacts to them in its own way is left alone. The block gets the list of
+    signals that have come. They raise what :func:`interruption` returns.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -32,7 +34,7 @@ def ending_at_once() -> Generator[list[int]]:
         came.append(number)
         raise interruption(number)
 
-    before = [(number, handler) for number in _SIGNALS if callable(handler := signal.getsignal(number))]
+    before = [(number, handler) for number in _SIGNALS if _is_replaced(handler := signal.getsignal(number))]
     try:
         for number, _ in before:
             signal.signal(number, end)
@@ -40,6 +42,16 @@ def ending_at_once() -> Generator[list[int]]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _is_replaced(handler: object) -> bool:
+    if handler is signal.default_int_handler:
+        return True
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return callable(handler)
 
 
 def interruption(number: int) -> KeyboardInterrupt:

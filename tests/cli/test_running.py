@@ -17,6 +17,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import _doctor
 from sbredis.cli._call import Call, Settings
+from sbredis.cli._interrupting import ending_at_once
 from sbredis.cli._running import run_work
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -172,6 +173,17 @@ def test_a_command_whose_reader_takes_nothing_ends_at_the_first_signal(
         assert child.end() == (128 + number, "")
     os.close(read)
     os.close(write)
+
+
+def test_a_command_that_reacts_to_signals_in_its_own_way_does_so_while_it_writes() -> None:
+    came = list[int]()
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        with ending_at_once():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [signal.SIGTERM]
 
 
 # -- servers that do not answer ----------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, WorkerSetupError
 from sbredis.workers.observing._logs import set_up_logs
 from sbredis.workers.observing._terminal import above_the_line
-from sbredis.workers.supervising._commands import Command, read_command
+from sbredis.workers.supervising._commands import PROGRAM, Command, read_command
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker, and return the exit code."""
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run a worker, and return the exit code. ``program`` is the command as the user has typed it."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    command = read_command(given)
+    command = read_command(given, program)
     with above_the_line():
         set_up_logs(command.log_format)
         return _run(command, given)

@@ -91,7 +91,7 @@ def _run_worker(call: Call, arguments: list[str]) -> int:
     from sbredis.workers.__main__ import main
 
     sys.path.insert(0, os.getcwd())  # as `python -m` does, so that the worker's module is found  # noqa: PTH109
-    return main(arguments)
+    return main(arguments, "sbredis worker")
 
 
 def _run_spark(call: Call, arguments: list[str]) -> int:

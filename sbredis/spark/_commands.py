@@ -168,7 +168,7 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
         program=tuple(program),
     )
     if command.job == "dlq-resubmit" and not command.report and not command.fingerprints:
-        parser.error("dlq-resubmit needs --report or --fingerprint, which choose the dead letters")
+        parser.error("give --report or --fingerprint, which choose the dead letters")
     if command.job == "compact" and os.path.realpath(command.source) == os.path.realpath(command.to):
         parser.error("--to must be another folder than --source: compacting reads one and writes the other")
     return command

@@ -105,8 +105,11 @@ def test_a_worker_gets_the_server_of_the_context(
 def test_the_help_of_a_program_is_its_own(sbredis: Command, name: str, shown: str) -> None:
     ran = sbredis(name, "--help")
     assert (ran.code, shown in ran.out) == (0, True)
+    assert ran.out.startswith(f"usage: sbredis {name} ")
+    assert f"  sbredis {name} " in ran.out.partition("examples:")[2]
     ran = sbredis(name, "--nonsense")
-    assert (ran.code, "usage: python -m sbredis." in ran.err) == (2, True)
+    hint = f"Try 'sbredis {name} --help' for help."
+    assert ran == (2, "", f"sbredis: No such option '--nonsense'.\n{hint}\n")
 
 
 def test_a_job_works_on_the_server_of_the_context(sbredis: Command) -> None:

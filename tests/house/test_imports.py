@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
     {"servers"},
 ]
 EVERYWHERE = {
+    "_arguments",
     "_call_site",
     "_counting",
     "_public",

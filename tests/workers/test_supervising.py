@@ -58,7 +58,9 @@ def test_the_arguments_of_the_command() -> None:
         (["a:b", "--processes", "0"], "0 is less than 1"),
         (["a:b", "--processes", "x"], "'x' is not a whole number"),
         (["a:b", "--processes", "9999"], "is more than four times"),
-        (["a:b", "--log-format", "xml"], "invalid choice"),
+        (["--nope"], "sbredis: No such option '--nope'.\nTry 'python -m sbredis.workers --help' for help.\n"),
+        (["--proceses", "2"], "No such option '--proceses'. Did you mean '--processes'?"),
+        (["a:b", "--log-format", "xml"], "Invalid value for '--log-format': 'xml' is not one of 'text', 'json'."),
         (["a:b", "--http", "nowhere"], "must be HOST:PORT or PORT, not 'nowhere'"),
     ],
 )

@@ -23,7 +23,8 @@ from sbredis._threads import in_thread
 from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
-from sbredis.aio.calls._entity_state import Creation
+from sbredis.aio.calls._entity_state import Creation, EntityState
+from sbredis.aio.calls._known_entities import KnownEntities
 from sbredis.aio.calls._lane import OTHER_LOOP
 from sbredis.aio.calls._runtime import Runtime
 from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
@@ -71,7 +72,7 @@ class Connection(Runtime):
         self._connect_timeout = seconds_of(connect_timeout, "connect_timeout")
         self._partition_count = partition_count
         self._when_opened = when_opened
-        self._entities: dict[str, Entity] = {}
+        self._entities = KnownEntities()
         self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
         late = f"The connection to {target} was not ready in time."
         self._opening = SharedAttempt[None](f"sbredis opens {target}", late, Outcome.NEVER_SENT)
@@ -199,7 +200,7 @@ class Connection(Runtime):
             _log.exception("the client of %s failed because of a defect and is closed", self.target)
         finally:
             self.closed = True
-            for entity in self._entities.values():
+            for entity in self._entities:
                 entity.close()
 
     async def aclose(self) -> None:
@@ -254,15 +255,19 @@ class Connection(Runtime):
             raise
         known = self._entities.get(key)
         if known is None:
-            known = self._entities[key] = Entity(self, record)
+            known = Entity(self, record)
+            self._entities.add(key, known)
         elif known.gone:
             known.adopt(record)
         known.create = create or known.create
         return known
 
     def forget_entities(self) -> None:
-        for entity in self._entities.values():
+        for entity in self._entities:
             entity.gone = True
+
+    def keep(self, entity: EntityState) -> None:
+        self._entities.keep(entity)
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """Return the registry's record of an entity. If it is missing, ``create`` it."""

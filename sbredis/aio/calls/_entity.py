@@ -65,6 +65,10 @@ class Entity(EntityState):
             found.probe_if_due()
         return found
 
+    def rest(self) -> None:
+        for partition_client in self._partition_clients.values():
+            partition_client.rest()
+
     def close(self) -> None:
         """Fail the jobs that wait at the partitions of the entity."""
         for partition_client in self._partition_clients.values():

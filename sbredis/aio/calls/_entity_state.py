@@ -65,6 +65,10 @@ class EntityState:
         for watcher in list(self.watchers):
             watcher()
 
+    def rest(self) -> None:
+        """End the idle tasks of the entity. The next call starts those again that it needs."""
+        raise NotImplementedError
+
     def partition(self, number: int) -> Partition:
         """Return a partition, as the current record describes it."""
         found = self._partitions.get(number)

@@ -175,6 +175,11 @@ class Lane(ABC, Generic[J, R]):
         for pipeline in self._pipelines:
             pipeline.end()
 
+    def rest(self) -> None:
+        """End the tasks of the lane when no jobs are left. The next job starts them again."""
+        for pipeline in self._pipelines:
+            pipeline.rest()
+
     def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
         """Return the jobs for a pipeline's next call.
 

@@ -178,14 +178,21 @@ class PartitionClient(PartitionLink):
         if lane is not None:
             lane.retire()
 
+    def rest(self) -> None:
+        """End the tasks of all lanes, those under way after their calls."""
+        for lane in self._lanes():
+            lane.rest()
+
     def close(self) -> None:
         """Fail the jobs that wait in all lanes."""
-        lanes: list[Lane[Any, Any]] = [
+        for lane in self._lanes():
+            lane.close()
+
+    def _lanes(self) -> list[Lane[Any, Any]]:
+        return [
             self.sending,
             self.renewing,
             self.transacting,
             *self._settling.values(),
             *self._calling.values(),
         ]
-        for lane in lanes:
-            lane.close()

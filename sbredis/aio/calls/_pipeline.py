@@ -114,10 +114,11 @@ class Pipeline(Generic[J, R]):
         self._begun: _Attempt[J, R] | None = None
         """The call under way, if it was sent at once."""
         self._started = False
+        self._rests = False
+        """Whether the task ends when no jobs are left."""
         self._number = 0
         self._known = False
         """Whether the partition has answered a call of this lane, so that it has recorded the lane."""
-        self._generation = 0
         self._name = ""
         self._defect_logged = False
         """Whether a defect in the jobs under way was already logged."""
@@ -131,7 +132,14 @@ class Pipeline(Generic[J, R]):
                 self._resume()
         elif not self._started:
             self._started = True
+            self._lane.runtime.keep(self._lane.entity)
             self._lane.runtime.start(self._work())
+
+    def rest(self) -> None:
+        """End the task when no jobs are left, because it would keep the entity. The next job starts it again."""
+        if self._started:
+            self._rests = True
+            self.end()
 
     def end(self) -> None:
         """Stop when no jobs are left."""
@@ -190,7 +198,7 @@ class Pipeline(Generic[J, R]):
             except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 self._fail_by_defect(jobs, defect)
         self.in_flight = []
-        if lane.gathering or lane.retired:
+        if lane.gathering or lane.retired or self._rests:
             self._resume()
         else:
             self.busy = False
@@ -212,6 +220,9 @@ class Pipeline(Generic[J, R]):
             if not jobs:
                 self.busy = False
                 if lane.retired:
+                    return
+                if self._rests:
+                    self._started = self._rests = False
                     return
                 self._wanted = self._loop.create_future()
                 begun = await self._wanted
@@ -392,7 +403,6 @@ class Pipeline(Generic[J, R]):
         that lane could never run. And if the answer to the second call were lost, the lane would look like a lane that
         the partition has forgotten.
         """
-        self._generation += 1
         self._number = 0
         self._known = False
-        self._name = f"{self._lane.runtime.id}{self._letter}.{self._generation}"
+        self._name = f"{self._lane.runtime.id}{self._letter}.{next(self._lane.runtime.lane_numbers)}"

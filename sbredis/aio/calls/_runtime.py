@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import TaskScope
@@ -15,6 +16,7 @@ from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
 
 if TYPE_CHECKING:
+    from sbredis.aio.calls._entity_state import EntityState
     from sbredis.registry import EntityRecord, Namespace
     from sbredis.transport import Transport
 
@@ -47,6 +49,10 @@ class Runtime:
         """A function that is called with the record of an entity whose messages are moved elsewhere. The second
         argument says whether a message certainly waits now.
         """
+        self.lane_numbers = count(1)
+        """Numbers for the names of lanes. No two lanes of a client have the same name, not even if the client has
+        forgotten one of them: its partition would take the calls of the other one for repetitions.
+        """
         self.closed = False
         """Whether the client is closed or being closed."""
         self._background: TaskScope
@@ -59,6 +65,10 @@ class Runtime:
 
     def forget_entities(self) -> None:
         """Let the next call of each entity look the entity up, because the servers have lost the registry."""
+        raise NotImplementedError
+
+    def keep(self, entity: EntityState) -> None:
+        """Do not forget an entity for now, because it is in use."""
         raise NotImplementedError
 
     def start(self, work: Coroutine[Any, Any, None]) -> bool:

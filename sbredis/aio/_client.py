@@ -370,8 +370,9 @@ class ServiceBusClient(Handlers):
     async def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
         """Return the kind, the sub-queue and the settings of an entity.
 
-        An example of a path is ``news/Subscriptions/all``. Upper and lower case do not matter. The path may end with
-        ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``.
+        An example of a path is ``news/subscriptions/all``. Upper and lower case do not matter, so Azure's spelling
+        ``news/Subscriptions/all`` names the same subscription. The path may end with ``/$DeadLetterQueue`` or
+        ``/$Transfer/$DeadLetterQueue``.
         """
         return await describe(self._connection, entity_path, deadline_of(timeout))
 

@@ -105,7 +105,7 @@ class Handlers:
         session_id: str | ServiceBusSessionFilter | None = None,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        """Make a receiver from a path such as ``orders``, ``orders/$DeadLetterQueue`` or ``news/Subscriptions/all``.
+        """Make a receiver from a path such as ``orders``, ``orders/$DeadLetterQueue`` or ``news/subscriptions/all``.
 
         The path has the form that :meth:`describe_entity` takes. The entity must exist. The options are those of
         :meth:`get_queue_receiver`.

@@ -128,7 +128,7 @@ async def test_the_handlers_of_a_router_are_included(
 ) -> None:
     await sbredis_bus.create_topic("news")
     await sbredis_bus.create_subscription("news", "all")
-    worker = part(guide, sbredis_bus, "news/Subscriptions/all")
+    worker = part(guide, sbredis_bus, "news/subscriptions/all")
     async with worker.running():
         await worker.send("news", "rain")
         await done(sbredis_bus, "news/all")

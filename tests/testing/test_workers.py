@@ -233,7 +233,7 @@ async def test_a_message_that_no_handler_takes_is_shown_too(sbredis_bus: Bus) ->
         await run.send("orders", "one", subject="coffee")
         await run.send("orders", b"\xff", subject="tea")
         await run.idle()
-    path = "orders/Subscriptions/kitchen"
+    path = "orders/subscriptions/kitchen"
     assert [(each.entity, each.handler) for each in run.handled(path)] == [(path, None), (path, make)]
     assert [each.outcome.reason for each in run.handled() if isinstance(each.outcome, DeadLetter)] == [
         "NoHandler",

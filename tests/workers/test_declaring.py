@@ -368,7 +368,7 @@ def test_a_decorator_returns_its_function_and_handlers_of_one_entity_come_togeth
     router.queue("orders", sub_queue="deadletter")(dead)
     router.subscription("news", "all")(news)
     plans = planned(router)
-    assert [plan.source.path for plan in plans] == [*("orders", "orders/$DeadLetterQueue", "news/Subscriptions/all")]
+    assert [plan.source.path for plan in plans] == [*("orders", "orders/$DeadLetterQueue", "news/subscriptions/all")]
     assert [handler.execution for handler in plans[0].handlers] == ["thread", "async"]
     assert plans[0].settings.max_concurrent_calls == 5
     assert plans[1].settings.max_concurrent_calls == 16

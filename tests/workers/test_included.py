@@ -12,6 +12,7 @@ from sbredis.workers import Context, Idempotency, Logging, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+BY_SUBJECT = Idempotency(60, key=lambda message: str(message.subject))
 
 
 async def test_the_second_message_of_a_key_sends_nothing(sbredis_bus: Bus) -> None:
@@ -70,24 +71,28 @@ async def dead(bus: Bus, count: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("properties", "warned"),
+    ("properties", "own", "warned"),
     [
-        ({}, False),
-        ({"enable_partitioning": True}, True),
-        ({"enable_partitioning": True, "requires_session": True}, False),
-        ({"enable_partitioning": True, "requires_duplicate_detection": True}, False),
+        ({}, Idempotency(60), False),
+        ({}, BY_SUBJECT, False),
+        ({"enable_partitioning": True}, Idempotency(60), True),
+        ({"enable_partitioning": True}, BY_SUBJECT, True),
+        ({"enable_partitioning": True, "requires_session": True}, Idempotency(60), False),
+        ({"enable_partitioning": True, "requires_session": True}, BY_SUBJECT, False),
+        ({"enable_partitioning": True, "requires_duplicate_detection": True}, Idempotency(60), False),
+        ({"enable_partitioning": True, "requires_duplicate_detection": True}, BY_SUBJECT, True),
     ],
 )
 async def test_keys_that_partitions_do_not_share_are_worth_a_warning(
-    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, properties: Any, warned: bool
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, properties: Any, own: Idempotency, warned: bool
 ) -> None:
-    """Messages of one id may be in several partitions, unless a key of theirs decides about the partition."""
+    """Messages of one key may be in several partitions, unless the key or their session decides about the partition."""
     await sbredis_bus.create_queue("orders", **properties)
     topic = {name: value for name, value in properties.items() if name != "requires_session"}
     await sbredis_bus.create_topic("news", **topic)
     session = {name: value for name, value in properties.items() if name == "requires_session"}
     await sbredis_bus.create_subscription("news", "all", **session)
-    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+    worker = Worker(sbredis_bus.url, middleware=[own])
 
     @worker.queue("orders")
     @worker.subscription("news", "all")
@@ -96,7 +101,7 @@ async def test_keys_that_partitions_do_not_share_are_worth_a_warning(
     async with worker.running():
         pass
     assert ("remembers keys in each partition, and 'orders' is partitioned" in caplog.text) == warned
-    assert ("remembers keys in each partition, and 'news/Subscriptions/all' is part" in caplog.text) == warned
+    assert ("remembers keys in each partition, and 'news/subscriptions/all' is part" in caplog.text) == warned
 
 
 async def sent(bus: Bus, count: int) -> bool:

@@ -146,7 +146,7 @@ def test_a_connection_string_that_is_wrong_ends_the_program_for_good(
 
 def test_the_banner_and_the_line_of_rates_fit_the_terminal() -> None:
     report = Report(
-        rows=[("orders", "shop.place", 32), ("news/Subscriptions/all", "shop.read", 4)],
+        rows=[("orders", "shop.place", 32), ("news/subscriptions/all", "shop.read", 4)],
         schedules=[("orders", "shop.tidy", "0 3 * * *", "2026-11-24 03:00 UTC")],
         title="sbredis 1.0 · redis://h · namespace shop",
     )
@@ -155,7 +155,7 @@ def test_the_banner_and_the_line_of_rates_fit_the_terminal() -> None:
         "2 processes · Ctrl-C to stop",
         "",
         "  orders                    32 at once  shop.place",
-        "  news/Subscriptions/all     4 at once  shop.read",
+        "  news/subscriptions/all     4 at once  shop.read",
         "  orders                  0 3 * * *: shop.tidy, next at 2026-11-24 03:00 UTC",
     ]
     assert all(len(line) <= 20 for line in banner(report, 1, 20).splitlines())

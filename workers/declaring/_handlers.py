@@ -45,7 +45,7 @@ class Source:
     @property
     def path(self) -> str:
         """The path of the queue, subscription or dead-letter queue."""
-        path = self.name if self.topic is None else f"{self.topic}/Subscriptions/{self.name}"
+        path = self.name if self.topic is None else f"{self.topic}/subscriptions/{self.name}"
         return path if self.sub_queue is None else f"{path}/{self.sub_queue}"
 
 

@@ -83,8 +83,8 @@ async def receive(
 
     A message is completed after its line was written, and in a pipe after the reader has taken it. With --exec it is
     completed when COMMAND has ended with 0. If COMMAND fails, the message comes again after a delay, until it becomes a
-    dead letter at the limit of deliveries. What is not dealt with goes back uncounted: after Ctrl-C, and when the
-    reader of the pipe has gone.
+    dead letter at the limit of deliveries. After Ctrl-C, and when the reader of the pipe has gone, the messages that
+    were not dealt with go back to the queue, without counting a delivery.
     """
     if sum([count is not None, everything, follow]) > 1:
         raise click.UsageError("Give one of --count, --all and --follow.")

@@ -27,7 +27,8 @@ class Idempotency:
     out. What a handler does elsewhere may happen twice: guard it with ``context.fence``.
 
     Handlers of batches cannot have it. Each partition of an entity remembers its own keys: on a partitioned entity, the
-    messages of one key must have the same partition key, or the same session.
+    messages of one key must have the same partition key or session id. If the key is the message id, and the entity
+    detects duplicates, messages without either are also in one partition.
     """
 
     def __init__(
@@ -38,6 +39,11 @@ class Idempotency:
         require_plain_function("key", key, "a message")
         self._window = float(seconds)
         self._key = key
+
+    @property
+    def by_message_id(self) -> bool:
+        """Whether the key is the message id."""
+        return self._key is _message_id
 
     async def __call__(self, context: Context, proceed: Proceed) -> Any:
         """Call the handler, and let its message be completed only if the key is new."""

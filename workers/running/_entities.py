@@ -166,21 +166,25 @@ async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
                 f"{counted(facts.max_delivery_count, 'delivery', 'deliveries')}: set its max_delivery_count, or ask "
                 "for fewer."
             )
-    idempotent = [handler.name for handler in plan.handlers if _is_idempotent(handler)]
-    if idempotent and await _scatters(client, plan, info):
-        _log.warning(
-            "%s: Idempotency remembers keys in each partition, and %r is partitioned. Two messages of one key count as "
-            "one only if both are in one partition: let the senders give them the same partition_key.",
-            *(idempotent[0], path),
-        )
+    if any(_is_idempotent(handler) for handler in plan.handlers):
+        await _warn_of_scattered_keys(client, plan, info)
     return facts
 
 
-async def _scatters(client: ServiceBusClient, plan: EntityPlan, info: EntityInfo) -> bool:
-    """Return whether messages with the same id may be in several partitions of an entity."""
+async def _warn_of_scattered_keys(client: ServiceBusClient, plan: EntityPlan, info: EntityInfo) -> None:
+    """Warn of each handler whose messages of one key may be in several partitions. The senders decide whether they are,
+    so the worker starts.
+    """
     own: Any = info.properties
     topic = plan.source.topic
     stored: Any = own if topic is None else (await client.describe_entity(topic)).properties
-    return bool(
-        stored.enable_partitioning and not (stored.requires_duplicate_detection or own.requires_session)
-    )  # the message id or the session id decides about the partition
+    if not stored.enable_partitioning or own.requires_session:  # the session id decides about the partition
+        return
+    for handler in plan.handlers:
+        keys = [each for each in handler.middleware if isinstance(each, Idempotency)]
+        if keys and not (stored.requires_duplicate_detection and all(each.by_message_id for each in keys)):
+            _log.warning(
+                "%s: Idempotency remembers keys in each partition, and %r is partitioned. Two messages of one key "
+                "count as one only if both are in one partition: let the senders give them the same partition_key.",
+                *(handler.name, plan.source.path),
+            )

@@ -1,0 +1,140 @@
+"""The life of a worker: it checks and creates its entities, surrounds its work, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.exceptions import WorkerSetupError
+from sbredis.testing import Bus
+from sbredis.workers import Retries, Worker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def empty(bus: Bus, queue: str) -> bool:
+    return not await bus.active(queue)
+
+
+async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
+        await worker.send("orders", b"")
+        told.append("up")
+        yield
+        told.append("down")
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+
+    @worker.queue("orders")
+    async def place() -> None:
+        told.append("handled")
+        worker.stop()
+
+    await worker.run()
+    assert told == ["up", "handled", "down"]
+    assert await empty(sbredis_bus, "orders")
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = worker.client
+
+
+async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_back_uncounted(
+    sbredis_bus: Bus,
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0.2, max_concurrent_calls=3)
+    begun: list[str] = []
+    ended: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        begun.append(text)
+        await asyncio.sleep(0.05 if text == "short" else 3600)
+        ended.append(text)
+
+    for text in ("long", "long", "short", "waits", "waits"):
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(text))
+    async with worker.running():
+        await eventually(lambda: len(begun) >= 3)
+    assert ended == ["short"]
+    left = await sbredis_bus.active("orders")
+    assert len(left) == 4
+    assert {message.delivery_count for message in left} == {0}
+    interrupted = [bytes(message.body) for message in left if message.interrupted]
+    assert interrupted == [b"long", b"long"]
+
+
+async def test_an_entity_that_does_not_exist_is_refused_at_the_start(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place() -> None: ...
+
+    with pytest.raises(WorkerSetupError, match=r"'orders', which does not exist.* create_if_missing=True"):
+        await worker.run()
+
+
+async def test_more_attempts_than_the_entity_allows_are_refused_at_the_start(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", retries=Retries(attempts=3))
+    async def place() -> None: ...
+
+    with pytest.raises(WorkerSetupError, match="asks for 3 attempts"):
+        await worker.run()
+
+
+async def test_entities_that_are_missing_are_created_if_the_handlers_ask_for_it(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+    seen: list[str] = []
+
+    @worker.queue("orders", create_if_missing={"max_delivery_count": 3})
+    async def place(text: str) -> None:
+        seen.append(text)
+
+    @worker.subscription("news", "all", create_if_missing=True)
+    async def read(text: str) -> None:
+        seen.append(text)
+
+    async with worker.running():
+        await worker.send("orders", "order")
+        await worker.send("news", "news")
+        await eventually(lambda: len(seen) == 2)
+        info = await worker.client.describe_entity("orders")
+    assert sorted(seen) == ["news", "order"]
+    assert info.properties.max_delivery_count == 3  # type: ignore[union-attr]
+
+
+async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stops(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(200)])
+    worker = Worker(sbredis_bus.url, max_concurrent_calls=2, shutdown_timeout=0)
+    seen: list[str] = []
+    stops = asyncio.Event()
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        seen.append(text)
+        if len(seen) > 100:
+            stops.set()
+            await asyncio.sleep(3600)
+
+    async with worker.running():
+        receiver = worker._running()._services[0]._receiver
+        assert receiver.prefetch_count == 0
+        await stops.wait()
+        assert receiver.prefetch_count > 0
+    left = await sbredis_bus.active("orders")
+    assert len(left) == 100
+    assert {message.delivery_count for message in left} == {0}
+    assert not await sbredis_bus.locked("orders")

@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sbredis.aio.bulk import BulkWriter, WriterKey, WriterKind
+from sbredis.aio.bulk import BulkWriter, WriterKey, WriterKind, note_tasks
 from sbredis.engine import entity_name
-from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, RowRefusedError, SparkSetupError
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    NamespaceMissingError,
+    RowRefusedError,
+    ServiceBusError,
+    SparkSetupError,
+)
 from sbredis.spark._loop import run
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
@@ -55,6 +61,8 @@ class Written(WriterCommitMessage):
     known: int = 0
     duplicates: int = 0
     refused: int = 0
+    entities: tuple[str, ...] = ()
+    """The entities to which rows were sent."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -80,6 +88,27 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Report what was done. The rows were sent by the tasks."""
         _log.info("written as %s: %s", self._writer, _sum(messages))
+        self._note_tasks(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Note the number of tasks. Only here and in ``commit``, Spark tells it, as the number of messages."""
+        self._note_tasks(messages)
+
+    def _note_tasks(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let a write that is repeated be refused if it has more tasks."""
+        options = self._query.options
+        if self._kind != "batch" or options.id_column is not None:
+            return
+        found = {entity for each in messages if isinstance(each, Written) for entity in each.entities}
+        for entity in sorted(found if options.entity is None else {options.entity}):
+            try:
+                run(self._note(entity, len(messages)))
+            except ServiceBusError as error:
+                _log.warning("%s: the number of tasks of %s is not noted: %s", entity, self._writer, error)
+
+    async def _note(self, entity: str, tasks: int) -> None:
+        client = await self._query.client()
+        await note_tasks(client, entity, self._writer, tasks, timeout=self._query.options.timeout)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -173,6 +202,7 @@ class _Task:
             task=output.task,
             kind=output.kind,
             by_id=options.id_column is not None,
+            whole=output.kind == "batch",
             refused="fail" if self._refused is None else "collect",
             timeout=options.timeout,
         )
@@ -185,10 +215,11 @@ class _Task:
         self._done.refused += len(rows)
 
     async def _finish(self) -> None:
-        for writer in self._writers.values():
+        for entity, writer in self._writers.items():
             if isinstance(writer, str):
                 continue
             summary = await writer.finish()
+            self._done.entities += (entity,)
             self._done.stored += summary.stored
             self._done.known += summary.known
             self._done.duplicates += summary.duplicates

@@ -6,6 +6,7 @@ from sbredis.aio._choosing import Condition, condition_of
 from sbredis.aio._redriving import watch_redrives
 from sbredis.aio.bulk._browsing import LARGEST_NUMBER, Browser
 from sbredis.aio.bulk._marks import forget_writer, known_writers, stored_rows
+from sbredis.aio.bulk._noting import note_tasks
 from sbredis.aio.bulk._ranges import read_range
 from sbredis.aio.bulk._reservation import Reservation, list_reservations, release, reserve
 from sbredis.aio.bulk._reserving import SHOWING_LIFE
@@ -41,6 +42,7 @@ __all__ = [
     "forget_writer",
     "known_writers",
     "list_reservations",
+    "note_tasks",
     "read_range",
     "read_settled",
     "release",

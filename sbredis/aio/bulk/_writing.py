@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis.aio._sender import outbox_of
+from sbredis.aio.bulk._noting import TaskNotes
 from sbredis.aio.bulk._storing import PartitionWriter
 from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.core._bulk_rows import Refusal, encoded, encoded_messages, partitions_of, refusals_of, too_large
@@ -75,6 +76,10 @@ class BulkWriter:
     must be the same whenever a batch is written again. A writer of the ``kind`` ``"batch"`` has a single batch, and
     what partitions remember of it may be forgotten after a week; of an ``"anonymous"`` writer, after an hour.
 
+    With ``whole``, a partition remembers how many rows the task has when it ends, and a later run with more rows is
+    refused. So is a task beyond the number that :func:`note_tasks` has noted. Without it, a later run may go on behind
+    the rows of an earlier one.
+
     With ``by_id`` the entity recognises rows by their message ids, so it must detect duplicates, and each row needs an
     id. Then the rows of a task may be in another order in each run, and partitions remember nothing else of the writer.
 
@@ -99,6 +104,7 @@ class BulkWriter:
         task: int,
         kind: WriterKind = "stream",
         by_id: bool = False,
+        whole: bool = False,
         refused: Literal["fail", "collect"] = "fail",
         timeout: float = 120.0,
     ) -> None:
@@ -108,6 +114,8 @@ class BulkWriter:
         self._sender = client.get_queue_sender(path)
         self._outbox = outbox_of(self._sender)
         self._by_id = by_id
+        self._whole = whole and not by_id
+        self._notes: TaskNotes | None = None
         self._collects = refused == "collect"
         self._timeout = seconds_of(timeout, "timeout")
         self._writers: list[PartitionWriter] = []
@@ -177,6 +185,10 @@ class BulkWriter:
         self._raise_failures()
         for writer in self._writers:
             writer.check_end()
+        if self._notes is not None:
+            deadline = deadline_of(self._timeout)
+            entity = await self._outbox.ready(deadline)
+            await self._notes.note_end(self._valid, round(entity.runtime.clock.utc() * 1000), deadline)
         return WriteSummary(
             sum(writer.stored for writer in self._writers),
             sum(writer.progress.skipped for writer in self._writers),
@@ -187,6 +199,9 @@ class BulkWriter:
     async def _open(self, deadline: float) -> None:
         entity = await self._outbox.ready(deadline)
         self._require_detection(entity)
+        if self._whole:
+            self._notes = TaskNotes(entity, self._key)
+            await self._notes.learn(deadline)
         marked = not self._by_id
         self._writers = [
             PartitionWriter(self._outbox, entity, number, self._key, self._timeout, self._progressed, marked=marked)
@@ -237,6 +252,8 @@ class BulkWriter:
 
     async def _add(self, entity: Entity, made: Encoded) -> None:
         """Give each partition its rows, and wait until few enough rows are under way."""
+        if self._notes is not None:
+            self._notes.check(self._valid + len(made.payloads))
         detects = entity.detects_duplicates
         payloads, options = made.payloads, made.options(detects_duplicates=detects)
         places = partitions_of(made.rows, self._valid, len(self._writers), detects_duplicates=detects)

@@ -26,9 +26,13 @@ __all__ = [
     "Unmarked",
     "WriterKey",
     "WriterKind",
+    "conflict",
+    "end_name",
     "forgettable",
+    "note_text",
     "prefix_of",
     "read_mark",
+    "tasks_name",
     "writer_of",
     "writers_prefix",
 ]
@@ -123,6 +127,26 @@ def writers_prefix(beginning: str) -> bytes:
 def writer_of(mark: bytes) -> str:
     """Return the name of the writer that has the mark with this name."""
     return mark.removeprefix(_PREFIX).rpartition(b":")[0].decode()
+
+
+def end_name(key: WriterKey) -> bytes:
+    """Return the name of the note with the number of rows of a task that has ended."""
+    return key.name + b".end"
+
+
+def tasks_name(writer: str) -> bytes:
+    """Return the name of the note with the number of tasks of a writer with a single batch."""
+    return prefix_of(writer) + b"tasks"
+
+
+def note_text(kind: WriterKind, batch: int, number: int, now: int) -> str:
+    """Return a note as it is stored: as a mark of no rows with this number, so that it is listed and forgotten too."""
+    return Mark(kind, batch, number, 0, "0" * 32, now).text()
+
+
+def conflict(key: WriterKey, what: str) -> BatchConflictError:
+    """Return the error that the rows of a task do not fit to those of an earlier run."""
+    return BatchConflictError(f"The rows of {key} cannot be stored: {what}.", outcome=Outcome.REFUSED)
 
 
 class Chunk(NamedTuple):
@@ -252,7 +276,7 @@ class Progress:
         self._chunks, self._ahead = mark.chunk, None
 
     def _conflict(self, what: str) -> BatchConflictError:
-        return BatchConflictError(f"The rows of {self._key} cannot be stored: {what}.", outcome=Outcome.REFUSED)
+        return conflict(self._key, what)
 
 
 _SAME = "The rows of a task and their order must be the same in every run, so the input must be deterministic"

@@ -51,5 +51,9 @@ def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, empt
     with ServiceBusClient(emptied) as client:
         client.ensure_queue("tasks")
     write(numbered(spark, 4).drop("order_id"), "tasks", writeId="load")
-    with pytest.raises(Exception, match=r"task \d of batch 0 of the writer 'load' cannot be stored"):
-        write(numbered(spark, 5).drop("order_id"), "tasks", writeId="load")
+    for tasks in (5, 2):  # a task that is new, and a task that has the rows of the same task before and then others
+        with pytest.raises(Exception, match=r"task \d of batch 0 of the writer 'load' cannot be stored"):
+            write(numbered(spark, tasks).drop("order_id"), "tasks", writeId="load")
+        assert waiting(emptied, "tasks") == (ROWS, 0)
+    write(numbered(spark, 4).drop("order_id"), "tasks", writeId="load")
+    assert waiting(emptied, "tasks") == (ROWS, 0)

@@ -14,7 +14,13 @@ import pytest
 from pyarrow import parquet
 
 from sbredis import ServiceBusClient
-from sbredis.exceptions import MessagingEntityNotFoundError, RowRefusedError, ServiceBusError, SparkSetupError
+from sbredis.exceptions import (
+    BatchConflictError,
+    MessagingEntityNotFoundError,
+    RowRefusedError,
+    ServiceBusError,
+    SparkSetupError,
+)
 from sbredis.spark._browse import BrowseReader
 from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
@@ -341,6 +347,24 @@ def test_a_write_without_an_id_may_be_forgotten_sooner(url: str) -> None:
         query = Query(given, parse_options(given, stream=False, write=True))
         kinds.append(BatchSink(query, rows.schema.names)._kind)
     assert kinds == ["anonymous", "batch"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("ends", ["commit", "abort"])
+def test_a_write_that_is_repeated_in_more_tasks_is_refused(url: str, ends: str, named: bool) -> None:
+    """Spark tells the number of tasks only when all of them have ended, or when the write has failed."""
+    send(url, "orders", [])
+    rows = batch(body=[b"1", b"2"], entity=["orders", "orders"])
+    given = {"url": url, "writeId": "load-1", **({"queue": "orders"} if named else {})}
+    query = Query(given, parse_options(given, stream=False, write=True))
+
+    def task(number: int) -> Written:
+        return _Task(query, rows.schema.names, _Output("load-1", 0, number, "batch")).write(iter([rows]))
+
+    getattr(BatchSink(query, rows.schema.names), ends)([task(0), None])
+    with pytest.raises(BatchConflictError, match=r"task 2 of .* an earlier run had 2 tasks, and this one has more"):
+        task(2)
+    assert (task(0).stored, task(1).stored) == (0, 2)
 
 
 def test_a_wrong_write_id_is_refused_before_anything_is_sent(url: str) -> None:

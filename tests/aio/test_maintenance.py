@@ -671,7 +671,8 @@ async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(
             await subject.wait_for_count("one", 1)
             if again is partitioned:
                 await subject.admin.delete_topic("t")
-        entity = holder._connection._entities["t"]
+        entity = holder._connection._entities.get("t")
+        assert entity is not None
         assert len(entity.watchers) == 0
     with pytest.raises((ValueError, MessagingEntityNotFoundError)):
         await subject.scheduled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -52,6 +53,29 @@ async def test_a_worker_keeps_no_sender_to_those_who_have_asked(sbredis_bus: Bus
         await eventually(lambda: worker._running().report().counts["orders"].completed == 3)
         assert len(worker._running()._senders) == 0
         assert len(worker.client._handlers) == open_before
+
+
+async def test_a_worker_does_not_know_the_queues_of_all_who_have_ever_asked(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, maintenance=False)
+
+    @worker.queue("orders", replies=True)
+    async def place(text: str) -> str:
+        return text
+
+    async with worker.running():
+        known = worker.client._connection._entities
+        known.most = 5
+        for number in range(20):
+            await sbredis_bus.client.ensure_queue(f"answers-{number}")
+            await worker.send("orders", "text", reply_to=f"answers-{number}")
+        await eventually(lambda: worker._running().report().counts["orders"].completed == 20)
+
+        def few() -> bool:
+            gc.collect()
+            return len(known) <= known.most + 1  # the entity of the worker is in use
+
+        await eventually(few)
 
 
 async def test_a_sender_that_was_not_used_for_a_while_is_closed(sbredis_bus: Bus) -> None:

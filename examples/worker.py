@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sbredis.workers import Context, Router, Worker
@@ -42,4 +43,5 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from typing import Annotated
 
 from sbredis.workers import Depends, Property, Router, Worker
@@ -60,4 +61,5 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))

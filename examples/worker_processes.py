@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Retries, Router, SyncContext, Worker
@@ -61,4 +62,5 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Context, Router, Worker
@@ -60,4 +61,5 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))

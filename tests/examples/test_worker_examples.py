@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import runpy
 import subprocess
 import sys
 import uuid
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,14 @@ def test_an_example_runs_as_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, complaints(done.stderr)
     assert done.stdout.splitlines()[0].startswith("-1: HandlerProcessDied")
+
+
+@pytest.mark.parametrize("name", WORKER_EXAMPLES)
+def test_an_example_that_waits_ends_quietly_with_ctrl_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(work: Coroutine[object, object, None]) -> None:
+        work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run", interrupted)
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")

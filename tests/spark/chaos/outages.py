@@ -5,6 +5,7 @@ silently.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.spark.chaos.feeding import Feed, feeding
@@ -12,7 +13,7 @@ from tests.spark.chaos.jobs import Job
 from tests.spark.chaos.moments import Folders, reach
 from tests.spark.chaos.scenes import Scene, drained, job_list
 
-__all__ = ["failovers", "losses", "restarts"]
+__all__ = ["failovers", "losses", "master_crash", "restarts", "server_crash"]
 
 _MOMENTS = ("planning", "reading", "writing", "committing")
 
@@ -62,8 +63,30 @@ def failovers(scene: Scene, cluster: LocalCluster) -> str:
         return drained(scene, jobs, feed)
 
 
-def restarts(scene: Scene, server: LocalServer) -> str:
-    """Kill the server, which has stored each write, and start it again, while its queue is captured."""
+def server_crash(server: LocalServer) -> Callable[[random.Random], object]:
+    """Return a function that kills a server and starts it again with what it has stored."""
+
+    def crash(_: random.Random) -> None:
+        server.kill()
+        server.start()
+
+    return crash
+
+
+def master_crash(cluster: LocalCluster) -> Callable[[random.Random], object]:
+    """Return a function that kills one master of a cluster without replicas, and starts it again."""
+
+    def crash(chance: random.Random) -> None:
+        master = chance.choice(cluster.masters)
+        master.kill()
+        master.restart()
+        cluster.wait_until_ok(60)
+
+    return crash
+
+
+def restarts(scene: Scene, crash: Callable[[random.Random], object]) -> str:
+    """Kill a server, which has stored each write, and start it again, while its queue is captured."""
     chance = random.Random(scene.seed)
     scene.create()
     with job_list() as jobs:
@@ -75,8 +98,7 @@ def restarts(scene: Scene, server: LocalServer) -> str:
                     jobs.append(job)
                 moment = _MOMENTS[number % len(_MOMENTS)]
                 assert reach(moment, scene.folder, job, chance), job.said[-3000:]
-                server.kill()
-                server.start()
+                crash(chance)
                 said = _outcome(scene, job)
                 scene.say(f"{number:>3}: server killed while {moment}: {said}; {scene.progress()}")
             assert job is not None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sbredis.servers import LocalCluster, LocalServer
-from tests.spark.chaos.outages import failovers, losses, restarts
+from tests.spark.chaos.outages import failovers, losses, master_crash, restarts, server_crash
 from tests.spark.chaos.scenes import Scene, captures, replays
 
 __all__ = ["SCENES"]
@@ -40,10 +40,17 @@ def _replays_cluster(scene: Scene) -> str:
         return replays(replace(scene, url=cluster.url))
 
 
+_STORING = {"appendonly": "yes", "appendfsync": "always"}
+
+
 def _restarts(scene: Scene) -> str:
-    config = {"appendonly": "yes", "appendfsync": "always"}
-    with LocalServer(directory=scene.folder / "data", config=config) as server:
-        return restarts(replace(scene, url=server.url), server)
+    with LocalServer(directory=scene.folder / "data", config=_STORING) as server:
+        return restarts(replace(scene, url=server.url), server_crash(server))
+
+
+def _restarts_cluster(scene: Scene) -> str:
+    with LocalCluster(3, config=_STORING) as cluster:
+        return restarts(replace(scene, url=cluster.url), master_crash(cluster))
 
 
 def _failovers(scene: Scene) -> str:
@@ -62,6 +69,7 @@ SCENES: dict[str, Callable[[Scene], str]] = {
     "replays": _replays,
     "replays-cluster": _replays_cluster,
     "restarts": _restarts,
+    "restarts-cluster": _restarts_cluster,
     "failovers": _failovers,
     "losses": _losses,
 }

@@ -23,10 +23,10 @@ from sbredis._threads import in_thread
 from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
-from sbredis.aio.calls._entity_state import Creation, EntityState
+from sbredis.aio.calls._entity_state import Creation
 from sbredis.aio.calls._known_entities import KnownEntities
 from sbredis.aio.calls._lane import OTHER_LOOP
-from sbredis.aio.calls._runtime import Runtime
+from sbredis.aio.calls._runtime import Resting, Runtime
 from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
 from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
@@ -266,7 +266,7 @@ class Connection(Runtime):
         for entity in self._entities:
             entity.gone = True
 
-    def keep(self, entity: EntityState) -> None:
+    def keep(self, entity: Resting) -> None:
         self._entities.keep(entity)
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:

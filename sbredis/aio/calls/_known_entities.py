@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import EntityState
+    from sbredis.aio.calls._runtime import Resting
 
 __all__ = ["KnownEntities"]
 
@@ -27,7 +27,7 @@ class KnownEntities:
     def __init__(self, most: int = _MOST) -> None:
         self.most = most
         self._by_key: WeakValueDictionary[str, Entity] = WeakValueDictionary()
-        self._kept: OrderedDict[EntityState, None] = OrderedDict()
+        self._kept: OrderedDict[Resting, None] = OrderedDict()
         """The entities that are kept, in the order of their last use."""
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class KnownEntities:
         self._by_key[key] = entity
         self.keep(entity)
 
-    def keep(self, entity: EntityState) -> None:
+    def keep(self, entity: Resting) -> None:
         """Keep an entity until ``most`` others have been used. Then end its idle tasks, which would refer to it."""
         self._kept[entity] = None
         self._kept.move_to_end(entity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis._tasks import TaskScope
 from sbredis.aio.calls._clock import Clock
@@ -16,13 +16,19 @@ from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity_state import EntityState
     from sbredis.registry import EntityRecord, Namespace
     from sbredis.transport import Transport
 
-__all__ = ["Runtime"]
+__all__ = ["Resting", "Runtime"]
 
 _PARTING = 3.0
+
+
+class Resting(Protocol):
+    """An entity that the client may forget when nothing uses it."""
+
+    def rest(self) -> None:
+        """End the idle tasks of the entity. The next call starts those again that it needs."""
 
 
 class Runtime:
@@ -67,7 +73,7 @@ class Runtime:
         """Let the next call of each entity look the entity up, because the servers have lost the registry."""
         raise NotImplementedError
 
-    def keep(self, entity: EntityState) -> None:
+    def keep(self, entity: Resting) -> None:
         """Do not forget an entity for now, because it is in use."""
         raise NotImplementedError
 

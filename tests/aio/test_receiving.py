@@ -522,8 +522,8 @@ async def test_a_clock_ahead_of_the_servers_does_not_change_lock_times(url: str,
         assert 55 < until.timestamp() - clock.utc() <= 60
         renewed = await receiver.renew_message_lock(message)
         assert 55 < renewed.timestamp() - clock.utc() <= 60
-        await receiver.abandon_message(message, delay=0.1)
         begun = loop_time()
+        await receiver.abandon_message(message, delay=0.1)
         (again,) = await receiver.receive_messages(1, 60)
         assert 0.09 < loop_time() - begun < 20
         await receiver.complete_message(again)

@@ -4,25 +4,54 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from sbredis.codec._shape import Mismatch, Shape
 
-__all__ = ["of_msgspec", "of_pydantic"]
+__all__ = ["of_msgspec", "of_pydantic", "of_tagged_structs"]
 
 
 def of_msgspec(kind: type) -> Shape | None:
-    """Return the shape of a struct of msgspec; ``None`` for another class.
+    """Return the shape of a struct of msgspec; ``None`` for another class."""
+    return _structs(kind, kind.__name__) if _is_struct(kind) else None
+
+
+def of_tagged_structs(members: Sequence[Any]) -> dict[Any, Shape]:
+    """Return the shape that the structs of msgspec in a union share, by struct, if their tags tell them apart."""
+    kinds = [kind for kind in members if _is_struct(kind)]
+    if len(kinds) < 2:
+        return {}
+    union: Any = kinds[0]
+    for kind in kinds[1:]:
+        union |= kind
+    msgspec: Any = sys.modules["msgspec"]
+    try:
+        msgspec.json.Decoder(union)
+    except TypeError:  # some have no tags, or the same one
+        return {}
+    return dict.fromkeys(kinds, _structs(union, " or ".join(kind.__name__ for kind in kinds)))
+
+
+def _is_struct(kind: Any) -> bool:
+    """Return whether a type is a struct of msgspec.
 
     Only a program that has imported msgspec can have a struct, so nothing is imported here.
     """
     msgspec: Any = sys.modules.get("msgspec")
-    if msgspec is None or not issubclass(kind, msgspec.Struct):
-        return None
+    return msgspec is not None and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _structs(kind: Any, name: str) -> Shape:
+    """Return the shape of a struct, or of a union of structs."""
+    msgspec: Any = sys.modules["msgspec"]
+
+    def encode(value: Any) -> Any:
+        return msgspec.to_builtins(value, str_keys=True)
 
     def decode(value: Any, at: str) -> Any:
         try:
-            return msgspec.convert(value, kind)
+            return msgspec.convert(value, kind, str_keys=True)
         except msgspec.ValidationError as error:
             raise Mismatch(_place_of(error, at)) from None
 
@@ -34,9 +63,7 @@ def of_msgspec(kind: type) -> Shape | None:
         except msgspec.DecodeError:
             raise Mismatch("it is not JSON.") from None
 
-    return Shape(
-        kind.__name__, frozenset({"map", "list"}), msgspec.to_builtins, decode, msgspec.json.encode, from_bytes
-    )
+    return Shape(name, frozenset({"map", "list"}), encode, decode, msgspec.json.encode, from_bytes)
 
 
 def _place_of(error: Exception, at: str) -> str:

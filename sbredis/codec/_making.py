@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NewType, Union, cast, get_args, get_origin, get_type_hints
 
-from sbredis.codec._libraries import of_msgspec, of_pydantic
+from sbredis.codec._libraries import of_msgspec, of_pydantic, of_tagged_structs
 from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit, type_name
 from sbredis.codec._simple import SIMPLE, whole_number
 
@@ -95,13 +95,15 @@ class _Making:
         shapes = {member: self.of(member) for member in members}
         by_kind: dict[str, Shape] = {}
         number = {int, float} <= set(members)
-        for member, shape in shapes.items():
+        tagged = of_tagged_structs([_bare(member) for member in members])
+        for member, own in shapes.items():
+            shape = tagged.get(_bare(member), own)
             for kind in shape.kinds - ({"int"} if number and member is float else set[str]()):
                 other = by_kind.setdefault(kind, shape)
                 if other is not shape:
                     raise UnsupportedTypeError(
                         f"{type_name(as_type)} cannot be decoded: {other.name} and {shape.name} look alike in JSON. "
-                        "Use one type, or a model of pydantic that says how they differ."
+                        "Use one type, structs of msgspec with tags, or a model of pydantic that says how they differ."
                     )
         kinds_of = {
             str: "text",

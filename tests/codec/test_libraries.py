@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import msgspec
 import pydantic
 import pytest
 
-from sbredis.codec import decode_body, encode_body
+from sbredis.codec import UnsupportedTypeError, check_type, decode_body, encode_body
 from sbredis.exceptions import MessageBodyError
 
 
@@ -46,3 +48,53 @@ def test_a_body_that_does_not_fit_is_refused_with_the_place_and_without_the_valu
 def test_a_body_that_is_not_json_is_refused(kind: Any) -> None:
     with pytest.raises(MessageBodyError):
         decode_body(b"{", None, kind)
+
+
+class Place(msgspec.Struct, tag=True):
+    article: str
+    at: datetime | None = None
+    counts: dict[int, str] = {}
+
+
+class Cancel(msgspec.Struct, tag=True):
+    article: str
+
+
+class AlsoPlace(msgspec.Struct, tag="Place"):
+    article: str
+
+
+PLACE, CANCEL = Place("cup", datetime(2026, 1, 1, tzinfo=UTC), {1: "a"}), Cancel("cup")
+
+
+@pytest.mark.parametrize("value", [PLACE, CANCEL])
+@pytest.mark.parametrize("kind", [Place | Cancel, Place | Cancel | int | None, Annotated[Place, ""] | Cancel])
+def test_structs_with_tags_may_be_in_one_union(value: Any, kind: Any) -> None:
+    check_type(kind)
+    body, content_type = encode_body(value)
+    assert decode_body(body, content_type, kind) == value
+    assert decode_body(b"[%b]" % body, content_type, list[kind]) == [value]
+
+
+def test_a_union_of_structs_is_a_part_of_other_types() -> None:
+    @dataclass
+    class Orders:
+        all: list[Place | Cancel | None]
+
+    orders = Orders([PLACE, None, CANCEL])
+    body, content_type = encode_body(orders)
+    assert decode_body(body, content_type, Orders) == orders
+    assert decode_body(b"null", None, Place | Cancel | None) is None
+
+
+@pytest.mark.parametrize("body", [b'{"type":"Secret","article":"cup"}', b'{"article":"cup"}', b"5"])
+def test_a_body_without_a_tag_of_the_union_is_refused(body: bytes) -> None:
+    with pytest.raises(MessageBodyError, match=r"The body does not fit .*Place") as raised:
+        decode_body(body, None, Place | Cancel)
+    assert "Secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [Place | Struct, Struct | Cancel | None, Place | AlsoPlace, Place | Cancel | Model])
+def test_structs_that_their_tags_do_not_tell_apart_are_refused(kind: Any) -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"look alike in JSON.* structs of msgspec with tags"):
+        check_type(kind)

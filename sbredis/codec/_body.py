@@ -6,7 +6,9 @@ import json
 from typing import Any, Final, NamedTuple, NoReturn
 
 from sbredis.codec._making import shape_of
-from sbredis.codec._shape import Mismatch
+from sbredis.codec._reading import Reading, Said, Takes, reading_of, said_by
+from sbredis.codec._shape import Mismatch, Shape, UnsupportedTypeError
+from sbredis.codec._simple import plain, refuse_inside
 from sbredis.exceptions import MessageBodyError
 
 __all__ = ["EncodedBody", "decode_body", "encode_body"]
@@ -28,8 +30,10 @@ def encode_body(value: object) -> EncodedBody:
     """Encode a value: ``bytes`` and ``str`` as they are, every other value as JSON.
 
     Dataclasses, named tuples, enumerations, dates, times, :class:`~uuid.UUID`, :class:`~decimal.Decimal`, structs of
-    msgspec and models of pydantic are encoded by their types. Inside a plain ``dict`` or ``list`` only values that JSON
-    itself has are allowed, because nothing else would decode to an equal value.
+    msgspec and models of pydantic are encoded by their types. A plain ``dict`` or ``list`` may contain the values that
+    JSON itself has, and dataclasses, named tuples, structs and models: ``list[Model]`` and ``dict[str, Model]`` give
+    equal values back. Other values inside it are refused, because a reader without the type would not notice that a
+    text was a date.
 
     Raises :class:`TypeError` for a value that cannot be encoded, and :class:`ValueError` for a value that JSON cannot
     hold: a number that is not finite, or text that is not valid Unicode.
@@ -40,6 +44,8 @@ def encode_body(value: object) -> EncodedBody:
     try:
         if kind is str:
             return EncodedBody(value.encode(), _TEXT)  # type: ignore[attr-defined]
+        if kind is list or kind is dict:
+            return EncodedBody(_dumps(plain(value, _encode_record)).encode(), _JSON)
         shape = shape_of(kind)
         if shape.to_bytes is not None:
             return EncodedBody(shape.to_bytes(value), _JSON)
@@ -54,47 +60,90 @@ def encode_body(value: object) -> EncodedBody:
         raise ValueError("The value cannot be sent: JSON has no infinite number and no NaN.") from error
 
 
+def _encode_record(value: Any) -> Any:
+    """Encode a value inside a plain ``dict`` or ``list``, whose type must be an object or a list in JSON."""
+    try:
+        shape = shape_of(type(value))
+    except UnsupportedTypeError:
+        refuse_inside(value)
+    if not shape.kinds <= {"map", "list"}:
+        refuse_inside(value)
+    return shape.encode(value)
+
+
 def decode_body(body: bytes, content_type: str | None = None, as_type: Any = Any) -> Any:
     """Decode a body to a value of ``as_type``.
 
-    ``bytes`` and ``str`` are the body as it is; text must be UTF-8. For every other type the body must be JSON. With
-    ``Any``, the content type decides: JSON gives the value, text a ``str``, and everything else ``bytes``.
+    ``bytes`` and ``str`` are the body as it is; text must be UTF-8. With ``Any``, the content type decides: JSON gives
+    the value, text a ``str``, and everything else ``bytes``.
+
+    For a union, the content type decides too. If it is JSON, the body must be JSON. Otherwise a union with ``bytes``
+    gives the body as it is, and a union with ``str`` gives text. But a union with ``str`` and more than ``None`` gives
+    text only if the content type is text, because a body without a content type may be JSON.
+
+    A ``Literal`` or an enumeration takes its texts as text, under the same conditions, and as JSON. For every other
+    type the body must be JSON, whatever its content type.
 
     Raises :class:`~sbredis.exceptions.MessageBodyError` if the body does not fit the type. The error names the place,
     and no value from the body.
     """
     if as_type is bytes:
         return body
-    if as_type is Any:
-        as_type = _type_for(content_type)
-        if as_type is bytes:
-            return body
-    if as_type is str:
-        try:
-            return body.decode()
-        except UnicodeDecodeError as error:
-            raise MessageBodyError(f"The body is not UTF-8 text: byte {error.start} is wrong.") from None
     shape = shape_of(as_type)
+    said = said_by(content_type)
+    reading = reading_of(shape.takes, said)
+    if reading is Reading.BYTES:
+        return body
+    if reading is Reading.TEXT:
+        return _decoded_text(shape, body)
+    if reading is Reading.KNOWN_TEXT:
+        return _decoded_known_text(shape, body)
+    try:
+        return _decoded_json(shape, body)
+    except json.JSONDecodeError as error:
+        hint = "" if said is Said.JSON or shape.takes is Takes.NOTHING else " Text needs a content type of text."
+        raise MessageBodyError(f"The body is not JSON: {error.msg}, at character {error.pos}.{hint}") from None
+
+
+def _decoded_text(shape: Shape, body: bytes) -> Any:
+    try:
+        return shape.decode(body.decode(), "$")
+    except UnicodeDecodeError as error:
+        raise _not_text(error) from None
+
+
+def _decoded_known_text(shape: Shape, body: bytes) -> Any:
+    try:
+        return shape.decode(body.decode(), "$")
+    except UnicodeDecodeError as error:
+        unfit = _not_text(error)
+    except Mismatch as error:
+        unfit = _misfit(shape, error)
+    try:
+        return _decoded_json(shape, body)
+    except json.JSONDecodeError:
+        raise unfit from None
+
+
+def _decoded_json(shape: Shape, body: bytes) -> Any:
     try:
         if shape.from_bytes is not None:
             return shape.from_bytes(body)
         return shape.decode(json.loads(body, parse_constant=_refuse_constant), "$")
     except Mismatch as error:
-        raise MessageBodyError(f"The body does not fit {shape.name}: {error}") from None
-    except json.JSONDecodeError as error:
-        raise MessageBodyError(f"The body is not JSON: {error.msg}, at character {error.pos}.") from None
+        raise _misfit(shape, error) from None
     except UnicodeDecodeError as error:
-        raise MessageBodyError(f"The body is not UTF-8 text: byte {error.start} is wrong.") from None
+        raise _not_text(error) from None
     except RecursionError:
         raise MessageBodyError("The body is nested too deeply.") from None
 
 
-def _type_for(content_type: str | None) -> Any:
-    """Return the type that the codec chooses by the content type alone."""
-    essence = (content_type or "").partition(";")[0].strip().lower()
-    if essence == _JSON or essence.endswith("+json"):
-        return object
-    return str if essence.startswith("text/") else bytes
+def _misfit(shape: Shape, error: Mismatch) -> MessageBodyError:
+    return MessageBodyError(f"The body does not fit {shape.name}: {error}")
+
+
+def _not_text(error: UnicodeDecodeError) -> MessageBodyError:
+    return MessageBodyError(f"The body is not UTF-8 text: byte {error.start} is wrong.")
 
 
 def _refuse_constant(name: str) -> NoReturn:

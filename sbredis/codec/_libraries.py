@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -88,7 +89,8 @@ def of_pydantic(kind: type) -> Shape | None:
 
     def decode(value: Any, at: str) -> Any:
         try:
-            return model.model_validate(value)
+            # from JSON, because a strict model takes a text for a date only there
+            return model.model_validate_json(json.dumps(value))
         except pydantic.ValidationError as error:
             raise explained(error, at) from None
 

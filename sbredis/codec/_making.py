@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, Literal, NewType, Union, cast, get_args, get_origin, get_type_hints
 
 from sbredis.codec._libraries import of_msgspec, of_pydantic, of_tagged_structs
+from sbredis.codec._reading import Takes, union_takes
 from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit, type_name
 from sbredis.codec._simple import SIMPLE, whole_number
 
@@ -128,7 +129,9 @@ class _Making:
                 raise misfit(at, wanted, value)
             return shape.decode(value, at)
 
-        return Shape(type_name(as_type), frozenset(by_kind), encode, decode)
+        kinds = frozenset(by_kind)
+        takes = union_takes((shape.takes for shape in shapes.values()), kinds)
+        return Shape(type_name(as_type), kinds, encode, decode, takes=takes)
 
     def _literal(self, as_type: Any, values: tuple[Any, ...]) -> Shape:
         if any(type(value) not in {str, int, bool, type(None)} for value in values):
@@ -148,7 +151,9 @@ class _Making:
                 raise Mismatch(f"{at} is none of the values of {type_name(as_type)}.")
             return value
 
-        return Shape(type_name(as_type), frozenset(kinds[type(value)] for value in values), encode, decode)
+        found = frozenset(kinds[type(value)] for value in values)
+        takes = union_takes([Takes.KNOWN_TEXTS] if "text" in found else [], found)
+        return Shape(type_name(as_type), found, encode, decode, takes=takes)
 
     def _items(self, as_type: Any, container: Callable[[list[Any]], Any], item_type: Any) -> Shape:
         item = self.of(item_type)
@@ -259,7 +264,10 @@ class _Making:
                 raise TypeError(f"a {kind.__name__} was expected, not a value of the type {type(value).__name__}")
             return literal.encode(value.value)
 
-        return Shape(kind.__name__, literal.kinds, encode, lambda value, at: kind(literal.decode(value, at)))
+        def decode(value: Any, at: str) -> Any:
+            return kind(literal.decode(value, at))
+
+        return Shape(kind.__name__, literal.kinds, encode, decode, takes=literal.takes)
 
     def _fields(
         self,
@@ -321,6 +329,8 @@ def _is_of(value: object, member: Any) -> bool:
     """Return whether a value belongs to this member of a union."""
     member = _bare(member)
     origin = get_origin(member)
+    if origin in {Union, types.UnionType}:
+        return any(_is_of(value, each) for each in get_args(member))
     if origin is Literal:
         return any(type(value) is type(each) and value == each for each in get_args(member))
     kind = list if origin in {Sequence, typing.Sequence} else dict if origin is Mapping else origin or member

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_origin
 
+from sbredis.codec._reading import Takes
+
 __all__ = ["Decode", "Encode", "Mismatch", "Shape", "UnsupportedTypeError", "misfit", "type_name", "words"]
 
 Encode = Callable[[Any], Any]
@@ -34,6 +36,9 @@ class Shape:
     to_bytes: Callable[[Any], bytes] | None = None
     """Encodes a whole body at once, if a library does it."""
     from_bytes: Callable[[bytes], Any] | None = None
+    takes: Takes = Takes.NOTHING
+    """Which bodies the type takes that are not JSON. A body that is read as text is decoded as if it were text in JSON.
+    """
 
 
 words: Final[Mapping[type, str]] = {

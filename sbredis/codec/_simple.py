@@ -7,41 +7,50 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from sbredis.codec._shape import Mismatch, Shape, misfit, words
+from sbredis.codec._reading import Takes
+from sbredis.codec._shape import Encode, Mismatch, Shape, misfit, words
 
-__all__ = ["SIMPLE", "whole_number"]
+__all__ = ["SIMPLE", "plain", "refuse_inside", "whole_number"]
 
+_OWN_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 _EVERY_KIND: Final = frozenset({"null", "bool", "int", "float", "text", "list", "map"})
 
 
-def _plain(value: Any) -> Any:
-    """Return a value inside which only JSON's own types are, or raise for another type."""
+def plain(value: Any, encode_other: Encode) -> Any:
+    """Return a value with the values inside it that JSON does not have encoded by ``encode_other``."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in {str, int, float, bool, type(None)}:
+    if kind in _OWN_TYPES:
         return value
     if kind is list:
-        for item in value:
-            _plain(item)
-        return value
+        return [item if type(item) in _OWN_TYPES else plain(item, encode_other) for item in value]
     if kind is dict:
-        for key, item in value.items():
+        for key in value:
             if type(key) is not str:
                 raise TypeError(
                     f"A dict with a key of the type {type(key).__name__} cannot be sent: JSON has only text as keys. "
                     "Give the field a type, such as dict[int, str] in a dataclass."
                 )
-            _plain(item)
-        return value
+        return {key: item if type(item) in _OWN_TYPES else plain(item, encode_other) for key, item in value.items()}
+    return encode_other(value)
+
+
+def refuse_inside(value: Any) -> NoReturn:
+    """Raise for a value that JSON does not have, inside a plain ``dict`` or ``list``."""
     raise TypeError(
-        f"A value of the type {kind.__name__} inside a plain dict or list cannot be sent, because it would not decode "
-        "to an equal value. Use a dataclass whose field has this type."
+        f"A value of the type {type(value).__name__} inside a plain dict or list cannot be sent, because it would not "
+        "decode to an equal value. Use a dataclass whose field has this type."
     )
 
 
-def _of_type(kind: type, kinds: str) -> Shape:
+def _plain(value: Any) -> Any:
+    """Return a value inside which only JSON's own types are, or raise for another type."""
+    return plain(value, refuse_inside)
+
+
+def _of_type(kind: type, kinds: str, takes: Takes = Takes.NOTHING) -> Shape:
     def encode(value: Any) -> Any:
         if type(value) is not kind:
             raise TypeError(f"{words[kind]} was expected, not a value of the type {type(value).__name__}")
@@ -52,7 +61,7 @@ def _of_type(kind: type, kinds: str) -> Shape:
             raise misfit(at, words[kind], value)
         return value
 
-    return Shape(kind.__name__, frozenset({kinds}), encode, decode)
+    return Shape(kind.__name__, frozenset({kinds}), encode, decode, takes=takes)
 
 
 def _decode_float(value: Any, at: str) -> Any:
@@ -147,11 +156,12 @@ def _as_text(kind: type) -> Shape:
         except (ValueError, InvalidOperation, OverflowError):
             raise Mismatch(f"{at} is not {wanted}.") from None
 
-    return Shape(kind.__name__, frozenset({"text"}), encode, decode)
+    takes = Takes.BYTES if kind is bytes else Takes.NOTHING
+    return Shape(kind.__name__, frozenset({"text"}), encode, decode, takes=takes)
 
 
 SIMPLE: Final[dict[Any, Shape]] = {
-    str: _of_type(str, "text"),
+    str: _of_type(str, "text", Takes.TEXT),
     int: _of_type(int, "int"),
     bool: _of_type(bool, "bool"),
     float: Shape("float", frozenset({"float", "int"}), _encode_float, _decode_float),
@@ -160,8 +170,8 @@ SIMPLE: Final[dict[Any, Shape]] = {
     ),
     dict: _plain_container(dict, "map"),
     list: _plain_container(list, "list"),
-    Any: Shape("Any", _EVERY_KIND, _plain, lambda value, _: value),
-    object: Shape("object", _EVERY_KIND, _plain, lambda value, _: value),
+    Any: Shape("Any", _EVERY_KIND, _plain, lambda value, _: value, takes=Takes.ANYTHING),
+    object: Shape("object", _EVERY_KIND, _plain, lambda value, _: value, takes=Takes.ANYTHING),
     **{kind: _as_text(kind) for kind in _TEXTS},
 }
 

@@ -68,7 +68,8 @@ class HandlerResult:
 
     def state(self, as_type: Any = Any) -> Any:
         """Return the state of the session as a value of this type; ``None`` if it has no state."""
-        return None if self.session_state is None else decode_body(self.session_state, "application/json", as_type)
+        content_type = "application/json" if as_type in {Any, object} else None
+        return None if self.session_state is None else decode_body(self.session_state, content_type, as_type)
 
 
 class HandleOptions(SendOptions, total=False):

@@ -237,7 +237,8 @@ class Call:
         state = await self.place.session.get_state()
         if state is None or as_type is bytes:
             return state
-        return decode_body(state, "application/json", as_type)
+        # a state has no content type
+        return decode_body(state, "application/json" if as_type in {Any, object} else None, as_type)
 
     def set_state(self, value: object) -> None:
         self._check_room(1 if self.state is UNCHANGED else 0)

@@ -1,0 +1,93 @@
+"""Decide how a body is read: by what its content type says, and by what its type takes. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["Reading", "Said", "Takes", "reading_of", "said_by", "union_takes"]
+
+
+class Takes(enum.Enum):
+    """Which bodies a type takes that are not JSON."""
+
+    ANYTHING = "every body"
+    BYTES = "bytes alone"
+    BYTES_OR_MORE = "bytes, or values of other types"
+    TEXT = "str alone"
+    TEXT_OR_NONE = "str or None"
+    TEXT_OR_MORE = "str, or values of other types"
+    KNOWN_TEXTS = "the texts of a Literal or an enumeration, or None"
+    KNOWN_TEXTS_OR_MORE = "these texts, or other values"
+    NOTHING = "JSON alone"
+
+
+class Said(enum.Enum):
+    """What a content type says about a body."""
+
+    JSON = "JSON"
+    TEXT = "text"
+    NOTHING = "nothing that the codec knows"
+
+
+class Reading(enum.Enum):
+    """How a body is read."""
+
+    BYTES = "as it is"
+    TEXT = "as text"
+    KNOWN_TEXT = "as text if it is one of the texts of the type, otherwise as JSON"
+    JSON = "as JSON"
+
+
+_B: Final = Reading.BYTES
+_T: Final = Reading.TEXT
+_K: Final = Reading.KNOWN_TEXT
+_J: Final = Reading.JSON
+
+# The codec sends str as text, bytes without a content type, and every other value as JSON. So each row gives back what
+# was sent. A body of another sender without a content type is JSON for a type that has values of JSON beside str: the
+# body 5 must not be a number for str | int while the body 5a is a text.
+_READINGS: Final[dict[Takes, dict[Said, Reading]]] = {
+    takes: dict(zip((Said.JSON, Said.TEXT, Said.NOTHING), readings, strict=True))
+    for takes, readings in {
+        Takes.ANYTHING: (_J, _T, _B),
+        Takes.BYTES: (_B, _B, _B),
+        Takes.BYTES_OR_MORE: (_J, _B, _B),
+        Takes.TEXT: (_T, _T, _T),
+        Takes.TEXT_OR_NONE: (_J, _T, _T),
+        Takes.TEXT_OR_MORE: (_J, _T, _J),
+        Takes.KNOWN_TEXTS: (_J, _K, _K),
+        Takes.KNOWN_TEXTS_OR_MORE: (_J, _K, _J),
+        Takes.NOTHING: (_J, _J, _J),
+    }.items()
+}
+
+
+def reading_of(takes: Takes, said: Said) -> Reading:
+    """Return how a body is read for a type that takes this, if its content type says that."""
+    return _READINGS[takes][said]
+
+
+def said_by(content_type: str | None) -> Said:
+    """Return what a content type says."""
+    essence = (content_type or "").partition(";")[0].strip().lower()
+    if essence == "application/json" or essence.endswith("+json"):
+        return Said.JSON
+    return Said.TEXT if essence.startswith("text/") else Said.NOTHING
+
+
+def union_takes(members: Iterable[Takes], kinds: frozenset[str]) -> Takes:
+    """Return what a union takes, from what its members take, and from the kinds of JSON value that it can have.
+
+    Of its members, at most one takes text or bytes, because two would look alike in JSON.
+    """
+    found = set(members)
+    if found & {Takes.BYTES, Takes.BYTES_OR_MORE}:
+        return Takes.BYTES_OR_MORE
+    or_none = kinds <= {"text", "null"}
+    if found & {Takes.TEXT, Takes.TEXT_OR_NONE, Takes.TEXT_OR_MORE}:
+        return Takes.TEXT_OR_NONE if or_none else Takes.TEXT_OR_MORE
+    if found & {Takes.KNOWN_TEXTS, Takes.KNOWN_TEXTS_OR_MORE}:
+        return Takes.KNOWN_TEXTS if or_none else Takes.KNOWN_TEXTS_OR_MORE
+    return Takes.NOTHING

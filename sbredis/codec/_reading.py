@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["Reading", "Said", "Takes", "reading_of", "said_by", "union_takes"]
@@ -69,6 +70,7 @@ def reading_of(takes: Takes, said: Said) -> Reading:
     return _READINGS[takes][said]
 
 
+@lru_cache(maxsize=64)
 def said_by(content_type: str | None) -> Said:
     """Return what a content type says."""
     essence = (content_type or "").partition(";")[0].strip().lower()

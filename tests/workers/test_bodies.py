@@ -1,0 +1,125 @@
+"""Tests of the bodies of handlers: what a worker sends, a handler with that type gets as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
+from sbredis.testing import Bus
+from sbredis.workers import Context, Worker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+TRICKY = ["abc", "5", "null", '{"a":1}', '"abc"', ""]
+
+
+@dataclass
+class Line:
+    article: str
+    count: int
+
+
+async def received(bus: Bus, as_type: Any, values: list[Any], *, batch: int | None = None) -> list[Any]:
+    """Send values with a worker, and return what a handler with this type gets."""
+    await bus.create_queue("values")
+    worker = Worker(bus.url)
+    got: list[Any] = []
+
+    async def take(value: Any) -> None:
+        got.extend(value if batch else [value])
+
+    take.__annotations__["value"] = list[as_type] if batch else as_type
+    options: dict[str, Any] = {"batch": batch} if batch else {}
+    worker.queue("values", max_concurrent_calls=1, **options)(take)
+    async with worker.running():
+        for value in values:
+            await worker.send("values", value)
+        await eventually(lambda: len(got) == len(values))
+    assert not await bus.dead_lettered("values")
+    return got
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize(
+    ("as_type", "values"),
+    [
+        (str | None, [*TRICKY, None]),
+        (str | int | dict[str, int], [*TRICKY, 5, {"a": 1}]),
+        (Literal["a", "5"] | int, ["a", "5", 5]),
+        (bytes | None, [*map(str.encode, TRICKY), None]),
+        (list[Line] | str, [[Line("cup", 2)], "cup", []]),
+        (dict[str, Line], [{"a": Line("cup", 2)}, {}]),
+    ],
+    ids=str,
+)
+async def test_a_handler_gets_what_was_sent(
+    sbredis_bus: Bus, as_type: Any, values: list[Any], batch: int | None
+) -> None:
+    assert await received(sbredis_bus, as_type, values, batch=batch) == values
+
+
+def echo(value: str | int | None) -> str | int | None:
+    """Return the value, in a process."""
+    return value
+
+
+@pytest.mark.parametrize("execution", ["thread", "process"])
+async def test_a_reply_has_the_value_that_was_asked_with(sbredis_bus: Bus, execution: Any) -> None:
+    await sbredis_bus.create_queue("values")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("values", replies=True, execution=execution, max_concurrent_calls=1)(echo)
+    async with worker.running(), ServiceBusClient(sbredis_bus.url) as asker:
+        for value in (*TRICKY, 5, None):
+            reply = await asker.request("values", value, as_type=str | int | None, timeout=60)
+            assert (type(reply), reply) == (type(value), value)
+
+
+async def test_a_message_of_another_sender_without_a_content_type_is_text_or_json(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+    got: list[Any] = []
+
+    @worker.queue("texts", create_if_missing=True)
+    async def text(value: str | None) -> None:
+        got.append(value)
+
+    @worker.queue("values", create_if_missing=True)
+    async def either(value: str | dict[str, int]) -> None:
+        got.append(value)
+
+    async with worker.running():
+        for queue, body in (("texts", "5"), ("values", '{"a":1}'), ("values", "not JSON")):
+            await sbredis_bus.client.get_queue_sender(queue).send_messages(ServiceBusMessage(body))
+
+        async def refused() -> bool:
+            return len(got) == 2 and bool(await sbredis_bus.dead_lettered("values"))
+
+        await eventually(refused)
+    assert "5" in got
+    assert {"a": 1} in got
+    [dead] = await sbredis_bus.dead_lettered("values")
+    assert (dead.dead_letter_error_description or "").endswith("Text needs a content type of text.")
+
+
+async def test_the_state_of_a_session_is_read_as_it_was_set(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    seen: list[Any] = []
+
+    @worker.queue("steps", session_idle_timeout=0.1)
+    async def step(new: Literal["open", "5"], context: Context) -> None:
+        assert context.session is not None
+        seen.append(
+            (await context.session.get_state(Literal["open", "5"]), await context.session.get_state(str | None))
+        )
+        context.session.set_state(new)
+
+    async with worker.running():
+        for new in ("open", "5", "open"):
+            await worker.send("steps", new, session_id="a")
+        await eventually(lambda: len(seen) == 3)
+    assert seen == [(None, None), ("open", "open"), ("5", "5")]

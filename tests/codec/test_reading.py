@@ -39,6 +39,7 @@ class Point(NamedTuple):
 class Line:
     article: Key
     mood: Mood | None
+    note: Annotated[str | None, "x"] | int = None  # a union inside a union
 
 
 class Struct(msgspec.Struct):
@@ -57,7 +58,7 @@ TEXT = st.sampled_from(["abc", "", "5", "null", "true", '"abc"', '{"a":1}', "[1]
 NUMBERS = st.integers(-99, 99)
 RAW = TEXT.map(str.encode) | st.binary(max_size=4)
 OBJECTS = st.dictionaries(TEXT, NUMBERS, max_size=2)
-LINES = st.builds(Line, TEXT.map(Key), st.none() | st.sampled_from(Mood))
+LINES = st.builds(Line, TEXT.map(Key), st.none() | st.sampled_from(Mood), st.none() | TEXT | NUMBERS)
 STRUCTS = st.builds(Struct, st.dictionaries(NUMBERS, TEXT, max_size=2))
 MODELS = st.builds(Model, raw=TEXT.map(str.encode), seen=st.dictionaries(NUMBERS, st.datetimes(timezones=st.just(UTC))))
 POINTS = st.builds(Point, NUMBERS, st.none() | TEXT)

@@ -35,14 +35,18 @@ _NONE = inspect.Parameter.empty
 _PROPERTY_TYPES = frozenset({str, int, bool, float, bytes, UUID, datetime})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Dependency:
-    """A function that makes a value for a parameter, with the values that it needs itself."""
+    """A function that makes a value for a parameter, with the values that it needs itself.
+
+    The dependencies of several handlers are equal if their functions and scopes are, so handlers share the values of
+    the wider scopes.
+    """
 
     call: Callable[..., Any]
     scope: Scope
-    how: How
-    parameters: tuple[Parameter, ...]
+    how: How = field(compare=False)
+    parameters: tuple[Parameter, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,13 @@ import asyncio
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor, Future
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Union, get_args, get_origin
@@ -30,12 +36,33 @@ class UnfitMessage(DeadLetter):
 
 
 class _Values:
-    """The values of one scope, and what ends them."""
+    """The values of one scope, and what ends them.
 
-    def __init__(self) -> None:
+    The values of one call end with its error, if it has one, so that they can undo what they have done. The values that
+    calls share end as usual, each of them, even if the end of another one fails.
+    """
+
+    def __init__(self, *, shared: bool) -> None:
         self.made: dict[Dependency, Any] = {}
         self.stack = AsyncExitStack()
         self.making: dict[Dependency, asyncio.Lock] = {}
+        self._shared = shared
+
+    def enter(self, manager: AbstractContextManager[Any]) -> Any:
+        """Begin what ends with this scope, and return its value."""
+        if not self._shared:
+            return self.stack.enter_context(manager)
+        value = manager.__enter__()
+        self.stack.callback(manager.__exit__, None, None, None)
+        return value
+
+    async def enter_async(self, manager: AbstractAsyncContextManager[Any]) -> Any:
+        """Do the same with a manager that waits."""
+        if not self._shared:
+            return await self.stack.enter_async_context(manager)
+        value = await manager.__aenter__()
+        self.stack.push_async_callback(manager.__aexit__, None, None, None)
+        return value
 
 
 class Scopes:
@@ -43,7 +70,7 @@ class Scopes:
 
     def __init__(self, outer: Mapping[Scope, _Values] | None = None, own: Scope = "app") -> None:
         self._own: Scope = own
-        self.values: dict[Scope, _Values] = {**(outer or {}), own: _Values()}
+        self.values: dict[Scope, _Values] = {**(outer or {}), own: _Values(shared=own != "message")}
 
     def inner(self, scope: Scope) -> Scopes:
         """Return these scopes with a new one inside: that of a session or a message."""
@@ -86,20 +113,20 @@ class Injector:
         async with scope.making.setdefault(dependency, asyncio.Lock()):  # several calls share the wider scopes
             if dependency not in scope.made:
                 arguments = await self._values(dependency.parameters, call, context, scopes)
-                scope.made[dependency] = await self._make(dependency, arguments, scope.stack)
+                scope.made[dependency] = await self._make(dependency, arguments, scope)
         return scope.made[dependency]
 
-    async def _make(self, dependency: Dependency, arguments: dict[str, Any], stack: AsyncExitStack) -> Any:
+    async def _make(self, dependency: Dependency, arguments: dict[str, Any], scope: _Values) -> Any:
         call: Callable[..., Any] = dependency.call
         if dependency.how == "coroutine":
             return await call(**arguments)
         if dependency.how == "async generator":
-            return await stack.enter_async_context(asynccontextmanager(call)(**arguments))
+            return await scope.enter_async(asynccontextmanager(call)(**arguments))
         if dependency.how == "generator":
             manager = contextmanager(call)(**arguments)
             if self._threads is None:
-                return stack.enter_context(manager)
-            return await stack.enter_async_context(_in_threads(manager, self._threads))
+                return scope.enter(manager)
+            return await scope.enter_async(_in_threads(manager, self._threads))
         return (
             call(**arguments) if self._threads is None else await in_thread(self._threads, partial(call, **arguments))
         )

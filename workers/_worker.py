@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self, Unpack
@@ -12,6 +12,7 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._checks import require_function, require_instance, require_text
 from sbredis.workers.declaring._context import SendOptions
+from sbredis.workers.declaring._handlers import Declared
 from sbredis.workers.declaring._options import EntityOptions, checked
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
@@ -51,11 +52,21 @@ class Worker(Router):
         state = "stopped" if self._runtime is None else "running"
         return f"<Worker with {count} handler{'s' if count != 1 else ''}, {state}>"
 
+    def _add(self, declared: Sequence[Declared]) -> None:
+        self._require_stopped()
+        super()._add(declared)
+
+    def _require_stopped(self) -> None:
+        """Raise while the worker runs: what is declared then would have no effect."""
+        if self._runtime is not None:
+            raise RuntimeError("The worker runs already: declare its handlers and their options before it starts.")
+
     # -- before it runs ------------------------------------------------------------------------------------------------
 
     def entity(self, entity_path: str, *, retries: Retries | None = None, **options: Unpack[EntityOptions]) -> None:
         """Set options for all handlers of an entity."""
         require_text("the path of an entity", entity_path)
+        self._require_stopped()
         said = self._by_path.setdefault(entity_path.lower(), {})
         said.update(checked("entity", options))
         if retries is not None:
@@ -66,6 +77,7 @@ class Worker(Router):
         """Let handlers get a dependency from another function, for tests."""
         require_function("dependency", dependency)
         require_function("replacement", replacement)
+        self._require_stopped()
         self._overrides[dependency] = replacement
 
     # -- while it runs -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.exceptions import WorkerSetupError
 from sbredis.testing import Bus
-from sbredis.workers import Retries, Worker
+from sbredis.workers import Retries, Router, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -138,3 +138,42 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
     assert len(left) == 100
     assert {message.delivery_count for message in left} == {0}
     assert not await sbredis_bus.locked("orders")
+
+
+async def test_nothing_is_declared_for_a_worker_that_runs(sbredis_bus: Bus) -> None:
+    refusals: list[str] = []
+    router = Router()
+
+    @router.queue("late", create_if_missing=True)
+    async def late() -> None: ...
+
+    def declare(worker: Worker) -> None:
+        for declaring in (
+            lambda: worker.queue("late", create_if_missing=True)(late),
+            lambda: worker.subscription("late", "all")(late),
+            lambda: worker.cron("0 3 * * *")(late),
+            lambda: worker.include(router),
+            lambda: worker.entity("orders", max_concurrent_calls=1),
+            lambda: worker.override(late, late),
+        ):
+            with pytest.raises(RuntimeError, match="The worker runs already: declare its handlers and"):
+                declaring()
+            refusals.append("")
+
+    @asynccontextmanager
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
+        declare(worker)
+        yield
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+
+    @worker.queue("orders", create_if_missing=True)
+    async def place() -> None: ...
+
+    async with worker.running():
+        declare(worker)
+    assert len(refusals) == 12
+    worker.include(router)
+    async with worker.running():
+        await worker.send("late", b"")
+        await eventually(lambda: empty(sbredis_bus, "late"))

@@ -174,6 +174,32 @@ async def test_hooks_and_conditions_that_raise_harm_nothing(sbredis_bus: Bus, ca
         Worker(sbredis_bus.url, on_error=place)  # type: ignore[arg-type]
 
 
+async def test_an_error_of_a_condition_is_that_of_its_own_handler(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    def when(_: ServiceBusReceivedMessage) -> bool:
+        raise ArithmeticError("the condition is wrong")
+
+    @worker.queue("orders", subject="other", no_retry=(ArithmeticError,))
+    async def first() -> None:
+        raise AssertionError
+
+    @worker.queue("orders", when=when, retries=Retries(first_delay=0, attempts=3))
+    async def second() -> None:
+        raise AssertionError
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: dead(sbredis_bus, 1))
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "ArithmeticError"
+    assert caplog.text.count("second failed for message") == 3
+    assert "first failed" not in caplog.text
+
+
 async def dead(bus: Bus, count: int) -> bool:
     return len(await bus.dead_lettered("orders")) == count
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 
-__all__ = ["Chooser", "Condition"]
+__all__ = ["Chooser", "Condition", "ConditionError"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,15 @@ class Condition(NamedTuple):
         if self.subject is not None and message.subject != self.subject:
             return False
         return self.when is None or bool(self.when(message))
+
+
+class ConditionError(Exception):
+    """The condition of a handler has raised an error."""
+
+    def __init__(self, handler: Any, error: Exception) -> None:
+        super().__init__(handler, error)
+        self.handler = handler
+        self.error = error
 
 
 class Chooser(Generic[T]):
@@ -59,14 +68,20 @@ class Chooser(Generic[T]):
     def choose(self, message: ServiceBusReceivedMessage) -> T | None:
         """Return the handler that takes a message; ``None`` if no handler takes it.
 
-        An error that a ``when`` function raises reaches the caller.
+        Raises :class:`ConditionError` with the handler whose ``when`` function raises an error, and with that error.
         """
         if not self._conditional:
             return self._rest
         if self._only_subjects:
             subject = message.subject
             return self._rest if subject is None else self._by_subject.get(subject, self._rest)
-        return next((handler for condition, handler in self._conditional if condition.holds(message)), self._rest)
+        for condition, handler in self._conditional:
+            try:
+                if condition.holds(message):
+                    return handler
+            except Exception as error:
+                raise ConditionError(handler, error) from error
+        return self._rest
 
 
 def _twice(entity: str, subject: str | None, first: str, second: str) -> WorkerSetupError:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sbredis.workers.declaring._conditions import ConditionError
 from sbredis._counting import counted
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
@@ -85,8 +86,8 @@ class Handling:
         """Return the handler that takes a message, or the outcome of a message that no handler takes."""
         try:
             handler = self._plan.chooser.choose(message)
-        except Exception as error:  # noqa: BLE001 -- a `when` function of the application may raise anything
-            first = self._plan.handlers[0]
+        except ConditionError as failed:
+            asked, error = failed.handler, failed.error
             outcome = self._allowed(outcome_in(error))
             if outcome is None:
                 outcome = self.after_failure(first, message, error)

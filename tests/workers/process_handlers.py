@@ -99,6 +99,18 @@ def tell(text: str, context: SyncContext) -> Outcome | None:
 odd: Any = 1j
 
 
+def give(text: str) -> Any:
+    """Return what the text of the message says."""
+    results: dict[str, Any] = {
+        "odd": odd,
+        "plain": text,
+        "outcome": DeadLetter("Rejected"),
+        "class": DeadLetter,
+        "generator": (each for each in ()),
+    }
+    return results[text]
+
+
 def stay() -> None:
     threading.Event().wait()
 

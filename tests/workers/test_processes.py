@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.exceptions import WorkerSetupError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import Retries, Worker
+from sbredis.workers import Context, Proceed, Retries, Worker
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_answer, read_asked, write_answer, write_asked
 from tests.waiting import eventually
 from tests.workers import slow_to_start
@@ -30,6 +30,7 @@ from tests.workers.process_handlers import (
     fake_name,
     get_greeting,
     get_name,
+    give,
     greet,
     start_others,
     tell,
@@ -182,6 +183,31 @@ async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_
     (letter,) = await dead(sbredis_bus)
     assert letter.dead_letter_reason == "TypeError"
     assert str(letter.dead_letter_error_description).startswith("odd has a value of the type complex, which cannot go")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("publishes", [False, True])
+async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, publishes: bool) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    await sbredis_bus.create_queue("out")
+    results: list[Any] = []
+
+    async def seeing(context: Context, proceed: Proceed) -> Any:
+        del context
+        results.append(await proceed())
+        return results[-1]
+
+    worker = Worker(sbredis_bus.url, middleware=[seeing])
+    options: Any = {"publishes": "out"} if publishes else {}
+    worker.queue("orders", execution="process", max_concurrent_calls=1, **options)(give)
+    async with worker.running():
+        for text in ("odd", "plain", "outcome", "class", "generator"):
+            await worker.send("orders", text)
+        await eventually(lambda: all_gone(sbredis_bus))
+    reasons = sorted(str(letter.dead_letter_reason) for letter in await dead(sbredis_bus))
+    assert reasons == ["Rejected", "TypeError", "TypeError", *(["UnsupportedTypeError"] if publishes else [])]
+    assert [bytes(message.body) for message in await sbredis_bus.active("out")] == ([b"plain"] if publishes else [])
+    assert len([each for each in results if isinstance(each, ServiceBusMessage)]) == (1 if publishes else 0)
 
 
 @pytest.mark.slow

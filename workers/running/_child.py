@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import logging
 import multiprocessing
 import os
@@ -28,6 +29,7 @@ from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
+from sbredis.workers.running._results import checked_result
 
 __all__ = ["Start", "find", "holding_signals", "serve"]
 
@@ -52,6 +54,8 @@ class Start:
     name: str
     no_retry: tuple[type[Exception], ...]
     path: tuple[str, ...]
+    uses_result: bool = False
+    """Whether what the handler returns is published or is a reply."""
     overrides: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
     """The dependencies that are overridden: the function that the code names, and the one that takes its place."""
 
@@ -239,15 +243,16 @@ async def _called(
         arguments = await injector.arguments(call, SyncContext(work, _NoPortal()), scopes)
         try:
             result = function(**arguments)
-            if asyncio.iscoroutine(result):
+            if inspect.iscoroutine(result):
                 result = await result
         except BaseException as error:
             await scopes.close(error)
             raise
         await scopes.close()
+        result = checked_result(result)
         if isinstance(result, Outcome):
             return _answer(result, work)
-        return _answer(Complete(), work, work.returned(result))
+        return _answer(Complete(), work, work.returned(result) if start.uses_result else None)
     except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
         outcome = outcome_in(error)
         if outcome is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -11,8 +10,8 @@ from concurrent.futures import Executor
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sbredis.workers.declaring._conditions import ConditionError
 from sbredis._counting import counted
+from sbredis.workers.declaring._conditions import ConditionError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
 from sbredis.workers.declaring._retries import after_failure
@@ -21,6 +20,7 @@ from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._processes import HandlerProcesses, NotAgain
 from sbredis.workers.running._replying import Replies, SendTo
+from sbredis.workers.running._results import checked_result
 from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Handling:
             asked, error = failed.handler, failed.error
             outcome = self._allowed(outcome_in(error))
             if outcome is None:
-                outcome = self.after_failure(first, message, error)
-                self._on_error(first, (message,), error, outcome)
+                outcome = self.after_failure(asked, message, error)
+                self._on_error(asked, (message,), error, outcome)
             return outcome
         if handler is not None:
             return handler
@@ -119,7 +119,7 @@ class Handling:
         """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
         handler = call.handler
         try:
-            result = _checked(await self._invoked(call, scopes or self._app))
+            result = checked_result(await self._invoked(call, scopes or self._app))
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)[0]
         if call.settled:
@@ -149,7 +149,7 @@ class Handling:
         """Call the handler of a batch, and return the outcome of each message."""
         count = len(call.messages)
         try:
-            result = _checked(await self._invoked(call, scopes or self._app))
+            result = checked_result(await self._invoked(call, scopes or self._app))
             if isinstance(result, (list, tuple)):
                 return self._each_allowed(call, cast("Sequence[Any]", result))
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
@@ -257,19 +257,3 @@ class Handling:
     def after_refusal(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: Exception) -> Outcome:
         """Return the outcome of a message whose settlement was refused."""
         return self.after_failure(handler, message, error, final=is_too_large(error))
-
-
-def _checked(result: Any) -> Any:
-    """Return the result of a handler. Raise if it is work that nobody would do, or the class of an outcome."""
-    if result is None:
-        return None
-    kind: object = result
-    if isinstance(kind, type) and issubclass(kind, Outcome):
-        raise TypeError(f"The handler returned the class {kind.__name__}: return an object of it.")
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if inspect.iscoroutine(result):
-            result.close()  # else Python would warn that it was never awaited
-        raise TypeError(
-            f"The handler returned a {type(result).__name__}, and nothing would run it: use it in the handler."
-        )
-    return result

@@ -229,7 +229,8 @@ def start_of(plan: HandlerPlan) -> Start:
                 f"{plan.name} runs in a process, which could not find what overrides its dependency "
                 f"{function_name(dependency)}: define both functions at the top of modules that can be imported."
             ) from error
-    start = Start(module, name, plan.retries.no_retry, tuple(sys.path), overrides)
+    uses_result = plan.settings.publishes is not None or bool(plan.settings.replies)
+    start = Start(module, name, plan.retries.no_retry, tuple(sys.path), uses_result, overrides)
     try:
         pickle.dumps(start)
     except Exception as error:

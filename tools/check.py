@@ -1,8 +1,7 @@
 """Run all checks that need no server, one after the other. All checks run, and the program fails if one of them fails.
 
-Two checks need something that may be missing: pyright, which its Python package fetches from npm on the first run, and
-the site, whose reference imports the code for Spark. If it is missing, the last lines say which check did not run, and
-why. Then only the other checks count; mypy always runs.
+Pyright may be missing, because its Python package fetches it from npm on the first run. Then the last lines say that
+this check did not run, and why, and only the other checks count; mypy always runs.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 
 from tools.repository import ROOT
 
 PYRIGHT = "types (pyright)"
-SITE = "site"
 CHECKS = {
     "lint": ["ruff", "check", "."],
     "formatting": ["ruff", "format", "--check", "."],
@@ -24,7 +21,7 @@ CHECKS = {
     "import rule": ["pytest", "-q", "-p", "no:cacheprovider", "tests/house/test_imports.py"],
     "documentation": ["tools.check_docs"],
     "spelling": ["tools.check_spelling"],
-    SITE: ["tools.site"],
+    "site": ["tools.site"],
 }
 
 PATIENCE = 300
@@ -42,14 +39,9 @@ def pyright_is_missing() -> str | None:
     return None if done.returncode == 0 else lines[-1] if lines else "it could not be fetched from npm"
 
 
-def site_is_missing() -> str | None:
-    """Return why the site cannot be built, or ``None`` if it can."""
-    return None if find_spec("pyspark") is not None else "PySpark is not installed (tools/spark installs it)"
-
-
 def main() -> int:
     results: list[tuple[str, bool, float]] = []
-    missing = {PYRIGHT: pyright_is_missing(), SITE: site_is_missing()}
+    missing = {PYRIGHT: pyright_is_missing()}
     for name, command in CHECKS.items():
         if missing.get(name) is not None:
             continue

@@ -8,7 +8,10 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +25,6 @@ from tools.site.docstrings import ROLE, to_markdown
 from tools.site.pages import pages, places, rewritten
 from tools.site.public import MODULES, Name, can_be_called, members, names
 from tools.site.reference import page_name, reference_pages, resolver
-
-pytest.importorskip("pyspark", reason="the reference imports the code for Spark; tools/spark installs PySpark")
 
 CONFIGURATION = tomllib.loads((ROOT / "tools" / "site" / "zensical.toml").read_text("utf-8"))
 NAMES = names()
@@ -110,6 +111,31 @@ def test_the_reference_has_the_packages_that_the_contributing_guide_calls_public
     table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## What is public")[2].partition("\n## ")[0]
     public = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)}
     assert set(MODULES) == public - {"sbredis.sync", "sbredis.sync.management"}
+
+
+WITHOUT_SPARK = """
+import json, sys
+from importlib.machinery import PathFinder
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in {"pyspark", "pyarrow"} else super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Finder if each is PathFinder else each for each in sys.meta_path]
+from tools.site.reference import reference_pages
+
+json.dump(reference_pages(), sys.stdout)
+assert not {"pyspark", "pyarrow"} & set(sys.modules)
+"""
+
+
+def test_the_reference_is_the_same_without_pyspark() -> None:
+    """So nobody needs PySpark to build the site."""
+    command = [sys.executable, "-c", WITHOUT_SPARK]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == reference_pages()
 
 
 @every_name

@@ -79,16 +79,6 @@ def test_make_check_distinguishes_a_missing_pyright_from_an_available_one(
     assert check.pyright_is_missing() == missing
 
 
-@pytest.mark.parametrize(
-    ("found", "missing"), [(True, None), (False, "PySpark is not installed (tools/spark installs it)")]
-)
-def test_make_check_builds_the_site_only_with_pyspark(
-    found: bool, missing: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check, "find_spec", lambda _: object() if found else None)
-    assert check.site_is_missing() == missing
-
-
 @for_each("script", SCRIPTS)
 def test_each_script_is_executable_and_well_formed(script: str) -> None:
     path = ROOT / script

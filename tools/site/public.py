@@ -2,7 +2,7 @@
 
 The names are read from the imported packages and not from the source, so they are as ``help()`` shows them:
 ``inspect.signature`` shows the keywords that a function takes together as ``**``, and a property of an entity has its
-documentation.
+documentation. Packages that need PySpark are read without it: see :mod:`tools.site.stand_ins`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple, is_typeddict
+
+from tools.site.stand_ins import stand_ins
 
 __all__ = [
     "MODULES",
@@ -95,10 +97,12 @@ class Member(NamedTuple):
 @cache
 def names() -> tuple[Name, ...]:
     """Return all public names, in the order of ``MODULES`` and of their ``__all__``."""
+    with stand_ins():
+        packages = {module: importlib.import_module(module) for module in MODULES}
     listed = [
-        (module, name, getattr(importlib.import_module(module), name))
-        for module in MODULES
-        for name in importlib.import_module(module).__all__
+        (module, name, getattr(package, name))
+        for module, package in packages.items()
+        for name in package.__all__
         if not name.startswith("__")
     ]
     return tuple(Name(module, name, value, _home(name, value, listed)) for module, name, value in listed)

@@ -84,7 +84,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch. Spark calls this at every trigger, 90 times a second if nothing happens."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        began = Offsets.from_json(start)
+        began = self._query.offsets_from(start)
         ended = run(self._next(began, most))
         return start if ended is None else ended.to_json()
 
@@ -94,7 +94,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of the batch between two offsets."""
-        one, other = Offsets.from_json(start), Offsets.from_json(end)
+        one, other = self._query.offsets_from(start), self._query.offsets_from(end)
         afters = {number: place.number for number, place in one.places.items()} if other.began is None else other.began
         ranges = [
             Range(number, place.birth, afters.get(number, 0), place.number) for number, place in other.places.items()
@@ -111,7 +111,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _initial(self) -> Offsets:
         browser, options = await self._browser(), self._query.options
         numbers = await _numbers(browser, options.starting or "earliest", options.starting_time)
-        return _offsets(browser, numbers, numbers)
+        return self._offsets(browser, numbers, numbers)
 
     async def _last(self) -> dict[int, int]:
         return await _numbers(await self._browser(), "latest", None)
@@ -120,7 +120,6 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch; ``None`` if there is nothing new."""
         await self._pace.wait()
         browser = await self._browser()
-        start.refuse_other(browser.path)
         first = {number: place.number for number, place in start.places.items()}
         began = start.began if start.began == first else None
         # The client notices with its first call that an entity was made again.
@@ -134,7 +133,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = dict.fromkeys(browser.partitions, 0)
             began = first
             last = await _lasting_numbers(browser, first)
-        self._pace.known = _offsets(browser, last)
+        self._pace.known = self._offsets(browser, last)
         ends = last
         if self._targets is not None:
             ends = {number: max(min(last[number], self._targets.get(number, 0)), first[number]) for number in last}
@@ -144,7 +143,18 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._pace.looked(idle=self._targets is None)
             return None
         self._pace.looked(idle=False)
-        return _offsets(browser, ends, began, self._query.task_limits)
+        return self._offsets(browser, ends, began, self._query.task_limits)
+
+    def _offsets(
+        self,
+        browser: Browser,
+        numbers: Mapping[int, int],
+        began: Mapping[int, int] | None = None,
+        tasks: tuple[int, int] = (1, 1),
+    ) -> Offsets:
+        places = {number: Place("", 0, last) for number, last in numbers.items()}
+        sub_queue = self._query.options.sub_queue or ""
+        return Offsets(browser.path, browser.incarnation, places, began, tasks, sub_queue=sub_queue)
 
     async def _limited(
         self, browser: Browser, first: Mapping[int, int], last: Mapping[int, int], most: int
@@ -172,16 +182,6 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
     return browser.pages(piece.partition, piece.after, piece.upto)
-
-
-def _offsets(
-    browser: Browser,
-    numbers: Mapping[int, int],
-    began: Mapping[int, int] | None = None,
-    tasks: tuple[int, int] = (1, 1),
-) -> Offsets:
-    places = {number: Place("", 0, last) for number, last in numbers.items()}
-    return Offsets(browser.path, browser.incarnation, places, began, tasks)
 
 
 async def _numbers(browser: Browser, at: At, moment: int | None) -> dict[int, int]:

@@ -68,8 +68,12 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The mean size of a message in the last batch, in bytes; 0 before the first batch."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Reserve the entity, and return where its reader begins. Spark calls this twice for a new checkpoint."""
-        return run(self._initial()).to_json()
+        """Return offsets that name no partition. They stand for the place where the consumer begins.
+
+        Spark calls this twice for a new checkpoint, and again if the first batch is repeated, before it shows the
+        offsets of the batch. They may belong to another entity, so nothing is reserved yet.
+        """
+        return Offsets(self._query.entity, "", {}, mode="consume").to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch that the options set. All of them apply, whichever Spark is told."""
@@ -86,8 +90,13 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._drains = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Remove what Spark has stored, and plan the next batch. ``start`` is the end of the last stored batch."""
-        ended = run(self._next(Offsets.from_json(start), limited=not isinstance(limit, ReadAllAvailable)))
+        """Remove what Spark has stored, and plan the next batch. ``start`` is the end of the last stored batch.
+
+        If nothing is there at the begin of a new checkpoint, Spark runs an empty batch, and stores its end. So the end
+        says where the consumer begins.
+        """
+        stored = self._query.offsets_from(start)
+        ended = run(self._next(stored, limited=not isinstance(limit, ReadAllAvailable)))
         return start if ended is None else ended.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -101,9 +110,9 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         After a restart, this is the first call. The reservation may have been released since, so it is renewed before
         anything is read: no receiver can take a message of the batch from now on.
         """
+        began, ended = self._query.offsets_from(start), self._query.offsets_from(end)
         run(self._reserved())
-        ended = Offsets.from_json(end)
-        first = {number: place.number for number, place in Offsets.from_json(start).places.items()}
+        first = {number: place.number for number, place in began.places.items()}
         first |= ended.began or {}
         ranges = [
             Range(number, place.birth, first.get(number, 0), place.number) for number, place in ended.places.items()
@@ -121,11 +130,11 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in the event loop ---------------------------------------------------------------------------------------------
 
-    async def _initial(self) -> Offsets:
+    async def _begin(self) -> dict[int, Committed]:
+        """Reserve the entity, and return the positions at which the consumer begins."""
         reservation = await self._reserved()
         places = await asyncio.gather(*map(reservation.begin, reservation.partitions))
-        numbered = zip(reservation.partitions, places, strict=True)
-        return Offsets(reservation.path, reservation.incarnation, {number: _place(at) for number, at in numbered})
+        return dict(zip(reservation.partitions, places, strict=True))
 
     async def _reserved(self) -> Reservation:
         """Return the reservation of this run. The first call reserves the entity, or takes over from an earlier run."""
@@ -178,7 +187,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A partition gives nothing while a message that is locked or delayed comes before all others.
         nothing = all(plan.end == plan.floor for plan in made.values())
         self._pace.looked(idle=nothing and not self._drains)
-        if nothing:
+        if nothing and start.places:
             return None
         rows = sum(plan.rows for plan in made.values())
         self._mean = sum(plan.bytes for plan in made.values()) / rows if rows else 0.0
@@ -191,6 +200,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {number: _place(plan.committed) for number, plan in made.items()},
             {number: plan.floor for number, plan in made.items()},
             self._query.task_limits,
+            mode="consume",
         )
 
     async def remove_committed(self, start: Offsets) -> None:
@@ -200,8 +210,9 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _positions(self, start: Offsets) -> dict[int, Committed]:
         """Return the positions of the stored offsets, if they belong to this entity."""
+        if not start.places:
+            return await self._begin()
         browser = await self._query.browser()
-        start.refuse_other(browser.path)
         if start.incarnation == browser.incarnation and set(start.places) == set(browser.partitions):
             return {number: Committed(*place) for number, place in start.places.items()}
         lost = MessagesLostError(
@@ -213,7 +224,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._reservation is not None and self._reservation.incarnation != browser.incarnation:
             self.stop()
             self._reservation = self._remaining = None
-        return {number: Committed(*place) for number, place in (await self._initial()).places.items()}
+        return await self._begin()
 
     async def _plans(self, asked: Mapping[int, tuple[Committed, int, int]]) -> dict[int, Planned]:
         reservation, options = await self._reserved(), self._query.options
@@ -243,7 +254,7 @@ def settle(query: Query, end: str) -> None:
     Spark tells a source that a batch is committed only when it plans the next one. So this is for a query that has
     ended, whose last batch nobody would remove before the query is started again.
     """
-    run(ConsumeReader(query).remove_committed(Offsets.from_json(json.loads(end))))
+    run(ConsumeReader(query).remove_committed(query.offsets_from(json.loads(end))))
 
 
 def _place(at: Committed) -> Place:

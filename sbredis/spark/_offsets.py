@@ -1,7 +1,8 @@
 """The offsets of a stream: how far each partition was read. Spark stores them as JSON in its checkpoint. Pure.
 
-An offset names its format, its entity and the incarnation of the entity, so that a checkpoint of another release or of
-another entity is recognised. The JSON of equal offsets is equal text, because Spark compares texts.
+An offset names its format, the mode of its query, its entity with the sub-queue, and the incarnation of the entity, so
+that a checkpoint of another release or of another query is recognised. The JSON of equal offsets is equal text, because
+Spark compares texts.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ class Offsets:
     If the batch runs again, on another machine or with other options, its rows must come in the same tasks, because
     sinks recognise the rows of a repeated batch by the number of their task.
     """
+    mode: str = "browse"
+    """``browse`` or ``consume``."""
+    sub_queue: str | None = ""
+    """The sub-queue, as the option names it; ``""`` for the main queue.
+
+    It is ``None`` if the offsets do not tell: earlier builds did not store it.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark stores."""
@@ -51,9 +59,12 @@ class Offsets:
             "format": FORMAT,
             "entity": self.entity,
             "incarnation": self.incarnation,
+            "mode": self.mode,
             "tasks": list(self.tasks),
             "partitions": {str(number): _stored(place) for number, place in sorted(self.places.items())},
         }
+        if self.sub_queue is not None:
+            stored["subQueue"] = self.sub_queue
         if self.began is not None:
             stored["began"] = {str(number): after for number, after in sorted(self.began.items())}
         return stored
@@ -71,17 +82,38 @@ class Offsets:
             began = stored.get("began")
             first = None if began is None else {int(number): int(after) for number, after in began.items()}
             least, most = map(int, stored["tasks"])
-            return cls(str(stored["entity"]), str(stored["incarnation"]), places, first, (least, most))
+            # Earlier builds did not store the mode. Only a consuming query knows the birth of a partition.
+            usual = "consume" if any(place.birth for place in places.values()) else "browse"
+            sub_queue = stored.get("subQueue")
+            return cls(
+                entity=str(stored["entity"]),
+                incarnation=str(stored["incarnation"]),
+                places=places,
+                began=first,
+                tasks=(least, most),
+                mode=str(stored.get("mode", usual)),
+                sub_queue=None if sub_queue is None else str(sub_queue),
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SparkSetupError(f"The offsets in the checkpoint cannot be read: {error!r}.") from None
 
-    def refuse_other(self, entity: str) -> None:
-        """Refuse offsets of another entity than the one that the options name."""
-        if self.entity.lower() != entity.lower():
+    def refuse_other(self, entity: str, mode: str, sub_queue: str = "") -> None:
+        """Refuse offsets of another entity, mode or sub-queue than the options name."""
+        others = self.sub_queue is not None and self.sub_queue != sub_queue
+        if self.entity.lower() != entity.lower() or others:
             raise SparkSetupError(
-                f"The checkpoint belongs to '{self.entity}', but the query reads '{entity}': give each query a "
-                "checkpoint of its own."
+                f"The checkpoint belongs to {_named(self.entity, self.sub_queue)}, but the query reads "
+                f"{_named(entity, sub_queue)}: give each query a checkpoint of its own."
             )
+        if self.mode != mode:
+            raise SparkSetupError(
+                f"The checkpoint belongs to a query with mode={self.mode}, but this query has mode={mode}: give each "
+                "query a checkpoint of its own."
+            )
+
+
+def _named(entity: str, sub_queue: str | None) -> str:
+    return f"'{entity}' with subQueue={sub_queue}" if sub_queue else f"'{entity}'"
 
 
 def _stored(place: Place) -> dict[str, Any]:

@@ -141,6 +141,11 @@ class Options:
     refused_path: str | None = None
     timeout: float = 60.0
 
+    @property
+    def mode(self) -> str:
+        """Whether a read does ``browse`` or ``consume``."""
+        return "consume" if self.kind is Kind.CONSUME else "browse"
+
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a sentence that names the most similar valid name, or all names."""

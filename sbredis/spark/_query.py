@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import cpu_count
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -14,6 +15,7 @@ from sbredis.aio.bulk import Browser, destination_of
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
+from sbredis.spark._offsets import Offsets
 from sbredis.spark._options import Kind, Options
 from sbredis.spark._planning import Range, limits, tasks_of
 from sbredis.spark._secrets import server_of
@@ -55,6 +57,12 @@ class Query:
         """The path of the entity that is read."""
         assert self.options.entity is not None  # the options of a read name an entity
         return self.options.entity
+
+    def offsets_from(self, stored: Mapping[str, Any]) -> Offsets:
+        """Return offsets that Spark has stored. Refuse those of another query, before anything else is done."""
+        offsets = Offsets.from_json(stored)
+        offsets.refuse_other(self.entity, self.options.mode, self.options.sub_queue or "")
+        return offsets
 
     def meet_loss(self, where: str, lost: MessagesLostError) -> None:
         """Raise the error of a loss, or log it if ``failOnDataLoss=false`` accepts losses."""

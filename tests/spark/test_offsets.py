@@ -21,6 +21,8 @@ OFFSETS = st.builds(
     st.dictionaries(PARTITIONS, st.builds(Place, st.text(), NUMBERS, NUMBERS), max_size=20),
     st.none() | st.dictionaries(PARTITIONS, NUMBERS, max_size=20),
     st.tuples(st.integers(1, 9), st.integers(1, 99)),
+    st.sampled_from(["browse", "consume"]),
+    st.sampled_from(["", "deadLetter", None]),
 )
 
 
@@ -62,6 +64,31 @@ def test_damaged_offsets_are_refused(damage: dict[str, Any]) -> None:
 
 def test_offsets_of_another_entity_are_refused() -> None:
     offsets = Offsets("orders", "i", {})
-    offsets.refuse_other("Orders")
+    offsets.refuse_other("Orders", "browse")
     with pytest.raises(SparkSetupError, match="The checkpoint belongs to 'orders', but the query reads 'invoices'"):
-        offsets.refuse_other("invoices")
+        offsets.refuse_other("invoices", "browse")
+
+
+def test_offsets_of_another_mode_are_refused() -> None:
+    with pytest.raises(SparkSetupError, match=r"belongs to a query with mode=browse, but this query has mode=consume"):
+        Offsets("orders", "i", {}).refuse_other("orders", "consume")
+
+
+def test_offsets_of_another_sub_queue_are_refused() -> None:
+    dead = Offsets("orders", "i", {}, sub_queue="deadLetter")
+    dead.refuse_other("orders", "browse", "deadLetter")
+    with pytest.raises(SparkSetupError, match="to 'orders' with subQueue=deadLetter, but the query reads 'orders':"):
+        dead.refuse_other("orders", "browse")
+    with pytest.raises(SparkSetupError, match="to 'orders', but the query reads 'orders' with subQueue=deadLetter:"):
+        Offsets("orders", "i", {}).refuse_other("orders", "browse", "deadLetter")
+
+
+@pytest.mark.parametrize(("birth", "mode"), [("", "browse"), ("b", "consume")])
+def test_offsets_without_a_mode_and_a_sub_queue_are_still_read(birth: str, mode: str) -> None:
+    """Earlier builds wrote them. They do not tell the sub-queue."""
+    earlier = Offsets("orders", "i", {0: Place(birth, 0, 5)}, mode=mode).to_json()
+    del earlier["mode"], earlier["subQueue"]
+    offsets = Offsets.from_json(earlier)
+    offsets.refuse_other("orders", mode, "deadLetter")
+    assert offsets.mode == mode
+    assert offsets.to_json() == {**earlier, "mode": mode}

@@ -9,6 +9,7 @@ import click
 from sbredis._counting import counted
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
+from sbredis.cli._fitting import Column
 from sbredis.cli._parameters import DURATION
 
 __all__ = ["bench"]
@@ -28,6 +29,6 @@ async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool
     from sbredis.cli._benching import measure
 
     rows = await measure(call, max(duration.total_seconds(), 0.01), size, partitioned=partitioned)
-    call.out.table(list(rows[0]), rows)
+    call.out.table([Column(name, rank) for rank, name in enumerate(rows[0])], rows)
     if not call.out.as_json:
         call.out.remark(f"bodies of {counted(size, 'byte')}; the times are of one call, in milliseconds")

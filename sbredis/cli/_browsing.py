@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sbredis.cli._call import Call
+from sbredis.cli._fitting import Column
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
@@ -18,10 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["browse", "found_by_number", "show_messages", "source_of"]
 
 PAGE = 500
-_BODY = 60
-"""The number of characters of a body in a table."""
-_COLUMNS = ("number", "state", "enqueued", "deliveries", "message_id", "session", "subject", "reason", "body")
-_OPTIONAL = {"session", "subject", "reason"}
+_COLUMNS = (
+    Column("number"),
+    Column("state"),
+    Column("due", 6),
+    Column("enqueued", 8),
+    Column("deliveries", 7),
+    Column("message_id", 9),
+    Column("session", 4),
+    Column("subject", 5, shortest=12),
+    Column("reason", 3, shortest=16),
+    Column("body", 2, shortest=16),
+)
+_OPTIONAL = {"due", "session", "subject", "reason"}
 """The columns that are left out if no message has a value."""
 
 
@@ -63,20 +73,25 @@ def show_messages(call: Call, messages: Sequence[ServiceBusReceivedMessage]) -> 
             call.out.json(fields_of(message))
         return
     rows = [_row(message) for message in messages]
-    columns = [name for name in _COLUMNS if name not in _OPTIONAL or any(row[name] is not None for row in rows)]
+    columns = [
+        each for each in _COLUMNS if each.name not in _OPTIONAL or any(row[each.name] is not None for row in rows)
+    ]
     call.out.table(columns, rows, empty="no messages")
 
 
 def _row(message: ServiceBusReceivedMessage) -> dict[str, Any]:
-    body = shown_body(message)
+    from sbredis.model import ServiceBusMessageState
+
+    scheduled = message.state is ServiceBusMessageState.SCHEDULED
     return {
         "number": str(message.sequence_number),
         "state": message.state.name.lower(),
+        "due": message.scheduled_enqueue_time_utc if scheduled else None,
         "enqueued": message.enqueued_time_utc,
         "deliveries": message.delivery_count,
         "message_id": None if message.message_id is None else str(message.message_id),
         "session": message.session_id,
         "subject": message.subject,
         "reason": message.dead_letter_reason,
-        "body": body if len(body) <= _BODY else body[: _BODY - 1] + "…",
+        "body": shown_body(message),
     }

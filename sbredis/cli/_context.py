@@ -12,6 +12,7 @@ import click
 from sbredis.cli._book_file import load_book, save_book
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
+from sbredis.cli._fitting import Column
 from sbredis.cli._places import (
     CONTEXT_VARIABLE,
     URL_VARIABLE,
@@ -27,6 +28,13 @@ __all__ = ["contexts"]
 contexts = group("context", "Store servers under names, and choose one of them.")
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_COLUMNS = (
+    Column("name"),
+    Column("in_use", 1),
+    Column("url", 2, shortest=20),
+    Column("namespace", 4),
+    Column("protected", 3),
+)
 
 
 @command("add", into=contexts, connects=False, examples=[
@@ -86,7 +94,7 @@ def list_(call: Call) -> None:
         }
         for name, context in sorted(book.contexts.items())
     ]
-    call.out.table(["name", "in_use", "url", "namespace", "protected"], rows, empty="no contexts")
+    call.out.table(_COLUMNS, rows, empty="no contexts")
 
 
 @command("remove", into=contexts, connects=False, examples=["sbredis context remove local"])

@@ -15,6 +15,7 @@ from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, first_of, remark_more
+from sbredis.cli._fitting import Column
 from sbredis.cli._parameters import DURATION, PROPERTY, confirmed, entity_argument
 from sbredis.cli._progress import Progress
 from sbredis.cli._purge import purge_path
@@ -74,7 +75,7 @@ async def report(call: Call, *, entity: str, reason: str | None, text: str | Non
         return
     counts = sorted(result.by_fingerprint.items(), key=lambda pair: (-pair[1], pair[0]))
     rows = [{"count": count, "fingerprint": fingerprint} for fingerprint, count in counts]
-    call.out.table(["count", "fingerprint"], rows, empty="no dead letters")
+    call.out.table([Column("count"), Column("fingerprint", shortest=20)], rows, empty="no dead letters")
 
 
 @command("redrive", into=dlq, examples=[

@@ -17,6 +17,7 @@ from sbredis._counting import counted
 from sbredis._root_error import ServiceBusError
 from sbredis.cli._call import Call
 from sbredis.cli._commands import Group, command, group
+from sbredis.cli._fitting import Column
 from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, Kind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
 from sbredis.cli._parameters import ParamType
@@ -152,8 +153,7 @@ def _add_list(kind: Kind, made: Group) -> None:
         with wrong_arguments():
             async with call.administration() as administration, call.looking_for(path_of(parents)):
                 rows = await _rows(administration, kind, parents)
-        columns = ["name", "filter", "action"] if kind is RULE else ["name", "status", *kind.counts]
-        call.out.table(columns, rows, empty=f"no {kind.plural}")
+        call.out.table(_columns(kind), rows, empty=f"no {kind.plural}")
 
     command(
         "list",
@@ -163,6 +163,14 @@ def _add_list(kind: Kind, made: Group) -> None:
         params=_names(kind, kind.parents),
         examples=[" ".join(["sbredis", kind.word, "list", *kind.example[:-1]])],
     )(list_)
+
+
+def _columns(kind: Kind) -> list[Column]:
+    """Return the columns of a list. The counts matter in the order in which they are shown."""
+    if kind is RULE:
+        return [Column("name"), Column("filter", 1, shortest=20), Column("action", 2, shortest=20)]
+    counts = [Column(name, rank) for rank, name in enumerate(kind.counts, 1)]
+    return [Column("name"), Column("status", 3), *counts]
 
 
 async def _rows(administration: ServiceBusAdministrationClient, kind: Kind, parents: Names) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sbredis.cli._fitting import Column
 from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, Kind, Names, path_of
 from sbredis.cli._output import Output
 from sbredis.cli._values import written
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["inspect_entity", "print_entity"]
 
 STATES = ("active", "locked", "delayed", "deferred", "scheduled", "transfer", "dead_letter", "transfer_dead_letter")
+
+_COLUMNS = (
+    Column("partition"),
+    Column("server", 12),
+    Column("active", 1),
+    Column("locked", 3),
+    Column("delayed", 6),
+    Column("deferred", 5),
+    Column("scheduled", 4),
+    Column("transfer", 7),
+    Column("dead_letter", 2),
+    Column("transfer_dead_letter", 8),
+    Column("bytes", 11),
+    Column("oldest", 9),
+    Column("waiting_receivers", 10),
+)
 
 
 async def inspect_entity(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> dict[str, Any]:
@@ -94,6 +111,6 @@ def print_entity(out: Output, found: Mapping[str, Any]) -> None:
     if partitions := found.get("partitions"):
         used = [state for state in STATES if state == "active" or found["messages"][state]]
         out.line("")
-        out.table(["partition", "server", *used, "bytes", "oldest", "waiting_receivers"], partitions)
+        out.table([each for each in _COLUMNS if each.name not in STATES or each.name in used], partitions)
     if lost := found.get("partitions_without_an_answer"):
         out.remark(f"these partitions do not answer, and are not counted: {', '.join(map(str, lost))}")

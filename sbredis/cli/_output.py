@@ -13,12 +13,13 @@ from typing import Any, TextIO, cast
 
 import click
 
+from sbredis.cli._fitting import GAP, Column, fitted
 from sbredis.cli._interrupting import ending_at_once
 
 __all__ = ["Output", "plain"]
 
 _READABLE = 100  # columns of a text
-_WIDEST = 4096  # columns; a table in a pipe is never cut
+_USUAL = 80  # columns of a terminal that does not say how wide it is
 
 
 class Output:
@@ -31,23 +32,42 @@ class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, empty: str = "nothing") -> None:
-        """Print rows. A column's heading is its name in capitals. With JSON, print a list of objects with all keys."""
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, empty: str = "nothing") -> None:
+        """Print rows. A column's heading is its name in capitals. With JSON, print a list of objects with all keys.
+
+        On a terminal, texts are cut and columns are left out as :class:`~sbredis.cli._fitting.Column` declares, and a
+        remark names the columns that are left out. In a pipe the table is whole.
+        """
         if self.as_json:
             self.json([dict(row) for row in rows])
         elif not rows:
             self.remark(empty)
         else:
-            from rich.table import Table
+            left_out = self._table(columns, rows)
+            if left_out:
+                self.remark(f"left out: {', '.join(left_out)}; a wider terminal or --output json shows all")
 
-            table = Table(box=None, pad_edge=False, show_edge=False)
-            for column in columns:
-                values = [row.get(column) for row in rows]
-                right = any(map(_is_number, values)) and all(each is None or _is_number(each) for each in values)
-                table.add_column(column.replace("_", " ").upper(), justify="right" if right else "left", no_wrap=True)
-            for row in rows:
-                table.add_row(*(shown(row.get(column)) for column in columns))
-            self._print(table)
+    def _table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Print a table, and return the names of the columns that do not fit."""
+        from rich.cells import cell_len, set_cell_size
+
+        cells = {each.name: [_heading(each), *(shown(row.get(each.name)) for row in rows)] for each in columns}
+        whole = {name: max(map(cell_len, texts)) for name, texts in cells.items()}
+        widths = fitted(columns, whole, _room()) if sys.stdout.isatty() else whole
+        right = {name for name in widths if _are_numbers([row.get(name) for row in rows])}
+
+        def cell(name: str, text: str) -> str:
+            width = widths[name]
+            if cell_len(text) > width:
+                return set_cell_size(text, width - 1) + "…"
+            blanks = " " * (width - cell_len(text))
+            return blanks + text if name in right else text + blanks
+
+        lines = [
+            (" " * GAP).join(cell(name, cells[name][at]) for name in widths).rstrip() for at in range(len(rows) + 1)
+        ]
+        self.line("\n".join([click.style(lines[0], bold=True) if _has_colours() else lines[0], *lines[1:]]))
+        return [_titled(each) for each in columns if each.name not in widths]
 
     def record(self, fields: Mapping[str, Any]) -> None:
         """Print the fields of one thing, each on a line of its own. With JSON, print one object."""
@@ -91,14 +111,6 @@ class Output:
         """Print a remark to stderr."""
         _write(sys.stderr, f"{text}\n")
 
-    def _print(self, renderable: object) -> None:
-        from rich.console import Console
-
-        console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDEST)
-        with console.capture() as drawn:
-            console.print(renderable, soft_wrap=False)
-        self.line("\n".join(line.rstrip() for line in drawn.get().splitlines()))
-
 
 def _write(stream: TextIO, text: str) -> None:
     """Write a text, and end at once if the command is interrupted while the reader is slow."""
@@ -109,6 +121,22 @@ def _write(stream: TextIO, text: str) -> None:
 
 def _has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _room() -> int:
+    return shutil.get_terminal_size((_USUAL, 0)).columns
+
+
+def _titled(column: Column) -> str:
+    return column.name.replace("_", " ")
+
+
+def _heading(column: Column) -> str:
+    return _titled(column).upper()
+
+
+def _are_numbers(values: Sequence[object]) -> bool:
+    return any(map(_is_number, values)) and all(each is None or _is_number(each) for each in values)
 
 
 def _is_number(value: object) -> bool:

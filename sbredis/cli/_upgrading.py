@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis.cli._call import Call
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._fitting import Column
 from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import EntityStatus
@@ -28,7 +29,8 @@ async def upgrade_entities(call: Call, *, plan_only: bool) -> int:
             for row in left:
                 await _finish(administration, row)
     shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
-    call.out.table(["name", "kind", "layout", "to_do"], shown, empty="no entities")
+    columns = [Column("name"), Column("kind", 2), Column("layout", 3), Column("to_do", 1)]
+    call.out.table(columns, shown, empty="no entities")
     unreadable = [row for row in rows if row["error"] is not None]
     for row in unreadable:
         call.out.remark(f"{row['name']} cannot be read: {row['error']}")

@@ -55,13 +55,21 @@ def test_a_table_has_the_columns_that_have_values(bus: Bus) -> None:
     assert _masked(bus.did("peek", "orders").out) == [
         "NUMBER STATE ENQUEUED DELIVERIES MESSAGE ID BODY",
         "1 active T 0 m1 two\\nlines",
-        f"2 active T 0 m2 {'x' * 59}…",
+        f"2 active T 0 m2 {'x' * 100}",
     ]
     bus.did("receive", "orders", "--ack", "dead-letter", "--reason", "Bad")
     assert _masked(bus.did("peek", "orders", "--dead-letters").out) == [
         "NUMBER STATE ENQUEUED DELIVERIES MESSAGE ID REASON BODY",
         "1 active T 0 m1 Bad two\\nlines",
     ]
+
+
+def test_a_table_says_when_scheduled_messages_are_due(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "later", "--schedule", "2030-01-31T12:00Z", "--message-id", "m1")
+    shown = bus.did("peek", "orders", "--state", "scheduled").out
+    assert shown.splitlines()[0].split()[:3] == ["NUMBER", "STATE", "DUE"]
+    assert "scheduled  2030-01-31 12:00:00+00:00  " in shown
 
 
 def _masked(table: str) -> list[str]:

@@ -47,6 +47,8 @@ _KEY = 600
 """The largest number of bytes that a partition key adds to a message."""
 _ARRIVING = 30.0
 """How long to wait until messages have arrived in other partitions, in seconds."""
+_ARRIVING_INTERRUPTED = 5.0
+"""The same after an interruption."""
 _SOONEST, _LATEST = 0.02, 0.5
 
 
@@ -65,31 +67,40 @@ async def move_messages(
         work = _Move(call, client, origin, target, matches, limit, partitions=partitions, dry_run=dry_run)
         maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
         async with client.get_sender(destination) as sender, maintaining:
-            with work.progress:
-                await to_a_good_end(lambda stop: work.run(sender, stop))
-            if not dry_run:
-                after = await _when_arrived(call, origin)
-                work.waiting = _transfers(after)
-                work.refused = max(_refused(after) - _refused(partitions), 0)
+            try:
+                with work.progress:
+                    await to_a_good_end(lambda stop: work.run(sender, stop))
+            except BaseException:
+                _remark(call, work)
+                raise
     return _report(call, work)
 
 
 def _report(call: Call, work: _Move) -> int:
-    origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting, work.refused
-    count = work.progress.count - refused
+    origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting or 0, work.refused
+    count = work.progress.count
     words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
     left = f"; {stay:,} stay, because they are scheduled, held, gone, or too large" if stay else ""
     facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
     call.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
-    if waiting:
-        call.out.remark(
-            f"{waiting:,} of them wait in {origin.path} to be moved to another partition. A client with maintenance "
-            "does it: see 'sbredis maintain'."
-        )
-    if refused:
-        queue = f"{origin.path}/$Transfer/$DeadLetterQueue"
-        call.out.remark(f"{target.path} did not take {counted(refused, 'message')}: see sbredis peek '{queue}'.")
+    _remark(call, work)
     return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
+
+
+def _remark(call: Call, work: _Move) -> None:
+    """Say which messages have not arrived."""
+    source = work.origin.path
+    if work.waiting is None:
+        some = "some of them may be" if work.progress.count and not work.dry_run else ""
+    else:
+        some = f"{work.waiting:,} of them {'is' if work.waiting == 1 else 'are'}" if work.waiting else ""
+    if some:
+        call.out.remark(f"{some} still on the way to another partition, in {source}: 'sbredis maintain' moves them.")
+    if work.refused:
+        queue = f"{source}/$Transfer/$DeadLetterQueue"
+        call.out.remark(
+            f"{work.target.path} did not take {counted(work.refused, 'message')}: see sbredis peek '{queue}'."
+        )
 
 
 class _Step(NamedTuple):
@@ -121,8 +132,8 @@ class _Move:
     """The clocks of the servers, when a message with an end of its life has come."""
     stay: int = 0
     """The number of messages that match and were not moved."""
-    waiting: int = 0
-    """The number of messages that have not arrived in their new partition."""
+    waiting: int | None = None
+    """The number of messages that have not arrived in their new partition. It is unknown until they are counted."""
     refused: int = 0
     """The number of messages that the destination has refused when they arrived."""
     progress: Progress = field(default_factory=lambda: Progress("moved"))
@@ -131,12 +142,35 @@ class _Move:
         self.present = _present(self.partitions)
 
     async def run(self, sender: ServiceBusSender, stop: Stop) -> None:
+        """Move the messages, and wait until they have arrived, after an interruption only briefly."""
+        await self._move_pages(sender, stop)
+        if not self.dry_run:
+            await self._arrive(stop)
+            self.progress.count -= self.refused
+
+    async def _move_pages(self, sender: ServiceBusSender, stop: Stop) -> None:
         """Move the messages page by page, and within a page step by step."""
         async for page in self._pages():
             for (_, session), some in groupby(page, key=self._place):
                 if stop:
                     return
                 await self._move_all(sender, session, list(some), stop)
+
+    async def _arrive(self, stop: Stop) -> None:
+        """Wait until the messages have arrived in other partitions, or until it has taken too long."""
+        now = asyncio.get_running_loop().time
+        end, pause = now() + _ARRIVING, _SOONEST
+        interrupted = False
+        while True:
+            partitions = await _partitions(self.call, self.origin)
+            self.waiting = _transfers(partitions)
+            self.refused = max(_refused(partitions) - _refused(self.partitions), 0)
+            if stop and not interrupted:
+                interrupted, end = True, min(end, now() + _ARRIVING_INTERRUPTED)
+            if not self.waiting or now() >= end:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LATEST)
 
     async def _pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
         """Yield the messages to move, sorted by their places."""
@@ -271,18 +305,6 @@ def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) ->
 async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
     with suppress(ServiceBusError):
         await receiver.release_message(message)
-
-
-async def _when_arrived(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
-    """Wait until the messages have arrived in other partitions, or for half a minute. Return the counts after it."""
-    deadline = asyncio.get_running_loop().time() + _ARRIVING
-    pause = _SOONEST
-    while True:
-        partitions = await _partitions(call, origin)
-        if not _transfers(partitions) or asyncio.get_running_loop().time() > deadline:
-            return partitions
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LATEST)
 
 
 async def _partitions(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:

@@ -82,6 +82,10 @@ class Bus:
         assert ran.code == 0, ran
         return ran
 
+    def shown(self) -> str:
+        """Return what a run that ended with an exception has written to stderr."""
+        return self._capture.readouterr().err
+
     def client(self, work: Callable[[ServiceBusClient], Awaitable[T]]) -> T:
         """Do something with a client, outside the command."""
 

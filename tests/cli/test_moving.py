@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Self
@@ -25,7 +26,7 @@ from sbredis.cli._call import Call
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
-from tests.waiting import wait_until
+from tests.waiting import eventually, wait_until
 
 
 def filled(bus: Bus, count: int, *options: str) -> None:
@@ -259,19 +260,62 @@ def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_move_has_moved_each_message_once_or_not(bus: Bus) -> None:
+@pytest.mark.parametrize("colocated", [True, False])
+def test_an_interrupted_move_has_moved_each_message_once_or_not(bus: Bus, colocated: bool) -> None:
+    """If the destination is in another partition, the messages have arrived there when the command ends."""
     bus.queue()
-    bus.queue("old", colocate_with="orders")
+    bus.queue("old", **({"colocate_with": "orders"} if colocated else {}))
     filled(bus, 3000)
     with Child("move", "orders", "old", "--url", bus.url) as child:
         wait_until(lambda: bus.bodies("old"))
         child.signal(signal.SIGINT)
         code, shown = child.end()
     moved, left = bus.did("dump", "old").rows, bus.did("dump", "orders").rows
-    assert sorted(each["body"] for each in moved + left) == sorted(numbers(3000))
+    said = re.fullmatch(r"interrupted: moved ([\d,]+) messages\n(?:([\d,]+) of them (?:is|are) still .*\n)?", shown)
+    waiting = int(said[2].replace(",", "")) if said and said[2] else 0  # the servers were slow
+    assert len(moved) + len(left) + waiting == 3000
     assert {each["delivery_count"] for each in left} <= {0}
+    if waiting == 0:
+        assert sorted(each["body"] for each in moved + left) == sorted(numbers(3000))
     if left:  # otherwise it was faster than the signal
-        assert (code, shown) == (130, f"interrupted: moved {len(moved):,} messages\n")
+        assert code == 130
+        assert said is not None
+        assert int(said[1].replace(",", "")) == len(moved) + waiting
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_an_interrupted_move_says_which_messages_are_still_on_their_way(
+    bus: Bus, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for them only briefly. Here nothing moves them until the second count after the interruption."""
+    bus.queue()
+    bus.queue("old")
+    filled(bus, 3)
+    count = _moving._partitions
+    counts: list[asyncio.Task[object] | None] = []
+
+    async def count_and_interrupt(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+        counts.append(asyncio.current_task())
+        if len(counts) == 2 and counts[0] is not None:
+            counts[0].cancel()  # as Ctrl-C does
+            await asyncio.sleep(0)
+        if len(counts) == 3:
+            async with call.client(maintenance=True):
+                await eventually(lambda: nothing_waits(call, origin))
+        return await count(call, origin)
+
+    async def nothing_waits(call: Call, origin: EntityInfo) -> bool:
+        return not _moving._transfers(await count(call, origin))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_moving, "_partitions", count_and_interrupt)
+        patch.setattr(_moving, "_ARRIVING_INTERRUPTED", patience)
+        patch.setattr(ServiceBusClient, "maintain", lambda _: nullcontext())
+        with pytest.raises(asyncio.CancelledError):
+            bus.run("move", "orders", "old")
+    remark = "3 of them are still on the way to another partition, in orders: 'sbredis maintain' moves them.\n"
+    assert bus.shown() == f"interrupted: moved 3 messages\n{'' if patience else remark}"
+    assert bus.bodies("old") == (numbers(3) if patience else [])
 
 
 # -- dump and load -----------------------------------------------------------------------------------------------------

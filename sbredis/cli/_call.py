@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from sbredis.cli._book_file import load_book
+from sbredis.cli._entity_paths import nearest_name
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
 from sbredis.cli._places import URL_VARIABLE, Book, Place, choose_place
@@ -85,20 +85,25 @@ class Call:
         return ServiceBusAdministrationClient(self.place.url, namespace=self.place.namespace)
 
     @asynccontextmanager
-    async def looking_for(self, entity: str) -> AsyncGenerator[None]:
-        """If the entity or rule with this path does not exist, say so and offer the nearest name."""
+    async def looking_for(self, *paths: str) -> AsyncGenerator[None]:
+        """If the entity or rule with one of these paths does not exist, say so and offer the nearest name."""
         from sbredis.exceptions import MessagingEntityNotFoundError
 
         try:
             yield
         except MessagingEntityNotFoundError as error:
             error.message = re.sub(r" (Create it|Create the entity again, get|Create them) .*", "", error.message)
-            if near := await self._nearest(entity):
-                error.message += f" Did you mean {near!r}?"
+            for path in paths:
+                if near := await self._nearest(path):
+                    error.message += f" Did you mean {near!r}?"
+                    break
             raise
 
     async def _nearest(self, path: str) -> str | None:
-        """Return the existing path that is nearest to this one: the first of its names that is unknown is replaced."""
+        """Return the existing path that is nearest to this one: the first of its names that is unknown is replaced.
+
+        A subscription may also be written as ``topic/name``.
+        """
         entity, _, rule = path.partition("/rules/")
         topic, _, subscription = re.sub("/subscriptions/", "/subscriptions/", entity, flags=re.IGNORECASE).partition(
             "/subscriptions/"
@@ -107,6 +112,11 @@ class Call:
             topics = [found.name async for found in administration.list_topics()]
             queues = [] if subscription else [found.name async for found in administration.list_queues()]
             if _unknown(topic, queues + topics):
+                before, _, name = topic.rpartition("/")
+                if not subscription and (owner := nearest_name(before, topics)):
+                    listed = [found.name async for found in administration.list_subscriptions(owner)]
+                    if near := _near(name, listed, before=f"{owner}/subscriptions/"):
+                        return near
                 return _near(topic, queues + topics, f"/subscriptions/{subscription}" if subscription else "")
             if not subscription:
                 return None
@@ -157,4 +167,5 @@ def _unknown(name: str, known: list[str]) -> bool:
 
 
 def _near(name: str, known: list[str], after: str = "", *, before: str = "") -> str | None:
-    return next((f"{before}{near}{after}" for near in difflib.get_close_matches(name, known, 1)), None)
+    near = nearest_name(name, known)
+    return None if near is None else f"{before}{near}{after}"

@@ -114,6 +114,8 @@ def entity_commands(kind: Kind) -> Group:
     return made
 
 
+_RELATED = ("forward_to", "forward_dead_lettered_messages_to", "colocate_with")
+"""The properties that name other entities."""
 _EXAMPLES = {
     "queue": ("--lock-duration 30s --max-delivery-count 5", "--default-message-time-to-live 1h30m"),
     "topic": ("--default-message-time-to-live 1d", "--status Disabled"),
@@ -128,7 +130,8 @@ def _add_create(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
         with wrong_arguments():
             properties = _properties(kind, given)
             kind.check(entity[-1])
-            async with call.administration() as administration, call.looking_for(path_of(entity[:-1])):
+            paths = path_of(entity[:-1]), *_named_in(properties)
+            async with call.administration() as administration, call.looking_for(*paths):
                 await kind.call(administration, "create")(*entity, **properties)
         path = path_of(entity)
         call.out.done(f"{kind.word} {path} is created", created=True, kind=kind.word, name=path)
@@ -145,6 +148,11 @@ def _add_create(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
             f"sbredis {kind.word} create {example} {_EXAMPLES[kind.word][0]}",
         ],
     )(create)
+
+
+def _named_in(properties: Mapping[str, Any]) -> list[str]:
+    """Return the names of other entities among properties."""
+    return [str(properties[name]) for name in _RELATED if properties.get(name)]
 
 
 def _add_list(kind: Kind, made: Group) -> None:
@@ -222,7 +230,8 @@ def _add_update(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
             if not properties:
                 raise click.UsageError("Nothing to change: give at least one property.")
             kind.check(entity[-1])
-            async with call.administration() as administration, call.looking_for(path_of(entity)):
+            paths = path_of(entity), *_named_in(properties)
+            async with call.administration() as administration, call.looking_for(*paths):
                 await kind.call(administration, "update")(*entity[:-1], {"name": entity[-1]}, **properties)
         path = path_of(entity)
         changed = {name: written(value) for name, value in properties.items()}

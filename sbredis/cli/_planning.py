@@ -9,11 +9,13 @@ declared is deleted last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sbredis.cli._declared import Declared, Key, Mistake, MistakesError
+from sbredis.cli._entity_paths import nearest_name
 from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
 from sbredis.cli._values import same_value, written
 from sbredis.engine import PartitionSettings, name_key
@@ -252,9 +254,16 @@ class _Planner:
                 continue
             if not any(key in there for key in keys):
                 gone = " that is left" if is_gone else ""
-                self._wrong(each, name, f"{name}: there is no queue or topic {value!r}{gone}")
+                near = nearest_name(value, self._destinations(there - {each.key}))
+                hint = f". Did you mean {near!r}?" if near else ""
+                self._wrong(each, name, f"{name}: there is no queue or topic {value!r}{gone}{hint}")
             elif name == _NEIGHBOUR and each.key not in self.existing:
                 self._check_neighbour(each, value)
+
+    def _destinations(self, keys: AbstractSet[Key]) -> list[str]:
+        """Return the names of the queues and topics with these keys."""
+        found: list[Existing | Declared] = [*self.existing.values(), *self.declared]
+        return [path_of(each.names) for each in found if each.kind in (QUEUE, TOPIC) and each.key in keys]
 
     def _check_neighbour(self, each: Declared, value: str) -> None:
         """Note a neighbour that is partitioned, and neighbours that name each other."""

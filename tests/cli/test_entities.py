@@ -146,6 +146,19 @@ MISSING = {
     "subscription": (["subscription", "show", "news", "sprots"], "'news/subscriptions/sports'?"),
     "rule": (["rule", "delete", "news", "sports", "urgnet", "--yes"], "'news/subscriptions/sports/rules/urgent'?"),
     "update": (["queue", "update", "odrers", "--lock-duration", "5s"], "Did you mean 'orders'?"),
+    "another case": (["queue", "show", "ODRERS"], "Did you mean 'orders'?"),
+    "a subscription without its infix": (["peek", "news/sprots"], "'news/subscriptions/sports'?"),
+    "the same with another topic": (["receive", "nwes/sports"], "'news/subscriptions/sports'?"),
+    "a destination": (["queue", "create", "zz", "--forward-to", "odrers"], "Did you mean 'orders'?"),
+    "a destination of dead letters": (
+        ["queue", "update", "orders", "--forward-dead-lettered-messages-to", "nwes"],
+        "Did you mean 'news'?",
+    ),
+    "a destination of a subscription": (
+        ["subscription", "create", "news", "x", "--forward-to", "odrers"],
+        "Did you mean 'orders'?",
+    ),
+    "a neighbour": (["queue", "create", "zz", "--colocate-with", "odrers"], "Did you mean 'orders'?"),
     "nothing like it": (["queue", "show", "zzz"], "There is no entity 'zzz' in namespace 'default'."),
 }
 

@@ -241,6 +241,12 @@ ILLEGAL: dict[str, tuple[str, list[Existing], dict[str, Any], str]] = {
         {},
         "f:2: queue q: forward_to: there is no queue or topic 'x'",
     ),
+    "a misspelt destination": (
+        "queues: {q: {forward_to: orderz}}",
+        [entity(QUEUE, "Orders")],
+        {},
+        "f:1: queue q: forward_to: there is no queue or topic 'orderz'. Did you mean 'Orders'?",
+    ),
     "a destination that is deleted": (
         "queues: {q: {forward_to: x}}",
         [entity(QUEUE, "x")],

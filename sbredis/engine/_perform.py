@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from sbredis.engine._refusals import REFUSALS, Refusal, refused
@@ -28,8 +28,12 @@ class ScriptCaller(Protocol):
         timeout: float = 60.0,
         repeatable: bool = False,
         durability: Literal["master", "replicated"] | None = None,
+        written: Callable[[], None] | None = None,
     ) -> Any:
-        """Run a script on the server of its keys, and return the reply."""
+        """Run a script on the server of its keys, and return the reply.
+
+        ``written`` is called each time before the call is written to a connection.
+        """
         ...
 
 
@@ -41,12 +45,14 @@ async def perform(
     durability: Literal["master", "replicated"] | None = None,
     refusals: Mapping[str, Refusal] = REFUSALS,
     first: Awaitable[Any] | None = None,
+    written: Callable[[], None] | None = None,
 ) -> T:
     """Send a request and read its result. Raises the errors of the transport. A refusal raises the error for its code.
 
     ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
     refuses a call with DUE if the partition has more due work than one call does. This function repeats such a call as
-    long as there is time. If the request was sent already, ``first`` waits for the reply to it.
+    long as there is time. If the request was sent already, ``first`` waits for the reply to it. ``written`` is called
+    each time before the request is written to a connection.
     """
     until = time.monotonic() + timeout
     while True:
@@ -58,6 +64,7 @@ async def perform(
                 timeout=timeout,
                 repeatable=request.repeatable,
                 durability=durability,
+                written=written,
             )
             first = None
             reply = await attempt

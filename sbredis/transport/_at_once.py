@@ -16,7 +16,13 @@ __all__ = ["AtOnce"]
 
 class _Maker(Protocol):
     def __call__(
-        self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument], *, repeatable: bool
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument],
+        *,
+        repeatable: bool,
+        written: Callable[[], None] | None,
     ) -> Call: ...
 
 
@@ -44,6 +50,7 @@ class AtOnce:
         *,
         timeout: float,
         repeatable: bool,
+        written: Callable[[], None] | None,
         answered: Callable[[Any], None],
         failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
     ) -> None:
@@ -53,7 +60,7 @@ class AtOnce:
         gets a coroutine function that makes the further attempts, and returns the reply or raises the error. Both
         functions are called in the event loop, and must not raise.
         """
-        call = self._made(script, keys, arguments, repeatable=repeatable)
+        call = self._made(script, keys, arguments, repeatable=repeatable, written=written)
         started = asyncio.get_running_loop().time()
 
         def replied(reply: Any) -> None:

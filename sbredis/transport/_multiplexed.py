@@ -93,14 +93,16 @@ class Transport:
         timeout: float = 60.0,
         repeatable: bool = False,
         durability: Literal["master", "replicated"] | None = None,
+        written: Callable[[], None] | None = None,
     ) -> Any:
         """Run a script on the server of its keys, and return its reply.
 
         All keys are in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same call,
         by an operation id among its arguments. Then a call whose outcome is unknown is sent again, byte for byte, until
         ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
+        ``written`` is called each time before the call is written to a connection. It must not raise.
         """
-        call = self._made(script, keys, arguments, repeatable=repeatable)
+        call = self._made(script, keys, arguments, repeatable=repeatable, written=written)
         started = self._loop.time()
         if durability is None:
             replicated = self._replicated
@@ -125,10 +127,18 @@ class Transport:
         wire = node.calls.wire if node is not None else None
         return AtOnce(wire, self._made, self._go_on) if wire is not None and wire.quiet else None
 
-    def _made(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument], *, repeatable: bool) -> Call:
+    def _made(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument],
+        *,
+        repeatable: bool,
+        written: Callable[[], None] | None,
+    ) -> Call:
         if self._dialer.strips_shebang:
             script = self._as_sent(script)
-        return Call(script, keys, arguments, repeatable=repeatable)
+        return Call(script, keys, arguments, repeatable=repeatable, written=written)
 
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
         """Run a plain command on the server of ``key``, or on any server without a key.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
@@ -105,6 +105,7 @@ class Call:
         "sha",
         "size",
         "slot",
+        "written",
     )
 
     # The state of the call on its wire. A call is on one wire at a time. It goes to another wire only when the first
@@ -122,13 +123,16 @@ class Call:
         arguments: Sequence[Argument],
         *,
         repeatable: bool = False,
+        written: Callable[[], None] | None = None,
     ) -> None:
+        """``written`` is called each time before the call is written to a connection. It must not raise."""
         if type(keys) is not Keys:
             keys = Keys(keys)
         self.script: Script | None = script
         self.sha = script.sha
         self.slot = keys.slot if keys else None
         self.repeatable = repeatable
+        self.written = written
         if not script.takes_run_id:
             head = script.head % (3 + len(keys) + len(arguments)) + keys.packed
             self._before_run_id = _packed(head, arguments) + b"\r\n"
@@ -164,6 +168,7 @@ class Command(Call):
         self.sha = ""
         self.slot = slot
         self.repeatable = repeatable
+        self.written = None
         self._before_run_id = pack(arguments)
         self._after_run_id = None
         self.size = len(self._before_run_id)

@@ -284,6 +284,8 @@ class Wire:
                 # the call.
                 pieces.append(_ASKING)
                 in_flight.append(None)
+            if call.written is not None:
+                call.written()
             pieces.append(call.payload(run_id))
             call.loads_before = self._loads
             in_flight.append(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,12 +38,19 @@ class Cut:
         timeout: float = 60.0,
         repeatable: bool = False,
         durability: Durability | None = None,
+        written: Callable[[], None] | None = None,
     ) -> Any:
         self.calls += 1
         number = self.calls
         if number < self._at or (number == self._at and not self._before):
             reply = await self._transport.call(
-                script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability
+                script,
+                keys,
+                arguments,
+                timeout=timeout,
+                repeatable=repeatable,
+                durability=durability,
+                written=written,
             )
             if number < self._at:
                 return reply
@@ -68,13 +75,14 @@ class RecordingTransport:
         timeout: float = 60.0,
         repeatable: bool = False,
         durability: Durability | None = None,
+        written: Callable[[], None] | None = None,
     ) -> Any:
         self.calls.append((script.name, timeout))
         if script.name == "destroy" and self.again:
             self.again -= 1
             return [1, b"", b""]
         return await self.transport.call(
-            script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability
+            script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability, written=written
         )
 
 
@@ -134,6 +142,7 @@ class _Client:
         timeout: float = 60.0,  # noqa: ARG002 - the test decides how long a call takes
         repeatable: bool = False,  # noqa: ARG002 - no call is cut off here
         durability: Durability | None = None,  # noqa: ARG002 - as there is one server
+        written: Callable[[], None] | None = None,  # noqa: ARG002 - no caller here measures the time of a call
     ) -> Any:
         call = Waiting(self.number, script, keys, arguments)
         self.turns.waiting.append(call)

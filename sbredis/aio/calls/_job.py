@@ -22,9 +22,9 @@ class Job:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """The future result."""
         self.since = 0.0
-        """The time of the call, according to the client's clock.
+        """The time at which the call was last written to a connection, according to the client's clock.
 
-        The duration of a lock from this call begins at this time.
+        The duration of a lock from this call begins no earlier.
         """
 
     def end(self) -> None:

@@ -61,7 +61,7 @@ class Lane(ABC, Generic[J, R]):
     depth: ClassVar[int] = 1
     """The largest number of calls under way. With two, one call is prepared while the other is being answered."""
     notes_time: ClassVar[bool] = False
-    """Whether to write the time of its call into each job."""
+    """Whether to write the time of its call into each job, because a lock may begin with the call."""
 
     many: ClassVar[int] = _MANY_JOBS
     """The number of waiting jobs from which on two calls share them."""

@@ -178,6 +178,7 @@ class Pipeline(Generic[J, R]):
                 request.arguments,
                 timeout=lane.patience(jobs, max(map(_deadline, jobs)) - begun.at),
                 repeatable=request.repeatable,
+                written=self._noting(jobs),
                 answered=self._answered,
                 failed=self._failed,
             )
@@ -278,7 +279,8 @@ class Pipeline(Generic[J, R]):
                 if delivery is None or not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 first = attempt.rest() if attempt.rest is not None else None
-                result = await perform(lane.runtime.transport, request, timeout=seconds, first=first)
+                written = self._noting(jobs)
+                result = await perform(lane.runtime.transport, request, timeout=seconds, first=first, written=written)
             except ServiceBusError as error:
                 # Did the attempt end only because its part of the time was over?
                 ran_out = self._loop.time() + lane.runtime.retry.first >= attempt.at + seconds
@@ -378,6 +380,23 @@ class Pipeline(Generic[J, R]):
             for job in jobs:
                 job.since = since
         return request
+
+    def _noting(self, jobs: Sequence[J]) -> Callable[[], None] | None:
+        """Return a function that notes the time in the jobs each time before their call is written to a connection.
+
+        The answer belongs to the last writing: the connection before it is lost, and a repetition is answered with the
+        time that is left of a lock. A partition with a test clock counts from the time in the call, which stays.
+        """
+        clock = self._lane.runtime.clock
+        if not self._lane.notes_time or clock.told() is not None:
+            return None
+
+        def note() -> None:
+            now = clock.now()
+            for job in jobs:
+                job.since = now
+
+        return note
 
     def _fail_unmade(self, job: J, error: UnmadeError) -> None:
         """Fail a single job for which no call can be built."""

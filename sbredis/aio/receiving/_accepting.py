@@ -44,6 +44,7 @@ _CHECKING = 1.0
 """The seconds between checks whether the search still has a connection over which a partition can wake it."""
 _FORGETTING = 2.0
 _CALLING = 60.0
+_GIVING_BACK = 10.0
 
 
 class NoSessionError(OperationTimeoutError):
@@ -80,8 +81,11 @@ class _Acceptance:
     def give_back(self, found: Accepted) -> None:
         """Release the session that the answer brought, if there is one."""
         if found.outcome == "taken":
-            lock = SessionLock(found.session, self._token)
-            self._partition_client.runtime.see_off(_give_back(self._partition_client, lock))
+            self._partition_client.runtime.see_off(self.release(found.session))
+
+    async def release(self, name: str) -> None:
+        """Release the session of this name, if the call has locked it or may have."""
+        await _give_back(self._partition_client, SessionLock(name, self._token))
 
     async def discard(self) -> None:
         """Wait for the answer, and release the session that the answer brings."""
@@ -95,7 +99,7 @@ async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> No
         return release_session(partition, call_id, lock)
 
     with suppress(ServiceBusError):  # if the call fails, the lock ends after its duration
-        await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
+        await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _GIVING_BACK)
 
 
 async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSession:
@@ -108,8 +112,15 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
         except asyncio.CancelledError:
             entity.runtime.see_off(acceptance.discard())
             raise
+        except ServiceBusError as failed:
+            if failed.outcome is Outcome.UNKNOWN:  # the call may still lock the session, for no caller
+                entity.runtime.see_off(acceptance.release(name))
+            raise
         if found.outcome == "taken":
-            return acceptance.session(found)
+            session = acceptance.session(found)
+            if session.locked:
+                return session
+            await acceptance.release(name)  # the answer took longer than the lock, which may hold in the partition
         if found.outcome == "locked":
             error = SessionCannotBeLockedError(
                 f"The requested session {name!r} cannot be accepted: another receiver has its lock. The session is "
@@ -328,7 +339,11 @@ class _SessionWatcher:
         else:
             self.live.nothing(found.due, registered=registered)
         if acceptance is not None and found.outcome == "taken":
-            self._search.won(acceptance.session(found))
+            session = acceptance.session(found)
+            if session.locked:
+                self._search.won(session)
+            else:  # the answer took longer than the lock, which may hold in the partition
+                acceptance.give_back(found)
         self._search.pump()
 
     def _failed(self, error: ServiceBusError) -> None:

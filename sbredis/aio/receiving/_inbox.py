@@ -104,7 +104,9 @@ class Inbox:
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
                 return got
-            # Locks ended during the call, because the process was stopped for a time, or a test moved its clock.
+            # Locks ended during the call, because the process was stopped for a time, or a test moved its clock. In the
+            # partition a lock may hold a little longer, so the message is released.
+            self._release([message for message in got if hold_of(message).lock_expired(now)])
             live = [message for message in got if not hold_of(message).lock_expired(now)]
             if live:
                 return live
@@ -384,10 +386,11 @@ class Inbox:
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
         now = self._clock.now()
+        self._release([message for message in messages if not hold_of(message).lock_expired(now)])
+
+    def _release(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         for message in messages:
             hold = hold_of(message)
-            if hold.lock_expired(now):
-                continue
             future = self.entity.partition_client_of(hold).give_back(hold)
             if self.session is not None and future is not None:
                 self._returning.add(future)

@@ -271,6 +271,10 @@ class PartitionWatcher:
                 if owner.session is None
                 else owner.session.lease
             )
+            if owner.session is None and lease.until <= partition_client.runtime.clock.now():
+                # The answer took longer than the lock. In the partition, the lock began later and may still hold.
+                partition_client.give_back_named(token, [each.name for each in result.messages])
+                return []
         return self._messages(result.messages, lease)
 
     def _messages(self, deliveries: Sequence[Delivery], lease: MessageLease | None) -> list[ServiceBusReceivedMessage]:

@@ -28,7 +28,7 @@ def _run(command: Command, given: Sequence[str]) -> int:
 
     try:
         if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
-            return int(run_in_loop(Supervisor(command, given).run()))
+            return int(run_in_loop(Supervisor(command, given).run(), leaves_tasks=False))
         load_worker(command.target).run_command(command)
     except (WorkerSetupError, InvalidConnectionStringError) as error:
         print(f"sbredis: {error.message}", file=sys.stderr)  # noqa: T201 -- it is a program

@@ -44,6 +44,40 @@ run_in_loop(main())
 """
 
 
+ENDED = """
+import asyncio, os, signal, time
+from sbredis.workers.supervising._programs import run_in_loop
+from sbredis.workers.supervising._signals import stopping_by_signals
+
+async def main():
+    stopped = asyncio.Event()
+    with stopping_by_signals(stopped.set, supervised=False):
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stopped.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0.01)
+    print("ignored the same request", flush=True)
+    if not AFTER:
+        await asyncio.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(3600)
+
+run_in_loop(main())
+print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize(("after", "code", "told"), [(False, 128 + 15, ""), (True, 0, "True True\n")])
+def test_a_second_request_ends_a_program_that_waits_after_its_worker_has_ended(
+    tmp_path: Path, after: bool, code: int, told: str
+) -> None:
+    program = ENDED.replace("AFTER", str(after))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, f"ignored the same request\n{told}"), done.stderr
+
+
 def test_signals_that_come_together_are_one_request() -> None:
     requests = StopRequests()
     assert [requests.signalled(now) for now in (7.0, 7.1, 7.49, 7.51, 9)] == [

@@ -74,6 +74,7 @@ class Call:
         "dropped",
         "handler",
         "lag_noted",
+        "left",
         "lock_lost",
         "lost",
         "message",
@@ -128,6 +129,8 @@ class Call:
         """Whether the handler was cancelled at the end of the worker. Its outcome counts only if it ends well."""
         self.dropped = False
         """Whether the call was ended from outside, and its outcome does not count."""
+        self.left = False
+        """Whether the worker has ended without waiting for the handler."""
 
     def part(self, messages: Sequence[ServiceBusReceivedMessage], *, with_sends: bool = False) -> Call:
         """Return a call for some messages of this batch, to settle them by an outcome of their own."""
@@ -167,14 +170,18 @@ class Call:
         return self.thread is not None and self.thread.running()
 
     def left_behind(self) -> None:
-        """Tell a plain function that does not end that its message is lost to it."""
-        self.lock_lost = True
-        _log.warning(
-            "%s: %s still runs in its thread, which cannot be ended: message %s comes again when its lock ends",
-            self.entity,
-            self.handler.name,
-            self.message.sequence_number,
-        )
+        """Tell a handler that does not end that its messages are lost to it."""
+        self.left = self.dropped = self.lock_lost = True
+        self.lost = ()
+        how = "although it was cancelled, and the worker ends without it"
+        if self.in_thread:
+            how = "in its thread, which cannot be ended"
+        what, fate = f"message {self.message.sequence_number}", "comes again when its lock ends"
+        if len(self.messages) > 1:
+            what, fate = f"{what} and {len(self.messages) - 1} more", "come again when their locks end"
+        if self.settled:
+            fate = "settled before"
+        _log.warning("%s: %s still runs %s: %s %s", self.entity, self.handler.name, how, what, fate)
 
     # -- for the context -----------------------------------------------------------------------------------------------
 

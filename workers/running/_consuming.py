@@ -55,6 +55,7 @@ class Running:
         """The call whose task runs its first step now, and so is not known yet."""
         self._cut_off: list[Call] = []
         """The calls that were cancelled at the end of the worker."""
+        self.left: set[asyncio.Task[None]] = set()
         self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
         settlements.when_settled = self._make_room
         self.gates = Gates(plan.handlers)
@@ -125,7 +126,7 @@ class Running:
         calls = snapshot(self._running.values())
         if (starting := self._starting) is not None and starting not in calls:
             calls.append(starting)
-        calls = [call for call in calls if self._limit.allows(call, call.messages)]
+        calls = [call for call in calls if not call.left and self._limit.allows(call, call.messages)]
         return [message for call in calls for message in call.messages]
 
     def lost(self, renewable: Renewable) -> bool:
@@ -165,26 +166,27 @@ class Running:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
 
         Messages whose plain functions still wait for a thread are given back first: those functions never begin. A
-        message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled. Its
-        message is not given back while it runs: another worker would handle it at the same time. It comes again when
-        its lock ends, and its delivery counts.
+        message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled, and a
+        coroutine may go on although it was. The message of such a handler is not given back while it runs: another
+        worker would handle it at the same time. It comes again when its lock ends, and its delivery counts.
         """
         unstarted = [message for call in self._running.values() if call.withdraw() for message in call.messages]
         await self.settlements.release(unstarted)
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
-        left = dict(self._running)
+        left = {task: call for task, call in self._running.items() if not call.left}
         self.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
         for task, call in left.items():
-            if call.in_thread:
-                call.dropped = True
+            if self._running.get(task) is call and not call.withdrawn:
                 call.left_behind()
-                task.cancel()
+                self.left.add(task)
+                if call.in_thread:
+                    task.cancel()
         messages: list[ServiceBusReceivedMessage] = []
         for call in self._cut_off:
-            if not (call.settled or call.in_thread):
+            if not (call.settled or call.left):
                 call.dropped = True
                 messages += call.messages
         await self.settlements.release(messages, interrupted=True)

@@ -271,6 +271,11 @@ class Runtime:
 
     # -- what it tells -------------------------------------------------------------------------------------------------
 
+    @property
+    def left(self) -> set[asyncio.Task[None]]:
+        """The tasks of handlers that did not end although they were cancelled at the end of the worker."""
+        return {task for service in self._services for task in service.consumer.left}
+
     def report(self) -> Report:
         """Return the state of the worker for its supervisor."""
         if not self._services:

@@ -31,6 +31,11 @@ class Consuming(Held, Protocol):
         """The middleware that may hold the handlers back."""
         ...
 
+    @property
+    def left(self) -> set[asyncio.Task[None]]:
+        """The tasks that did not end although they were cancelled, and for which the worker does not wait."""
+        ...
+
     async def consume(self) -> None:
         """Receive messages and call handlers until cancelled."""
         ...

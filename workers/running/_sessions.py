@@ -53,11 +53,13 @@ class SessionConsumer:
         self._room = asyncio.Event()
         self._held: dict[asyncio.Task[None], Call | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
+        self._receivers: dict[asyncio.Task[None], ServiceBusSessionReceiver] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """The tasks that give their sessions back, and end the dependencies of these sessions."""
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
+        self.left: set[asyncio.Task[None]] = set()
         self._size = BatchSize(plan)
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
@@ -74,7 +76,7 @@ class SessionConsumer:
             if receiver is not None:
                 task = asyncio.get_running_loop().create_task(self._hold(receiver))
                 self._held.setdefault(task, None)  # with an eager task factory, the task has begun
-                self._sessions[task] = receiver.session
+                self._sessions[task], self._receivers[task] = receiver.session, receiver
                 task.add_done_callback(self._given_back)
 
     async def _room_for_one(self) -> None:
@@ -89,7 +91,7 @@ class SessionConsumer:
         return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
-        del self._held[task], self._sessions[task]
+        del self._held[task], self._sessions[task], self._receivers[task]
         self._ending.discard(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
@@ -131,7 +133,7 @@ class SessionConsumer:
                 for message in call.messages:
                     await settlements.settle_reporting(call.part((message,)), self._again(call, message))
             self._held[task] = None
-            await receiver.close(release_session=call is None or not call.in_thread)
+            await receiver.close(release_session=call is None or not (call.left or call.in_thread))
             await self._clean_up(scopes)
 
     def _again(self, call: Call, message: ServiceBusReceivedMessage) -> Abandon:
@@ -262,8 +264,9 @@ class SessionConsumer:
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the sessions that are held. Called in another thread."""
-        held, allows = self._held, self._limit.allows
-        return [session for task, session in snapshot(self._sessions.items()) if allows(held.get(task), (session,))]
+        held, allows, left = self._held, self._limit.allows, self.left
+        sessions = snapshot(self._sessions.items())
+        return [session for task, session in sessions if task not in left and allows(held.get(task), (session,))]
 
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a session whose lock was lost."""
@@ -295,7 +298,7 @@ class SessionConsumer:
     async def finish(self, seconds: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
 
-        A session whose handler runs on in a thread stays locked until its lock ends.
+        A session whose handler runs on, in a thread or although it was cancelled, stays locked until its lock ends.
         """
         self._stopping = True
         for task, call in self._held.items():
@@ -306,16 +309,32 @@ class SessionConsumer:
                 call.withdraw()
         if self._held:
             await asyncio.wait(set(self._held), timeout=seconds)
-        left = dict(self._held)
+        left = {task: call for task, call in self._held.items() if task not in self.left}
         self.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
         for task, call in left.items():
-            if call is not None and call.in_thread:
-                call.dropped = True
-                task.cancel()
+            if task in self._held and self._held[task] is call:
+                await self._leave(task, call)
         if settling := [task for task, call in self._held.items() if call is not None and call.settling]:
             await asyncio.wait(settling)
+
+    async def _leave(self, task: asyncio.Task[None], call: Call | None) -> None:
+        """Leave a task that does not end, with its session locked if a handler still works on it."""
+        if call is None:
+            if task in self._ending:
+                self.left.add(task)
+                _log.warning(
+                    "%s: the end of a session, or the clean-up of its dependencies, goes on although it was cancelled: "
+                    "the worker ends without it",
+                    self._plan.source.path,
+                )
+        elif not (call.settling or call.withdrawn or task in self._ending):
+            self.left.add(task)
+            call.left_behind()
+            if call.in_thread:
+                task.cancel()
+            await self._receivers[task].close(release_session=False)
 
 
 def _comes_again(outcome: Outcome | None) -> bool:

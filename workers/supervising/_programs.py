@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -14,19 +14,23 @@ from typing import Any
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
+from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
-from sbredis.workers.supervising._signals import stopping_by_signals
+from sbredis.workers.supervising._signals import forget_requests, stopping_by_signals
 
 __all__ = ["Screen", "run_in_loop", "run_program"]
 
 _log = logging.getLogger("sbredis.worker")
 
 
-def run_in_loop(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in a new event loop: that of uvloop if it is installed."""
+def run_in_loop(work: Coroutine[Any, Any, Any], *, leaves_tasks: bool = True) -> Any:
+    """Run a coroutine in a new event loop: that of uvloop if it is installed.
+
+    ``leaves_tasks``: whether the coroutine has ended all other tasks, so that those that still run are not waited for.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -42,8 +46,36 @@ def run_in_loop(work: Coroutine[Any, Any, Any]) -> Any:
         import uvloop
 
         factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    runner = asyncio.Runner(loop_factory=factory)
+    try:
         return runner.run(work)
+    finally:
+        loop = runner.get_loop()
+        if leaves_tasks and asyncio.all_tasks(loop):  # the runner would wait for them for ever
+            loop.set_exception_handler(lambda *_: None)  # else Python would log that pending tasks were destroyed
+            loop.close()
+            asyncio.set_event_loop(None)
+        else:
+            runner.close()
+        forget_requests()
+
+
+async def _end_tasks(left: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel all other tasks, and wait until they end, but not for ever. Those that were left already get no time."""
+    loop = asyncio.get_running_loop()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if not (waited := others.difference(left)):
+        return
+    ended, still = await asyncio.wait(waited, timeout=CANCELLING)
+    for task in ended:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            said = "an error of a task that was cancelled at the end of the program"
+            loop.call_exception_handler({"message": said, "exception": error, "task": task})
+    for task in still:
+        name = getattr(task.get_coro(), "__qualname__", task.get_name())
+        _log.warning("the task %s still runs although it was cancelled: the program ends without it", name)
 
 
 class Screen:
@@ -92,12 +124,15 @@ async def run_program(
         stopping_by_signals(run.stop, supervised=command.reports_to is not None),
         suppress(asyncio.CancelledError),
     ):
-        async with run.telling(), begun() as runtime:
-            run.runtime = runtime
-            run.tell()
-            async with run.watching_depths(), runtime.watching_server():
-                await runtime.stopped.wait()
-            run.tell()
+        try:
+            async with run.telling(), begun() as runtime:
+                run.runtime = runtime
+                run.tell()
+                async with run.watching_depths(), runtime.watching_server():
+                    await runtime.stopped.wait()
+                run.tell()
+        finally:
+            await _end_tasks(() if run.runtime is None else run.runtime.left)
 
 
 class _Run:

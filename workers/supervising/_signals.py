@@ -7,11 +7,12 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Final, Literal
 
-__all__ = ["StopRequests", "stopping_by_signals"]
+__all__ = ["StopRequests", "forget_requests", "stopping_by_signals"]
 
 _log = logging.getLogger("sbredis.worker")
 _TOGETHER: Final = 0.5
@@ -39,9 +40,30 @@ class StopRequests:
         return "same" if now - self._first < _TOGETHER else "second"
 
 
+class _Ending:
+    """Handles the signals after the worker has ended, until the program goes on: a second request ends it at once."""
+
+    def __init__(self, requests: StopRequests) -> None:
+        self._requests = requests
+
+    def __call__(self, number: int, _: object) -> None:
+        if self._requests.signalled(time.monotonic()) == "second":
+            os._exit(128 + number)
+
+
+def forget_requests() -> None:
+    """Let signals have their usual effects again, after the event loop of a worker was closed."""
+    if threading.current_thread() is threading.main_thread():
+        if isinstance(signal.getsignal(signal.SIGTERM), _Ending):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if isinstance(signal.getsignal(signal.SIGINT), _Ending):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def stopping_by_signals(stop: Callable[[], None], *, supervised: bool) -> Generator[None]:
-    """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once.
+    """Call ``stop`` at the first SIGTERM or SIGINT while the block runs. A second one ends the process at once, also
+    after the block until :func:`forget_requests` is called.
 
     A process that has a supervisor may get several signals for one request, at any distance: from its supervisor, and
     from a program that signals the whole group. So only its supervisor counts requests, and kills it at the second one.
@@ -54,7 +76,7 @@ def stopping_by_signals(stop: Callable[[], None], *, supervised: bool) -> Genera
     requests = StopRequests()
 
     def handle(number: int) -> None:
-        request = requests.signalled(loop.time())
+        request = requests.signalled(time.monotonic())
         if request == "first":
             _log.info("%s: finishing the running handlers; a second signal ends them", signal.Signals(number).name)
             stop()
@@ -72,5 +94,4 @@ def stopping_by_signals(stop: Callable[[], None], *, supervised: bool) -> Genera
         for each in handled:
             with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(each)
-        if supervised:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(each, signal.SIG_IGN if supervised else _Ending(requests))

@@ -15,7 +15,7 @@ from sbredis.model import (
     readable_content,
     rule_created,
 )
-from sbredis.rules import MessageView, RuleBook
+from sbredis.rules import Constant, MessageView, RuleBook
 
 __all__ = ["Condition", "condition_of"]
 
@@ -25,8 +25,9 @@ Condition: TypeAlias = Callable[[ServiceBusReceivedMessage], bool]
 def condition_of(matching: str | RuleFilter) -> Condition:
     """Return the function that says whether a message matches a filter. A message that is not readable never does.
 
-    The filter can also use ``sys.DeadLetterReason`` and ``sys.DeadLetterErrorDescription``. Raises
-    :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid.
+    The filter can also use properties that the broker sets after the rules of a topic are evaluated, such as
+    ``sys.SequenceNumber`` and ``sys.DeadLetterReason``. Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the
+    filter is not valid.
     """
     given = SqlRuleFilter(matching) if isinstance(matching, str) else matching
     if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
@@ -44,14 +45,20 @@ def condition_of(matching: str | RuleFilter) -> Condition:
 
 
 def _facts(message: ServiceBusReceivedMessage) -> MessageView | None:
-    """Return a message as filters see it, with the reason and the description of a dead letter."""
+    """Return a message as filters see it, with what the broker has set."""
     content = readable_content(message)
     if content is None:
         return None
     facts = facts_of(content)
-    system = dict(facts.system)
-    if message.dead_letter_reason is not None:
-        system["deadletterreason"] = message.dead_letter_reason
-    if message.dead_letter_error_description is not None:
-        system["deadlettererrordescription"] = message.dead_letter_error_description
-    return MessageView(system, facts.user)
+    set_by_broker: dict[str, Constant | None] = {
+        "sequencenumber": message.sequence_number,
+        "enqueuedsequencenumber": message.enqueued_sequence_number,
+        "enqueuedtimeutc": message.enqueued_time_utc,
+        "expiresatutc": message.expires_at_utc,
+        "deliverycount": message.delivery_count,
+        "deadlettersource": message.dead_letter_source,
+        "deadletterreason": message.dead_letter_reason,
+        "deadlettererrordescription": message.dead_letter_error_description,
+    }
+    known = {name: value for name, value in set_by_broker.items() if value is not None}
+    return MessageView({**facts.system, **known}, facts.user)

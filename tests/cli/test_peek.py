@@ -35,6 +35,30 @@ def bodies(bus: Bus, *options: str) -> list[str]:
     return [row["body"] for row in bus.did("peek", "orders", "--output", "json", *options).rows]
 
 
+def test_a_filter_can_use_what_the_broker_has_set(bus: Bus) -> None:
+    """The rules of a topic cannot, because it is set after they are evaluated."""
+    bus.queue()
+    bus.did("send", "orders", "--lines", "--ttl", "1h", stdin=b"1\n2\n3\n")
+
+    async def abandon_one(client: ServiceBusClient) -> None:
+        async with client.get_queue_receiver("orders") as receiver:
+            (message,) = await receiver.receive_messages(1)
+            await receiver.abandon_message(message)
+
+    bus.client(abandon_one)
+    bus.did("send", "orders", "lasting")
+    bus.did("send", "orders", "later", "--schedule", "1h")
+    numbers = {each["body"]: each["sequence_number"] for each in bus.peek()}
+    assert bodies(bus, "--filter", f"sys.SequenceNumber < {numbers['2']}") == ["1"]
+    assert bodies(bus, "--filter", f"sys.EnqueuedSequenceNumber = {numbers['3']}") == ["3"]
+    assert bodies(bus, "--filter", "sys.DeliveryCount = 1") == ["1"]
+    assert bodies(bus, "--filter", "sys.ExpiresAtUtc IS NULL") == ["lasting", "later"]
+    assert bodies(bus, "--filter", "sys.EnqueuedTime IS NULL") == ["later"]
+    bus.queue("old")
+    bus.did("move", "orders", "old", "--filter", f"sys.SequenceNumber >= {numbers['3']}")
+    assert bus.bodies("old") == ["3", "lasting"]
+
+
 def test_messages_are_shown_by_state_filter_and_number(bus: Bus) -> None:
     numbers = filled(bus)
     assert sorted(bodies(bus)) == ["active", "deferred", "scheduled"]
@@ -142,6 +166,20 @@ def test_a_message_is_shown_by_its_number(bus: Bus) -> None:
     assert '"price": 5' in shown
     ran = bus.run("message", "show", "orders", str(numbers["active"]), "3")
     assert (ran.code, ran.out, ran.err) == (1, "", "sbredis: orders has no message 3.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("message", "show", "orders", "abc"), "'abc' is not a valid whole number."),
+        (("message", "show", "orders", "0"), "0 is not in the range x>=1."),
+        (("dlq", "redrive", "orders", "--rate", "abc"), "'abc' is not a valid number."),
+    ],
+)
+def test_what_is_no_number_is_told_in_plain_words(bus: Bus, words: tuple[str, ...], said: str) -> None:
+    ran = bus.run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
 
 
 def test_messages_are_deleted_by_their_numbers(bus: Bus) -> None:

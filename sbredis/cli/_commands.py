@@ -111,9 +111,9 @@ def command(
     return decorate
 
 
-def group(name: str, text: str) -> Group:
+def group(name: str, text: str, *, examples: Sequence[str]) -> Group:
     """Make a group of commands with this help."""
-    return Group(name, help=text)
+    return Group(name, help=text, epilog=_epilog(examples))
 
 
 def common_options(made: click.Command) -> None:

@@ -25,7 +25,11 @@ from sbredis.cli._places import (
 
 __all__ = ["contexts"]
 
-contexts = group("context", "Store servers under names, and choose one of them.")
+contexts = group(
+    "context",
+    "Store servers under names, and choose one of them.",
+    examples=["sbredis context add local embedded://./bus", "sbredis context use local"],
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _COLUMNS = (

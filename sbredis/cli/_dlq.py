@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["dlq", "move_dead_letters"]
 
-dlq = group("dlq", "List, report, redrive and purge dead letters.")
+dlq = group(
+    "dlq",
+    "List, report, redrive and purge dead letters.",
+    examples=["sbredis dlq report orders", "sbredis dlq redrive orders --dry-run"],
+)
 
 _reason = click.option("--reason", metavar="TEXT", help="Only dead letters with this reason.")
 _filter = click.option(

@@ -104,8 +104,13 @@ def wrong_arguments() -> Generator[None]:
 
 def entity_commands(kind: Kind) -> Group:
     """Make the commands for a kind of entity."""
-    made = group(kind.word, f"Create, list, show, change and delete {kind.plural}.")
-    names, example = _names(kind, kind.arguments), " ".join(kind.example)
+    example = " ".join(kind.example)
+    made = group(
+        kind.word,
+        f"Create, list, show, change and delete {kind.plural}.",
+        examples=[f"sbredis {kind.word} create {example}", f"sbredis {kind.word} show {example}"],
+    )
+    names = _names(kind, kind.arguments)
     _add_create(kind, made, names, example)
     _add_list(kind, made)
     _add_show(kind, made, names, example)

@@ -104,7 +104,11 @@ async def _follow(
         await asyncio.sleep(_PAUSE)
 
 
-message = group("message", "Show, delete or dead-letter single messages by their numbers.")
+message = group(
+    "message",
+    "Show, delete or dead-letter single messages by their numbers.",
+    examples=["sbredis message show orders 17"],
+)
 _numbers = click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True, metavar="NUMBER...")
 
 

@@ -12,7 +12,11 @@ from sbredis.cli._exit_codes import ExitCode
 
 __all__ = ["servers"]
 
-servers = group("server", "Run a server on a folder of this machine, for one user.")
+servers = group(
+    "server",
+    "Run a server on a folder of this machine, for one user.",
+    examples=["sbredis server start bus", "sbredis server status bus"],
+)
 
 _FOLDER = click.Argument(["folder"], type=click.Path(file_okay=False))
 _SHAPE = (

@@ -37,6 +37,25 @@ def test_a_command_has_help_with_an_example_that_names_it(path: str) -> None:
     assert all(parameter.help for parameter in found.params if isinstance(parameter, click.Option)), help_page
 
 
+def groups(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Group]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield f"{path}{name}", found
+            yield from groups(found, f"{path}{name} ")
+
+
+GROUPS = dict(groups(program))
+
+
+@pytest.mark.parametrize("path", GROUPS)
+def test_a_group_has_help_with_an_example_of_its_commands(path: str) -> None:
+    examples = [line.split() for line in (GROUPS[path].epilog or "").splitlines() if line.startswith("  sbredis ")]
+    assert examples
+    assert all(" ".join(words[1:3]) in EVERY and words[1] == path for words in examples)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_the_line_in_the_list_of_commands_is_the_first_of_the_help(name: str) -> None:
     found = program.get_command(click.Context(program), name)

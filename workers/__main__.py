@@ -27,7 +27,7 @@ def _run(command: Command, given: Sequence[str]) -> int:
     from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor
 
     try:
-        if command.reports_to is None and (command.processes > 1 or command.reload or command.max_messages is not None):
+        if command.is_supervised and command.reports_to is None:
             return int(run_in_loop(Supervisor(command, given).run(), leaves_tasks=False))
         load_worker(command.target).run_command(command)
     except (WorkerSetupError, InvalidConnectionStringError) as error:

@@ -88,10 +88,13 @@ async def test_an_interruption_while_the_application_is_imported_is_no_traceback
         assert await worker.end() == (128 + signal.SIGINT, "")
 
 
-async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(server: LocalServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(
+    server: LocalServer, tmp_path: Path, count: int
+) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client, "one")
-        async with program(server.url, tmp_path, "--processes", "2", "--http", "127.0.0.1:0") as worker:
+        async with program(server.url, tmp_path, "--processes", str(count), "--http", "127.0.0.1:0") as worker:
             address = await worker.address()
             await send(client, "die")
             await eventually(lambda: ["die", "2"] in [line[1:] for line in worker.lines()])
@@ -100,7 +103,7 @@ async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(server
                 return await completed(address) >= 2
 
             await eventually(counted)
-            assert json.loads((await asyncio.to_thread(get, f"{address}/live"))[1])["processes"] == 2
+            assert json.loads((await asyncio.to_thread(get, f"{address}/live"))[1])["processes"] == count
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.process.wait() == 0
 
@@ -201,13 +204,14 @@ async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_p
             assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("arguments", [("--max-messages-per-process", "1000"), ("--processes", "1")])
 async def test_a_process_whose_event_loop_is_blocked_is_replaced(
-    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("STUCK_AFTER", "4")
     async with ServiceBusClient(server.url) as client:
         await send(client, "block")
-        async with program(server.url, tmp_path, "--max-messages-per-process", "1000") as worker:
+        async with program(server.url, tmp_path, *arguments) as worker:
             await eventually(lambda: [line[1:] for line in worker.lines()][-1:] == [["block", "2"]])
             first, second = (line[0] for line in worker.lines())
             assert first != second

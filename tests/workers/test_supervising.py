@@ -52,6 +52,21 @@ def test_the_arguments_of_the_command() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "supervised"),
+    [
+        ([], False),
+        (["--http", "80"], False),
+        (["--processes", "1"], True),
+        (["--processes", "2"], True),
+        (["--reload"], True),
+        (["--max-messages-per-process", "9"], True),
+    ],
+)
+def test_a_supervisor_starts_the_processes_if_their_number_was_given(arguments: list[str], supervised: bool) -> None:
+    assert read_command(["app:worker", *arguments]).is_supervised == supervised
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "MODULE:WORKER"),

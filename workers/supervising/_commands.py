@@ -26,7 +26,8 @@ class Command:
     """The worker to run, and the options of its run."""
 
     target: str
-    processes: int = 1
+    processes: int | None = None
+    """How many processes run it; ``None`` for one."""
     reload: bool = False
     queues: tuple[str, ...] = ()
     """Only the handlers of these entities run; all of them if it is empty."""
@@ -37,6 +38,11 @@ class Command:
     """The form of log lines; ``None`` for text on a terminal, and JSON elsewhere."""
     reports_to: int | None = None
     """A file descriptor to which this process reports as a child of a supervisor."""
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether a supervisor starts the processes: also a single one if its number was given."""
+        return self.processes is not None or self.reload or self.max_messages is not None
 
 
 def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> Command:
@@ -51,7 +57,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", metavar="MODULE:WORKER", help="where the Worker is, such as orders.app:worker")
-    parser.add_argument("--processes", type=_count, default=1, metavar="N", help="how many processes run it (1)")
+    parser.add_argument("--processes", type=_count, metavar="N", help="run N processes, and replace those that end")
     parser.add_argument("--reload", action="store_true", help="start again when a Python file changes")
     parser.add_argument(
         "--queue", action="append", default=[], metavar="PATH", help="run only the handlers of this entity; repeatable"
@@ -70,7 +76,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
     )
     parser.add_argument("--reports-to", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.processes > 4 * (os.cpu_count() or 1):
+    if given.processes is not None and given.processes > 4 * (os.cpu_count() or 1):
         parser.error(f"--processes {given.processes} is more than four times the {os.cpu_count()} processors here")
     return Command(
         target=given.target,

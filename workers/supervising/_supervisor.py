@@ -40,7 +40,7 @@ class Supervisor:
         self._watchfiles = _import_watchfiles() if reloads else None
         self._processes = [
             WorkerProcess(number + 1, line, reloads=reloads, when_heard=self._heard)
-            for number in range(command.processes)
+            for number in range(command.processes or 1)
         ]
         self._requests = StopRequests()
         self._looked_at = 0.0

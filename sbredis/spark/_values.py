@@ -34,6 +34,7 @@ _UNITS = {
 }
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 _LARGEST_NUMBER = (1 << 48) - 1
+_DIGITS_OF_DATE = len("20260501")
 
 
 def text(value: str) -> str:
@@ -91,15 +92,25 @@ def duration(value: str) -> float:
 
 
 def moment(value: str) -> int:
-    """Return a time in ms since 1970, from ISO 8601 or from ms since 1970. Without a zone, the time is in UTC."""
-    if re.fullmatch(r"\s*[0-9]{1,15}\s*", value):
-        return int(value)
+    """Return a time in ms since 1970, from ISO 8601 or from ms since 1970. Without a zone, the time is in UTC.
+
+    Eight digits that are a date in ISO 8601 are refused, because they could be either.
+    """
+    text = value.strip()
+    number = int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
+    if number is not None and len(text) != _DIGITS_OF_DATE:
+        return number
     try:
-        at = datetime.fromisoformat(value.strip())
+        at = datetime.fromisoformat(text)
     except ValueError:
+        if number is not None:
+            return number
         raise ValueError(
             f"it must be a time like 2026-05-01T12:00:00Z, or ms since 1970, not {quoted(value)}"
         ) from None
+    if number is not None:
+        meant = datetime.fromtimestamp(number / 1000, UTC).isoformat(timespec="milliseconds")
+        raise ValueError(f"{quoted(value)} may be a date or ms since 1970: write {at.date()} or {meant}")
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

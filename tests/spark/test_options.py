@@ -154,6 +154,14 @@ def test_a_time_without_a_zone_is_in_utc(text: str, moment: int) -> None:
     assert values.moment("1970-01-01T00:00:01") == 1000
 
 
+def test_eight_digits_that_are_a_date_are_refused_because_they_may_be_milliseconds() -> None:
+    with pytest.raises(ValueError, match=r"'20270501' may be .*: write 2027-05-01 or 1970-01-01T05:37:50.501\+00:00"):
+        values.moment("20270501")
+    assert values.moment("20279901") == 20279901
+    assert values.moment("1212121212121") == 1212121212121
+    assert values.moment("1970-01-01T05:37:50.501+00:00") == 20270501
+
+
 @given(st.dictionaries(st.integers(0, 65535), st.integers(0, (1 << 48) - 1)))
 def test_offsets_by_partition_come_back(numbers: dict[int, int]) -> None:
     text = "{" + ", ".join(f'"{partition}": {number}' for partition, number in numbers.items()) + "}"

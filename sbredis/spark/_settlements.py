@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sbredis.aio.bulk import read_settled
 from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead
+from sbredis.exceptions import SparkSetupError
+from sbredis.registry import split_path
 from sbredis.spark._loop import ahead, run
 from sbredis.spark._planning import Range
 from sbredis.spark._query import Query, Task
@@ -18,7 +21,11 @@ from sbredis.spark._schema import SETTLEMENT_COLUMNS, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sbredis.aio.bulk import Browser
+
 __all__ = ["SettlementsReader"]
+
+_log = logging.getLogger("sbredis.spark")
 
 
 class SettlementsReader(DataSourceReader):
@@ -29,9 +36,24 @@ class SettlementsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls this once, while it plans the query."""
-        browser = run(self._query.browser())
+        browser = run(self._audited())
         ranges = [Range(number, "", 0, 1) for number in browser.partitions]
         return Task.all(browser.incarnation, ranges, self._query.task_limits)
+
+    async def _audited(self) -> Browser:
+        """Return a browser of the entity. Refuse one that is not audited, unless it remembers earlier settlements."""
+        browser = await self._query.browser()
+        if browser.is_audited:
+            return browser
+        client, timeout = await self._query.client(), self._query.options.timeout
+        for number in browser.partitions:
+            async for _ in read_settled(client, self._query.entity, number, timeout=timeout):
+                _log.warning("'%s' is not audited any more: what it still remembers is read", browser.path)
+                return browser
+        raise SparkSetupError(
+            f"'{browser.path}' is not audited, so it has no settlements to read: set audit=True "
+            f"(sbredis {_kind_and_name(browser.path)} --audit). Then it remembers what happens to its messages."
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the partitions of a task. Spark calls this on an executor."""
@@ -53,6 +75,11 @@ class SettlementsReader(DataSourceReader):
                 yield _batch(about, {"event": pa.array(["lost"]), "lost": pa.array([page.lost])}, 1)
             columns = _columns(page.columns, browser.base(number))
             yield from _pieces(_batch(about, columns, len(page.columns)))
+
+
+def _kind_and_name(path: str) -> str:
+    topic, subscription = split_path(path)
+    return f"queue update {topic}" if subscription is None else f"subscription update {topic} {subscription}"
 
 
 def _columns(settled: SettlementColumns, base: int) -> dict[str, pa.Array]:

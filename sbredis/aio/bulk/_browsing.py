@@ -93,6 +93,11 @@ class Browser:
         """Whether the entity is a topic, which holds no messages."""
         return self._entity.record.settings.topic
 
+    @property
+    def is_audited(self) -> bool:
+        """Whether the entity keeps a stream of what happens to its messages."""
+        return self._entity.record.settings.audited
+
     def base(self, partition: int) -> int:
         """Return the number to add to a partition's own numbers to make sequence numbers."""
         return self._entity.base(partition)

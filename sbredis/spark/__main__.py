@@ -6,10 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, SparkSetupError
-from sbredis.spark._commands import INTERRUPTED, PROGRAM, read_command
+from sbredis.spark._commands import INTERRUPTED, PROGRAM, SETUP_FAILED, read_command
 from sbredis.spark._requirements import require_java, require_spark
-
-SETUP_FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> int:

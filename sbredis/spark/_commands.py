@@ -12,8 +12,10 @@ from sbredis._arguments import ArgumentParser
 from sbredis.registry import STALE_AFTER, split_path
 from sbredis.spark._values import duration
 
-__all__ = ["INTERRUPTED", "PROGRAM", "Command", "read_command", "release_line"]
+__all__ = ["INTERRUPTED", "PROGRAM", "SETUP_FAILED", "Command", "read_command", "release_line"]
 
+SETUP_FAILED = 2
+"""The exit code of a job whose arguments or set-up are wrong."""
 INTERRUPTED = 130
 """The exit code of a job that someone has ended before its work was done."""
 
@@ -48,7 +50,7 @@ class Command:
     checkpoint: str = ""
     consumer: str = ""
     every: str | None = None
-    """The pause between two batches; ``None`` to stop when everything is captured."""
+    """The time between two batches, as Spark takes it; ``None`` to stop when everything is captured."""
     most_rows: int | None = None
     accept_loss: bool = False
     where: str | None = None
@@ -110,7 +112,7 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
     one.add_argument(
         "--consumer", default="capture", help="name of the reservation; another one for each job (capture)"
     )
-    one.add_argument("--every", metavar="DURATION", help="go on for ever, with a batch every '10 seconds'")
+    one.add_argument("--every", type=_every, metavar="DURATION", help="go on for ever, with a batch every '10 seconds'")
     one.add_argument("--max-messages", type=_count, metavar="N", help="largest number of messages of a batch")
     one.add_argument("--accept-loss", action="store_true", help="go on after messages were lost (failOnDataLoss=false)")
 
@@ -228,6 +230,13 @@ def _duration(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError("it must be longer than 0")
     return seconds
+
+
+def _every(text: str) -> str:
+    try:
+        return f"{round(duration(text) * 1000)} milliseconds"
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

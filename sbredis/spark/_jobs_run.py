@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbredis._counting import counted
+from sbredis._quoting import quoted
 from sbredis.aio.bulk import Browser, destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
 from sbredis.registry import split_path
-from sbredis.spark._commands import INTERRUPTED, Command, release_line
+from sbredis.spark._commands import INTERRUPTED, SETUP_FAILED, Command, release_line
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._reservations import shown
-from sbredis.spark._secrets import server_of, warn_of_password
-from sbredis.spark._telling import complain, progress, say, show, showing
+from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
+from sbredis.spark._telling import complain, progress, require_writable, say, show, showing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,11 @@ def run_job(command: Command, spark: SparkSession | None = None) -> int:
     """Run a job, and return the exit code. Without ``spark``, the job has a session of its own."""
     if command.server:
         warn_of_password(command.server)
-        server_of(command.server)  # a missing variable or file is an error before Spark starts
+        server = server_of(command.server)  # a missing variable or file is an error before Spark starts
+        if command.needs_spark:
+            refuse_memory(server)
+    if command.csv is not None:
+        require_writable(command.csv)
     if not command.needs_spark:
         return run(_WITHOUT_SPARK[command.job](command))
     if spark is not None:
@@ -58,7 +63,7 @@ def _run_alone(command: Command) -> int:
         if said is None:
             raise
         complain(said)
-        return 1
+        return SETUP_FAILED if said.startswith(SparkSetupError.__name__) else 1
     finally:
         stop(spark)
 
@@ -155,9 +160,11 @@ def _replay(spark: SparkSession, command: Command) -> int:
         number = ready.count()
         say(f"would send {counted(number, 'message')} to '{command.entity}' under the write id {replay.write_id}")
         return 0
+    ready = replay.build(rows, command.where, command.drop)
+    replay.check()  # nothing was sent yet, so nothing is said of it
     try:
         with showing(lambda: _sent(command, replay)):
-            replay.run(rows, command.where, command.drop)
+            replay.send(ready)
     except BaseException:
         told = _sent(command, replay)
         if told is not None:
@@ -207,7 +214,14 @@ def _resubmit(spark: SparkSession, command: Command) -> int:
     report = reported(_report(command.report))
     _require_incarnation({row.incarnation for row in report}, command)
     letters = _read(spark, command, subQueue="deadLetter", includeBody="false")
-    found = resubmittable(letters, report, command.fingerprints).select("sequence_number").collect()
+    found = resubmittable(letters, report, command.fingerprints).select("sequence_number", "fingerprint").collect()
+    known = {row["fingerprint"] for row in found} | {row.fingerprint for row in report}
+    for fingerprint in command.fingerprints:
+        if fingerprint not in known:
+            raise SparkSetupError(
+                f"No dead letter of '{command.entity}' has the fingerprint {quoted(fingerprint)}, and none was moved. "
+                "dlq-report shows the fingerprints."
+            )
     numbers = sorted(row["sequence_number"] for row in found)
     if command.dry_run:
         say(f"would move {counted(len(numbers), 'dead letter')} of '{command.entity}'")

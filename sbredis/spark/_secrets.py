@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 from sbredis._call_site import warn_caller
 from sbredis._quoting import quoted
+from sbredis.engine import namespace_name
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._options import parse_secret
 
-__all__ = ["Server", "server_of", "warn_of_password", "warn_of_settings"]
+__all__ = ["Server", "refuse_memory", "server_of", "warn_of_password", "warn_of_settings"]
 
 _PASSWORD = re.compile(r"://[^/?]*:[^/?@]*@|password=", re.IGNORECASE)
 _HIDING = "spark.redaction.regex"
@@ -46,8 +47,22 @@ def server_of(options: Mapping[str, str]) -> Server:
     """Return the server that the options give or lead to."""
     named = parse_secret(options)
     namespace = named.pop("namespace", None)
+    if namespace is not None:
+        try:
+            namespace_name(namespace)
+        except ValueError as error:
+            raise SparkSetupError(f"The option namespace is wrong: {error}.") from None
     ((name, value),) = named.items()
     return Server(_FOUND[name](value).strip(), namespace)
+
+
+def refuse_memory(server: Server) -> None:
+    """Refuse a server that is in the memory of this process, because the other processes of Spark cannot reach it."""
+    if server.url.lower().startswith("memory:"):
+        raise SparkSetupError(
+            "Spark cannot use a server in memory (memory://), because each of its processes would have another one: "
+            "use embedded:///FOLDER, which all processes of a machine share, or a server."
+        )
 
 
 def warn_of_password(options: Mapping[str, str]) -> None:
@@ -95,6 +110,11 @@ def _from_file(path: str) -> str:
         raise SparkSetupError(
             f"The option urlFile names {quoted(path)}, which this process cannot read ({error.strerror}). The driver "
             "and every executor need the file."
+        ) from None
+    except UnicodeDecodeError:
+        raise SparkSetupError(
+            f"The option urlFile names {quoted(path)}, which is not text in UTF-8. The file has only the connection "
+            "string."
         ) from None
     if not url.strip():
         raise SparkSetupError(f"The option urlFile names {quoted(path)}, which is empty.")

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._options import Kind, Options, included, parse_options, reads_settlements
 from sbredis.spark._schema import SETTLEMENT_COLUMNS, check_read_schema, check_written, columns_of, ddl
-from sbredis.spark._secrets import warn_of_password
+from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,6 +95,7 @@ class SbredisSource(DataSource):
         from sbredis.spark._query import Query
 
         warn_of_password(self.options)
+        refuse_memory(server_of(self.options))
         return Query(dict(self.options), options)
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbredis._counting import counted
+from sbredis.exceptions import SparkSetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["complain", "progress", "say", "show", "showing"]
+__all__ = ["complain", "progress", "require_writable", "say", "show", "showing"]
 
 _PAUSE = 2.0
 """The number of seconds between two looks at how far a job is."""
@@ -78,6 +79,20 @@ def show(report: DataFrame, file: str | None, only_in_file: Collection[str] = ()
             csv.writer(lines).writerows([report.columns, *rows])
         say(f"wrote {counted(len(rows), 'row')} to {file}")
     return 0
+
+
+def require_writable(file: str) -> None:
+    """Raise :class:`~sbredis.exceptions.SparkSetupError` if a report cannot be written there."""
+    if file == "-":
+        return
+    path = Path(file)
+    try:
+        new = not path.exists()
+        path.open("a").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise SparkSetupError(f"The report cannot be written to '{file}': {error.strerror}.") from None
 
 
 def _text(value: object) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from sbredis.spark.__main__ import SETUP_FAILED, main
-from sbredis.spark._commands import Command, read_command, release_line
+from sbredis.spark.__main__ import main
+from sbredis.spark._commands import SETUP_FAILED, Command, read_command, release_line
 
 WRONG = {
     "no job": ([], "sbredis: Missing argument 'JOB'.\nTry 'python -m sbredis.spark --help' for help."),
@@ -25,6 +26,10 @@ WRONG = {
     "no tasks": (["replay", "q", "--source", "x", "--tasks", "0"], "'0' is not a whole number from 1 on"),
     "a time that is none": (["reservations", "--stale-after", "soon"], "it must be a time such as 90, 500 ms, 5 min"),
     "no time at all": (["reservations", "--stale-after", "0"], "it must be longer than 0"),
+    "no time between batches": (
+        ["capture", "q", "--to", "a", "--checkpoint", "b", "--every", "often"],
+        "such as 90, 500",
+    ),
     "one folder twice": (["compact", "--source", "x", "--to", "./x"], "--to must be another folder"),
 }
 
@@ -83,10 +88,18 @@ def test_a_command_is_read() -> None:
         to="out",
         checkpoint="check",
         consumer="me",
-        every="10s",
+        every="10000 milliseconds",
         most_rows=5,
         accept_loss=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("10 seconds", "10000"), ("500ms", "500"), ("5 min", "300000"), ("0 seconds", "0")]
+)
+def test_the_time_between_batches_is_told_to_spark_in_milliseconds(given: str, told: str) -> None:
+    line = ["capture", "q", "--to", "a", "--checkpoint", "b", "--every", given]
+    assert read_command(line).every == f"{told} milliseconds"
 
 
 def test_columns_to_leave_out_are_listed_one_by_one() -> None:
@@ -127,6 +140,17 @@ def test_reservations_are_stale_after_a_time_that_the_user_chooses() -> None:
 
 def test_the_connection_string_does_not_show_in_a_command() -> None:
     assert "secret" not in repr(read_command(["skew", "q", "--url", "redis://:secret@host"]))
+
+
+def test_a_connection_string_in_a_wrong_encoding_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bus").write_bytes(b"redis://h\xff")
+    assert main(["reservations", "--url-file", str(tmp_path / "bus")]) == SETUP_FAILED
+    assert "which is not text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_wrong_namespace_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reservations", "--url", "redis://127.0.0.1:1", "--namespace", "bad ns!"]) == SETUP_FAILED
+    assert "The option namespace is wrong: " in capsys.readouterr().err
 
 
 def test_a_missing_connection_string_is_named(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._secrets import Server, server_of, warn_of_password, warn_of_settings
+from sbredis.spark._secrets import Server, refuse_memory, server_of, warn_of_password, warn_of_settings
 
 URL = "redis://:hidden-word@bus:6379"
 
@@ -85,3 +85,20 @@ def test_a_setting_that_spark_hides_or_that_has_no_password_is_no_warning(settin
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_settings(settings)
+
+
+def test_a_server_in_memory_is_refused_because_each_process_has_its_own() -> None:
+    refuse_memory(Server("embedded:///data", None))
+    with pytest.raises(SparkSetupError, match=r"Spark cannot use a server in memory .*use embedded:///FOLDER"):
+        refuse_memory(Server("memory://orders", None))
+
+
+def test_a_wrong_namespace_is_refused() -> None:
+    with pytest.raises(SparkSetupError, match=r"The option namespace is wrong: .*letters, digits"):
+        server_of({"url": URL, "namespace": "bad ns!"})
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bus").write_bytes(URL.encode("utf-16"))
+    with pytest.raises(SparkSetupError, match=r"The option urlFile names .*, which is not text in UTF-8"):
+        server_of({"urlFile": str(tmp_path / "bus")})

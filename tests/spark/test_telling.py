@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from sbredis.spark._telling import showing
+from sbredis.exceptions import SparkSetupError
+from sbredis.spark._telling import require_writable, showing
 from tests.waiting import wait_until
 
 
@@ -30,3 +32,18 @@ def test_nothing_is_asked_and_shown_elsewhere(capsys: pytest.CaptureFixture[str]
     with showing(ask, pause=0.001):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_a_place_where_no_report_can_be_written_is_refused(tmp_path: Path) -> None:
+    for place in (tmp_path / "nowhere" / "report.csv", tmp_path):
+        with pytest.raises(SparkSetupError, match=r"The report cannot be written to .*: (No such file|Is a directory)"):
+            require_writable(str(place))
+
+
+def test_a_report_is_not_begun_by_the_look_whether_it_can_be_written(tmp_path: Path) -> None:
+    earlier, new = tmp_path / "earlier.csv", tmp_path / "new.csv"
+    earlier.write_text("kept", "utf-8")
+    for place in (str(earlier), str(new), "-"):
+        require_writable(place)
+    assert earlier.read_text("utf-8") == "kept"
+    assert not new.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from sbredis.exceptions import SparkSetupError
@@ -27,7 +28,10 @@ def compacted(captured: DataFrame, *, files: int = 1) -> DataFrame:
     Read the captured files with :func:`read_captured`: otherwise Spark takes the name of an entity in ``entity=007``
     for the number 7, and this raises :class:`~sbredis.exceptions.SparkSetupError`.
     """
-    kind = dict(captured.dtypes).get("entity", "string")
+    missing = [name for name in (*IDENTITY, "date", "hour") if name not in captured.columns]
+    if missing:
+        raise SparkSetupError(f"The files are not those of a capture: they have no column {missing[0]}.")
+    kind = dict(captured.dtypes)["entity"]
     if kind != "string":
         raise SparkSetupError(
             f"The column entity has the type {kind}, because Spark took the names of folders for other values: read "
@@ -49,4 +53,9 @@ def compact(spark: SparkSession, source: str, to: str, *, files: int = 1) -> Non
     """
     ready = compacted(read_captured(spark, source), files=files)
     with with_settings(spark, WRITING):
-        ready.write.mode("errorifexists").partitionBy("entity", "date", "hour").parquet(to)
+        try:
+            ready.write.mode("errorifexists").partitionBy("entity", "date", "hour").parquet(to)
+        except PySparkException as error:
+            if error.getCondition() != "PATH_ALREADY_EXISTS":
+                raise
+            raise SparkSetupError(f"The folder '{to}' is there already: name a new one.") from None

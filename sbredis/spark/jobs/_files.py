@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from sbredis.exceptions import SparkSetupError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["READING", "WRITING", "read_captured", "with_settings"]
+__all__ = ["READING", "WRITING", "explained", "read_captured", "told", "with_settings"]
 
 READING = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -43,6 +49,31 @@ def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Generator
 
 
 def read_captured(spark: SparkSession, folder: str) -> DataFrame:
-    """Return the messages of captured files. The columns that come from the names of folders are text."""
-    with with_settings(spark, READING):
+    """Return the messages of captured files. The columns that come from the names of folders are text.
+
+    Raises :class:`~sbredis.exceptions.SparkSetupError` if there is no such folder, or if it has other files.
+    """
+    with with_settings(spark, READING), explained(f"The files in '{folder}' cannot be read"):
         return spark.read.parquet(folder)
+
+
+@contextmanager
+def explained(wrong: str) -> Generator[None]:
+    """Raise an error of Spark as :class:`~sbredis.exceptions.SparkSetupError`, in one line and without a plan.
+
+    The error begins with ``wrong``, which says what the user gave. If Java has ended, its error is raised unchanged.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        raise SparkSetupError(f"{wrong}: {told(str(error))}") from None
+    except Py4JJavaError as error:  # PySpark does not know every error of Spark
+        said = str(error.java_exception.getMessage())
+        raise SparkSetupError(f"{wrong}: {told(said)}") from None
+
+
+def told(text: str) -> str:
+    """Return the sentence in which Spark says what is wrong, without the name of its error, its state and its plan."""
+    line = next(iter(text.strip().splitlines()), "Spark does not say why")
+    sentence = re.sub(r"^(\[[A-Z0-9_.]+\] *)+", "", re.sub(r"\s*SQLSTATE: .*$", "", line)).strip()
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."

@@ -18,6 +18,7 @@ from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import nearest, parse_options
 from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS
 from sbredis.spark._secrets import server_of
+from sbredis.spark.jobs._files import explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,8 @@ def replayable(rows: DataFrame, *, tasks: int, where: str | None = None, drop: C
     Columns that only a read or a capture has are left out, and so are those to ``drop``. Raises
     :class:`~sbredis.exceptions.SparkSetupError` for another column that is no part of a message.
     """
-    chosen = (rows if where is None else rows.where(where)).drop(*drop)
+    with explained(f"The condition {quoted(where or '')} is wrong"):
+        chosen = (rows if where is None else rows.where(where)).drop(*drop)
     unknown = [name for name in chosen.columns if name not in _SENT | _LEFT_OUT]
     if unknown:
         raise SparkSetupError(
@@ -103,6 +105,10 @@ class Replay:
         """Send the rows, and wait until all are stored."""
         ready = self.build(rows, where, drop)
         self.check()
+        self.send(ready)
+
+    def send(self, ready: DataFrame) -> None:
+        """Send rows that :meth:`build` has returned, and wait until all are stored. Call :meth:`check` before."""
         writing = ready.write.format("sbredis").mode("append").options(**self.options)
         writing.option("writeId", self.writer).save()
 

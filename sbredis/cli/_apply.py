@@ -35,13 +35,17 @@ async def apply(call: Call, file: str, *, plan_only: bool, prune: bool, prune_no
     return await apply_file(call, file, plan_only=plan_only, prune=prune, prune_nonempty=prune_nonempty, yes=yes)
 
 
-@command("export", examples=["sbredis export > bus.yaml", "sbredis export --file bus.yaml --defaults"])
+@command("export", examples=[
+    "sbredis export > bus.yaml",
+    "sbredis export --file bus.yaml --defaults",
+    "sbredis export --output json | jq .queues",
+])  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False), help="Write the file, and replace it if it exists.")
 @click.option("--defaults", is_flag=True, help="Write also the properties that have their default values.")
 async def export(call: Call, file: str | None, defaults: bool) -> None:
     """Write a file that declares the entities of the namespace, for 'sbredis apply'.
 
-    Messages are not in it; 'sbredis dump' writes them.
+    It is YAML, or JSON with --output json. Messages are not in it; 'sbredis dump' writes them.
     """
     from sbredis.cli._applying import export_file
 

@@ -104,7 +104,7 @@ async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
     """Write the entities of the namespace to the file, or to stdout."""
     async with call.administration() as administration:
         existing = await _read(administration)
-    text = export_text(existing, defaults=defaults)
+    text = export_text(existing, defaults=defaults, as_json=call.out.as_json)
     if file is None:
         call.out.text(text)
         return
@@ -125,8 +125,12 @@ def _write(file: str, text: str) -> None:
     """Replace the file as a whole."""
     path = Path(file)
     made = path.with_name(f".{path.name}.new")
-    made.write_text(text, "utf-8")
-    made.replace(path)
+    try:
+        made.write_text(text, "utf-8")
+        made.replace(path)
+    except OSError as error:
+        error.filename = file  # the user knows nothing of the other name
+        raise
 
 
 async def _read(administration: ServiceBusAdministrationClient) -> list[Existing]:

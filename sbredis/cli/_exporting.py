@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -18,10 +19,35 @@ __all__ = ["export_text"]
 _HEADING = "# Written by 'sbredis export'. 'sbredis apply' creates or updates what this file declares.\n"
 
 
-def export_text(existing: Iterable[Existing], *, defaults: bool = False) -> str:
-    """Return a file that declares these entities. Values that are defaults are left out, unless ``defaults`` is set."""
+def export_text(existing: Iterable[Existing], *, defaults: bool = False, as_json: bool = False) -> str:
+    """Return a file that declares these entities, in YAML or in JSON.
+
+    Values that are defaults are left out, unless ``defaults`` is set.
+    """
     found = declarations(existing, defaults=defaults)
+    if as_json:
+        return json_text(found) + "\n"
     return _HEADING + yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def json_text(value: Any, indent: str = "") -> str:
+    """Return a value as JSON that is also YAML 1.1 with the same meaning."""
+    if isinstance(value, dict) and value:
+        inner = indent + "  "
+        pairs = cast("dict[str, Any]", value).items()
+        lines = [f"{inner}{json_text(name)}: {json_text(each, inner)}" for name, each in pairs]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(json_text(each, indent) for each in value)}]"
+    if isinstance(value, float):
+        text = json.dumps(value)
+        return text if "." in text else text.replace("e", ".0e")  # YAML reads 1e+20 as text
+    # YAML refuses some characters, and reads others as ends of lines
+    return "".join(each if each.isprintable() else _escaped(each) for each in json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(character: str) -> str:
+    return json.dumps(character)[1:-1] if ord(character) < 0x10000 else character
 
 
 class _Dumper(yaml.SafeDumper):

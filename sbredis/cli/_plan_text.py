@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+import yaml
 
 from sbredis._counting import counted
 from sbredis.cli._declared import Declared
@@ -64,4 +67,8 @@ def _shown(value: object) -> str:
     plain = written(value)
     if plain is None or plain == []:
         return "nothing"
+    if isinstance(plain, dict | list):
+        return yaml.safe_dump(
+            plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
+        ).rstrip("\n")
     return {True: "true", False: "false"}[plain] if isinstance(plain, bool) else str(plain)

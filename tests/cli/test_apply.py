@@ -40,7 +40,7 @@ PLANNED = """\
     forward_dead_lettered_messages_to: letters
 + topic news
 + subscription news/subscriptions/sports
-    rule red (filter: {'label': 'red', 'properties': {'n': 5}})
+    rule red (filter: {label: red, properties: {n: 5}})
 4 changes: 4 to create, 0 to update, 0 to delete
 """
 

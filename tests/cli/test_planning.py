@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, timedelta
@@ -9,11 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sbredis.cli._declared import Key, MistakesError, read_declarations
-from sbredis.cli._exporting import export_text
+from sbredis.cli._exporting import export_text, json_text
 from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names
 from sbredis.cli._plan_text import plan_json, plan_lines
 from sbredis.cli._planning import Existing, Plan, make_plan
@@ -75,7 +77,7 @@ PLANS: dict[str, tuple[str, list[Existing], dict[str, Any], list[str]]] = {
         {},
         [
             "~ rule t/subscriptions/s/rules/r",
-            "    filter: {'properties': {'n': 1}} -> {'properties': {'n': True}}",
+            "    filter: {properties: {n: 1}} -> {properties: {n: true}}",
             "1 change: 0 to create, 1 to update, 0 to delete",
         ],
     ),
@@ -453,6 +455,22 @@ def test_what_was_exported_is_no_difference(bus: list[Existing], defaults: bool)
     copied = carried_out([], make_plan("f", declared, []))
     assert copied == {each.key: each for each in bus}
     assert export_text(copied.values(), defaults=defaults) == export_text(bus, defaults=defaults)
+    in_json = export_text(bus, defaults=defaults, as_json=True)
+    assert json.loads(in_json) == yaml.safe_load(export_text(bus, defaults=defaults))
+    assert make_plan("f", read_declarations(in_json, "f"), bus, prune=True) == Plan()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3),
+)
+
+
+@given(JSON)
+def test_json_is_read_as_yaml_with_the_same_values(value: Any) -> None:
+    text = json_text(value)
+    assert json.loads(text) == value
+    assert yaml.safe_load(text) == value
 
 
 @settings(max_examples=60)

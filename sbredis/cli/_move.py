@@ -7,7 +7,7 @@ import click
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import names_dead_letters
-from sbredis.cli._parameters import entity_argument
+from sbredis.cli._parameters import WholeRange, entity_argument
 
 __all__ = ["move"]
 
@@ -20,7 +20,7 @@ __all__ = ["move"]
 @entity_argument("source")
 @entity_argument("destination")
 @click.option("--filter", "text", metavar="SQL", help="Only messages that match this filter.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Move N messages at most.")
+@click.option("--count", type=WholeRange(1), metavar="N", help="Move N messages at most.")
 @click.option("--dry-run", is_flag=True, help="Only count the messages.")
 async def move(
     call: Call, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool

@@ -17,7 +17,9 @@ __all__ = [
     "MOMENT",
     "PROPERTY",
     "RULE_VALUE",
+    "NumberRange",
     "ParamType",
+    "WholeRange",
     "confirmed",
     "dead_letters",
     "entity_argument",
@@ -30,6 +32,18 @@ if TYPE_CHECKING:
     ParamType = click.ParamType[Any, Any]
 else:
     ParamType = click.ParamType  # it is generic only in newer releases of click
+
+
+class WholeRange(click.IntRange):
+    """Whole numbers of a range. A refusal names them so, and not an 'integer range'."""
+
+    name = "whole number"
+
+
+class NumberRange(click.FloatRange):
+    """Numbers of a range, with fractions."""
+
+    name = "number"
 
 
 class _Duration(ParamType):

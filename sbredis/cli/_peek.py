@@ -17,7 +17,7 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_let
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
 from sbredis.cli._message_lines import fields_of, shown_body
-from sbredis.cli._parameters import confirmed, dead_letters, entity_argument
+from sbredis.cli._parameters import WholeRange, confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _PAUSE = 0.5
 @click.option("--state", type=click.Choice(["active", "deferred", "scheduled"]), help="Only messages in this state.")
 @click.option("--filter", "text", metavar="SQL", help="Only messages that match this filter.")
 @click.option("--session", metavar="ID", help="Only messages of this session.")
-@click.option("--from", "start", type=click.IntRange(0), default=0, metavar="NUMBER", help="Begin at this number.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Show N messages at most. [20]")
+@click.option("--from", "start", type=WholeRange(0), default=0, metavar="NUMBER", help="Begin at this number.")
+@click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 @click.option("--follow", is_flag=True, help="Go on and show new messages as they come.")
 async def peek(
     call: Call,
@@ -109,7 +109,7 @@ message = group(
     "Show, delete or dead-letter single messages by their numbers.",
     examples=["sbredis message show orders 17"],
 )
-_numbers = click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True, metavar="NUMBER...")
+_numbers = click.argument("numbers", type=WholeRange(1), nargs=-1, required=True, metavar="NUMBER...")
 
 
 @command("show", into=message, examples=["sbredis message show orders 17", "sbredis message show orders 17 -o json"])

@@ -126,15 +126,17 @@ def choose_place(
 def require_url(url: str) -> Target:
     """Parse a connection string.
 
-    Raises :class:`~sbredis.exceptions.InvalidConnectionStringError`, or :class:`NoPlaceError` for a server in memory.
+    Raises :class:`~sbredis.exceptions.InvalidConnectionStringError`, or :class:`NoPlaceError` for a server in memory
+    and for an empty text.
     """
-    target = parse_target(url)
-    if target.kind == "memory":
+    if not url.strip():
+        raise NoPlaceError("The connection string is empty.")
+    if url.lower().startswith("memory:"):  # with or without a name
         raise NoPlaceError(
             f"A server in memory ends with the command, so nothing is left of what the command does on {url}. Use a "
             "server on a folder: --url embedded://./bus"
         )
-    return target
+    return parse_target(url)
 
 
 def with_absolute_paths(url: str, folder: Path) -> str:

@@ -8,7 +8,7 @@ import click
 
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
-from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, entity_argument, existing_file
+from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, NumberRange, WholeRange, entity_argument, existing_file
 from sbredis.cli._stdin import is_terminal
 
 __all__ = ["send"]
@@ -37,8 +37,8 @@ __all__ = ["send"]
 @click.option("--reply-to", metavar="ENTITY", help="Where the receiver sends its answer.")
 @click.option("--ttl", type=DURATION, metavar="DURATION", help="How long the messages live, such as 90s or 1h30m.")
 @click.option("--schedule", type=MOMENT, metavar="TIME", help="When they are enqueued: 10m, or 2030-01-31T12:00Z.")
-@click.option("--count", type=click.IntRange(1), default=1, metavar="N", help="Send the body N times. [1]")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Send N messages a second at most.")
+@click.option("--count", type=WholeRange(1), default=1, metavar="N", help="Send the body N times. [1]")
+@click.option("--rate", type=NumberRange(0, min_open=True), metavar="N", help="Send N messages a second at most.")
 async def send(
     call: Call,
     *,

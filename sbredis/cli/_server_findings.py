@@ -206,7 +206,8 @@ def _of_rights(server: ServerReport) -> Iterator[Finding]:
             Severity.NOTE,
             str(facts),
             f"this user may run {' and '.join(dangerous)}",
-            "Give applications a user with few rights: docs/connecting.md.",
+            "Give applications a user of their own without the rights to EVAL and to @dangerous: see 'A user with few "
+            "rights' on the page 'Connecting' of the documentation.",
         )
 
 

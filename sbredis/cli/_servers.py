@@ -9,6 +9,7 @@ import click
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._parameters import WholeRange
 
 __all__ = ["servers"]
 
@@ -22,11 +23,11 @@ _FOLDER = click.Argument(["folder"], type=click.Path(file_okay=False))
 _SHAPE = (
     click.Option(
         ["--port"],
-        type=click.IntRange(1, 65_535),
+        type=WholeRange(1, 65_535),
         help="Listen on this port of 127.0.0.1 too, for all users of this machine. Without it, only you can connect.",
     ),
-    click.Option(["--cluster"], type=click.IntRange(1, 16), metavar="M", help="A cluster of M masters, without data."),
-    click.Option(["--replicas"], type=click.IntRange(0, 4), metavar="R", help="With --cluster: R replicas each."),
+    click.Option(["--cluster"], type=WholeRange(1, 16), metavar="M", help="A cluster of M masters, without data."),
+    click.Option(["--replicas"], type=WholeRange(0, 4), metavar="R", help="With --cluster: R replicas each."),
 )
 
 

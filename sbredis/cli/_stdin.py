@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import BinaryIO
 
+import click
+
 from sbredis.cli._stopping import Stop
 
 __all__ = ["everything", "first_line", "is_terminal", "lines"]
@@ -26,11 +28,16 @@ def is_terminal() -> bool:
 
 
 def first_line() -> str:
-    """Read the first line, and nothing behind it: the rest may be the body of a message."""
+    """Read the first line, and nothing behind it: the rest may be the body of a message.
+
+    Raises :class:`click.UsageError` if it has no text.
+    """
     found = bytearray()
     while (byte := _read(1)) not in (b"", b"\n"):
         found += byte
-    return found.decode(errors="replace").strip()
+    if not (text := found.decode(errors="replace").strip()):
+        raise click.UsageError("stdin has no line with a connection string, which --url - reads.")
+    return text
 
 
 def everything() -> bytes:

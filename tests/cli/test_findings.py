@@ -71,6 +71,7 @@ def test_a_fact_of_a_server_causes_its_finding(server: ServerReport, severity: S
     found = findings_of_servers(ConnectionReport(Target("standalone", (Endpoint("h", 1),)), (server,)))
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
     assert all(problem in finding.problem and finding.advice for finding in found)
+    assert not any("docs/" in finding.advice for finding in found), "a user of the wheel does not have these files"
 
 
 def test_one_replica_stops_replicated_calls_while_it_is_away() -> None:

@@ -65,13 +65,15 @@ def test_settings_that_name_no_server_are_refused() -> None:
         choose_place(BOOK, {}, url=None, context="prd", namespace=None)
     with pytest.raises(NoPlaceError, match="exclude each other"):
         choose_place(BOOK, {}, url="redis://a", context="prod", namespace=None)
+    with pytest.raises(NoPlaceError, match="is empty"):
+        choose_place(BOOK, {}, url="", context=None, namespace=None)
     with pytest.raises(InvalidConnectionStringError):
         choose_place(BOOK, {}, url="nonsense", context=None, namespace=None)
 
 
 def test_a_server_that_ends_with_the_command_is_refused() -> None:
     book = Book({"memory": Context("memory://x")})
-    for url, context in (("memory://x", None), (None, "memory")):
+    for url, context in (("memory://x", None), ("memory://", None), ("MEMORY://x?a=b", None), (None, "memory")):
         with pytest.raises(NoPlaceError, match=r"ends with the command.* Use .*embedded://\./bus"):
             choose_place(book, {}, url=url, context=context, namespace=None)
 
@@ -234,10 +236,15 @@ def test_the_connection_string_is_the_first_line_of_stdin(bus: Bus) -> None:
     assert bus.bodies() == ["the body\n"]
     assert bus.run_plain("apply", "-", "--url", "-", stdin=url + b"\nqueues: {q: }\n").code == 0
     assert bus.run_plain("queue", "show", "q", "--url", "-", stdin=url).code == 0
-    for wrong in (b"", b"\xff\n", b"nonsense\n"):
+    for wrong, said in (
+        (b"", "stdin has no line with a connection string"),
+        (b"\n", "stdin has no line with a connection string"),
+        (b"\xff\n", "Connection string: "),
+        (b"nonsense\n", "Connection string: "),
+    ):
         ran = bus.run_plain("queue", "list", "--url", "-", stdin=wrong)
         assert (ran.code, ran.out) == (2, "")
-        assert ran.err.startswith("sbredis: Connection string: ")
+        assert ran.err.startswith(f"sbredis: {said}")
 
 
 def test_a_stdin_that_cannot_be_read_has_no_connection_string(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

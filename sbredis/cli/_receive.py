@@ -21,7 +21,7 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_let
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._handler_process import handle
 from sbredis.cli._message_lines import fields_of, shown_body
-from sbredis.cli._parameters import DURATION, dead_letters, entity_argument
+from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import Progress
 from sbredis.cli._sink import Sink
 from sbredis.cli._stopping import Stop, to_a_good_end
@@ -49,7 +49,7 @@ Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 ])  # fmt: skip
 @entity_argument()
 @dead_letters
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Receive N messages at most. [1]")
+@click.option("--count", type=WholeRange(1), metavar="N", help="Receive N messages at most. [1]")
 @click.option("--all", "everything", is_flag=True, help="Receive until no message comes for the time --wait.")
 @click.option("--follow", is_flag=True, help="Receive for ever.")
 @click.option("--wait", type=DURATION, default="5s", metavar="DURATION", help="How long to wait for a message. [5s]")
@@ -59,7 +59,7 @@ Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 @click.option("--reason", metavar="TEXT", help="The reason of dead letters.")
 @click.option("--exec", "handler", metavar="COMMAND",
               help="Run this for each message: the body on stdin, properties as $SBREDIS_….")  # fmt: skip
-@click.option("--on-failure", type=click.Choice(["abandon", "dead-letter", "none"]), default="abandon",
+@click.option("--on-failure", "chosen", type=click.Choice(["abandon", "dead-letter", "none"]),
               help="What becomes of a message whose COMMAND fails. [abandon]")  # fmt: skip
 @click.option("--retry-delay", type=DURATION, metavar="DURATION",
               help="How long an abandoned message waits at first. The time doubles up to 5m. [1s]")  # fmt: skip
@@ -76,7 +76,7 @@ async def receive(
     ack: Settlement,
     reason: str | None,
     handler: str | None,
-    on_failure: Settlement,
+    chosen: Settlement | None,
     retry_delay: timedelta | None,
 ) -> int:
     """Receive messages, and print their bodies.
@@ -88,6 +88,11 @@ async def receive(
     """
     if sum([count is not None, everything, follow]) > 1:
         raise click.UsageError("Give one of --count, --all and --follow.")
+    if chosen is not None and handler is None:
+        raise click.UsageError("--on-failure is for messages whose --exec COMMAND fails.")
+    on_failure: Settlement = chosen or "abandon"
+    if reason is not None and "dead-letter" not in {ack, on_failure}:
+        raise click.UsageError("--reason is for dead letters: give --ack dead-letter, or --on-failure dead-letter.")
     if retry_delay is not None and (handler is None or on_failure != "abandon"):
         raise click.UsageError("--retry-delay is for messages whose --exec COMMAND fails and that are abandoned.")
     if retry_delay is not None and retry_delay > timedelta(seconds=_LONGEST):
@@ -100,13 +105,13 @@ async def receive(
         call=call, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack, reason=reason, handler=handler,
         on_failure=on_failure, retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
     )  # fmt: skip
-    async with call.client() as client, call.looking_for(entity_of(path)):
-        async with _receiver(client, path, session, wait.total_seconds()) as receiver:
-            if receiver is not None:
-                with work.progress:
+    with work.progress:
+        async with call.client() as client, call.looking_for(entity_of(path)):
+            async with _receiver(client, path, session, wait.total_seconds()) as receiver:
+                if receiver is not None:
                     await to_a_good_end(lambda stop: work.run(receiver, stop))
-        if work.reader_gone:
-            raise BrokenPipeError
+            if work.reader_gone:
+                raise BrokenPipeError
     if work.failed:
         verb = "was" if work.failed == 1 else "were"
         call.out.remark(f"{work.failed:,} of {counted(work.progress.count, 'message')} {verb} not handled")

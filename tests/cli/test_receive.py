@@ -110,7 +110,7 @@ def test_a_message_whose_command_fails_waits_before_it_comes_again(bus: Bus) -> 
 def test_without_a_delay_a_message_becomes_a_dead_letter_at_once(bus: Bus) -> None:
     bus.queue(max_delivery_count=3)
     filled(bus, 1)
-    ran = bus.run("receive", "orders", "--all", "--wait", "0.05", "--exec", "false", "--retry-delay", "0")
+    ran = bus.run("receive", "orders", "--count", "3", "--wait", "60s", "--exec", "false", "--retry-delay", "0")
     assert (ran.code, ran.err) == (1, "3 of 3 messages were not handled\n")
     assert bus.bodies("orders/$DeadLetterQueue") == ["1"]
 
@@ -170,6 +170,9 @@ REFUSED = {
     "is not a duration": ("orders", "--wait", "soon"),
     "is for messages whose --exec COMMAND fails": ("orders", "--retry-delay", "1s"),
     "and that are abandoned": ("orders", "--exec", "false", "--on-failure", "none", "--retry-delay", "1s"),
+    "--reason is for dead letters": ("orders", "--reason", "Bad"),
+    "give --ack dead-letter": ("orders", "--exec", "false", "--on-failure", "none", "--reason", "Bad"),
+    "--on-failure is for messages": ("orders", "--on-failure", "none"),
     "a year at most": ("orders", "--exec", "false", "--retry-delay", "400d"),
 }
 

@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _refuse(error.format_message(), ExitCode.FAILED)
     except (click.Abort, KeyboardInterrupt):
-        print(file=sys.stderr)  # noqa: T201 -- it is a program
+        print("\ninterrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.INTERRUPTED
 
 

@@ -16,7 +16,7 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, first_of, remark_more
 from sbredis.cli._fitting import Column
-from sbredis.cli._parameters import DURATION, PROPERTY, confirmed, entity_argument
+from sbredis.cli._parameters import DURATION, PROPERTY, NumberRange, WholeRange, confirmed, entity_argument
 from sbredis.cli._progress import Progress
 from sbredis.cli._purge import purge_path
 from sbredis.cli._stopping import Stop, to_a_good_end
@@ -43,7 +43,7 @@ _filter = click.option(
 @entity_argument()
 @_reason
 @_filter
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Show N messages at most. [20]")
+@click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 async def list_(call: Call, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
     from sbredis.aio.bulk import condition_of
@@ -88,14 +88,14 @@ async def report(call: Call, *, entity: str, reason: str | None, text: str | Non
     "sbredis dlq redrive orders 17 18 --to orders-repaired --set repaired:=true",
 ])  # fmt: skip
 @entity_argument()
-@click.argument("numbers", type=click.IntRange(1), nargs=-1, metavar="[NUMBER]...")
+@click.argument("numbers", type=WholeRange(1), nargs=-1, metavar="[NUMBER]...")
 @_reason
 @_filter
 @click.option("--to", metavar="ENTITY", help="Move them to this queue or topic, not back to their own.")
 @click.option("--set", "changes", type=PROPERTY, multiple=True, metavar="NAME=TEXT",
               help="Set an application property; NAME:=JSON for other values. Repeatable.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Move N messages a second at most.")
-@click.option("--budget", type=click.FloatRange(0, 1, max_open=True), metavar="SHARE",
+@click.option("--rate", type=NumberRange(0, min_open=True), metavar="N", help="Move N messages a second at most.")
+@click.option("--budget", type=NumberRange(0, 1, max_open=True), metavar="SHARE",
               help="Stop when more than this share of the moved messages has died again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 async def redrive(
@@ -176,13 +176,14 @@ async def _redrive(call: Call, entity: str, options: dict[str, Any]) -> RedriveR
 
         watch_redrives(receiver, goes_on)
         results.append(await receiver.redrive_messages(**options))
-        progress.add(results[0].moved - progress.count)
+        done = results[0].matched if options["dry_run"] else results[0].moved
+        progress.add(done - progress.count)
 
-    async with call.client() as client:
-        async with call.looking_for(entity_of(path)):
-            await source_of(client, path)
-        receiver = client.get_receiver(path)
-        async with call.looking_for(options.get("to") or entity_of(path)):
-            with Progress("moved") as progress:
+    with Progress("counted" if options["dry_run"] else "moved") as progress:
+        async with call.client() as client:
+            async with call.looking_for(entity_of(path)):
+                await source_of(client, path)
+            receiver = client.get_receiver(path)
+            async with call.looking_for(options.get("to") or entity_of(path)):
                 await to_a_good_end(lambda stop: work(receiver, progress, stop))
     return results[0]

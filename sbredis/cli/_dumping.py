@@ -38,10 +38,10 @@ _Write = Callable[[bytes, Stop], Awaitable[bool]]
 async def dump_messages(call: Call, source: str, state: str | None, text: str | None, path: str | None) -> None:
     """Write the messages at a path that are in a state and match a filter, to stdout or to a file."""
     is_chosen = _choice(state, text)
-    async with call.client() as client, call.looking_for(entity_of(source)):
-        await source_of(client, source)
-        receiver = client.get_receiver(source)
-        with Progress("written", beside_output=path is None and sys.stdout.isatty()) as progress:
+    with Progress("written", beside_output=path is None and sys.stdout.isatty()) as progress:
+        async with call.client() as client, call.looking_for(entity_of(source)):
+            await source_of(client, source)
+            receiver = client.get_receiver(source)
             if path is None:
                 write = Sink().write
                 await to_a_good_end(lambda stop: _dump(receiver, is_chosen, write, progress, stop))
@@ -121,7 +121,12 @@ def _replaced(path: str) -> Generator[IO[bytes]]:
     """Open a file that appears under its name when it is complete."""
     part = Path(f"{path}.part")
     try:
-        with part.open("wb") as file:
+        file = part.open("wb")
+    except OSError as error:
+        error.filename = path  # the user knows nothing of the other name
+        raise
+    try:
+        with file:
             yield file
         part.replace(path)
     finally:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_USAGE = 2
+_USAGE, _INTERRUPTED = 2, 130
 _SILENT = logging.NullHandler()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, by default those of the process, and return the exit code."""
+    """Run the command with these arguments, by default those of the process, and return the exit code.
+
+    With the arguments of the process, Ctrl-C ends the process without a word once the command's work has ended. Python
+    would print a traceback if it came while the interpreter waits for its threads.
+    """
+    if arguments is not None:
+        return _run(arguments)
+    try:
+        return _run(sys.argv[1:])
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         from sbredis.cli._app import run
+    except KeyboardInterrupt:
+        print("\ninterrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
+        return _INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich", "yaml"):
             raise
@@ -23,4 +40,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(text, file=sys.stderr)  # noqa: T201 -- it is a program
         return _USAGE
     logging.getLogger("sbredis").addHandler(_SILENT)  # a command says itself what matters
-    return run(sys.argv[1:] if arguments is None else arguments)
+    return run(arguments)

@@ -56,24 +56,34 @@ async def move_messages(
     call: Call, source: str, destination: str, matches: Condition | None, limit: int | None, *, dry_run: bool
 ) -> int:
     """Move messages, and return the exit code."""
-    async with call.client() as client:
-        async with call.looking_for(source):
-            origin = await source_of(client, source)
-        async with call.looking_for(destination):
-            target = await client.describe_entity(destination)
-        if target.path == origin.path or target.kind == "subscription":
-            raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
-        partitions = await _partitions(call, origin)
-        work = _Move(call, client, origin, target, matches, limit, partitions=partitions, dry_run=dry_run)
-        maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
-        async with client.get_sender(destination) as sender, maintaining:
-            try:
-                with work.progress:
-                    await to_a_good_end(lambda stop: work.run(sender, stop))
-            except BaseException:
-                _remark(call, work)
-                raise
-    return _report(call, work)
+    progress = Progress("counted" if dry_run else "moved")
+    begun: list[_Move] = []
+
+    async def move() -> None:
+        async with call.client() as client:
+            async with call.looking_for(source):
+                origin = await source_of(client, source)
+            async with call.looking_for(destination):
+                target = await client.describe_entity(destination)
+            if target.path == origin.path or target.kind == "subscription":
+                raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
+            work = _Move(
+                call, client, origin, target, matches, limit,
+                partitions=await _partitions(call, origin), dry_run=dry_run, progress=progress,
+            )  # fmt: skip
+            maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
+            async with client.get_sender(destination) as sender, maintaining:
+                begun.append(work)
+                await to_a_good_end(lambda stop: work.run(sender, stop))
+
+    try:
+        with progress:
+            await move()
+    except BaseException:
+        for work in begun:
+            _remark(call, work)
+        raise
+    return _report(call, begun[0])
 
 
 def _report(call: Call, work: _Move) -> int:
@@ -136,7 +146,7 @@ class _Move:
     """The number of messages that have not arrived in their new partition. It is unknown until they are counted."""
     refused: int = 0
     """The number of messages that the destination has refused when they arrived."""
-    progress: Progress = field(default_factory=lambda: Progress("moved"))
+    progress: Progress = field(kw_only=True)
 
     def __post_init__(self) -> None:
         self.present = _present(self.partitions)

@@ -59,21 +59,24 @@ async def purge_path(
     call: Call, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Delete the messages at a path, after the user has agreed."""
-    async with call.client() as client, call.looking_for(entity_of(path)):
-        info = await source_of(client, path)
-        before = await _end(call, older_than)
-        receiver = client.get_receiver(path)
-        if dry_run:
-            count = await _count(receiver, before, session)
-            text = f"{counted(count, 'message')} of {path} would be deleted, except those that receivers hold"
-            call.out.done(text, matched=count, deleted=0, entity=path)
-            return
-        require_unprotected(info, path)
-        which = _which(None if older_than is None else before, session)
-        call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
-        with Progress("deleted") as progress:
-            await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
-    call.out.done(f"deleted {counted(progress.count, 'message')} of {path}", deleted=progress.count, entity=path)
+    with Progress("counted" if dry_run else "deleted") as progress:
+        async with call.client() as client, call.looking_for(entity_of(path)):
+            info = await source_of(client, path)
+            before = await _end(call, older_than)
+            receiver = client.get_receiver(path)
+            if dry_run:
+                progress.add(await _count(receiver, before, session))
+            else:
+                require_unprotected(info, path)
+                which = _which(None if older_than is None else before, session)
+                call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
+                await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
+    found = counted(progress.count, "message")
+    if dry_run:
+        text = f"{found} of {path} would be deleted, except those that receivers hold"
+        call.out.done(text, matched=progress.count, deleted=0, entity=path)
+    else:
+        call.out.done(f"deleted {found} of {path}", deleted=progress.count, entity=path)
 
 
 def require_unprotected(info: EntityInfo, path: str) -> None:

@@ -40,13 +40,16 @@ _WRONG_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirect
 
 def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     """Run the function of a command, and return the exit code."""
+    begun: list[bool] = []
     try:
-        return _run(work, call, given)
+        return _run(work, call, given, begun)
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt as interruption:
         _silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
+        if not begun:
+            print("interrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.TERMINATED if isinstance(interruption, Terminated) else ExitCode.INTERRUPTED
     except click.Abort:
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program
@@ -55,11 +58,12 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
         return _report(error)
 
 
-def _run(work: Work, call: Call, given: dict[str, Any]) -> int:
-    """Run the function of a command. Of a group of errors, only the one to report is raised."""
+def _run(work: Work, call: Call, given: dict[str, Any], begun: list[bool]) -> int:
+    """Run the function of a command, and note that it has begun. Of a group of errors, only one is raised."""
     try:
         if inspect.iscoroutinefunction(work):
-            return _run_async(work, call, given)
+            return _run_async(work, call, given, begun)
+        begun.append(True)
         return int(work(call, **given) or ExitCode.DONE)
     except BaseExceptionGroup as group:
         errors = list(_errors_in(group))
@@ -76,7 +80,7 @@ def _errors_in(error: BaseException) -> Iterator[BaseException]:
         yield from _errors_in(each)
 
 
-def _run_async(work: Work, call: Call, given: dict[str, Any]) -> int:
+def _run_async(work: Work, call: Call, given: dict[str, Any], begun: list[bool]) -> int:
     terminated = False
 
     async def whole() -> int:
@@ -90,6 +94,7 @@ def _run_async(work: Work, call: Call, given: dict[str, Any]) -> int:
             task.cancel()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        begun.append(True)
         return int(await work(call, **given) or ExitCode.DONE)
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,12 +30,16 @@ _Make = Callable[[bytes], ServiceBusMessage]
 """Makes the message of a line."""
 _Messages = Callable[[Stop], AsyncIterator[ServiceBusMessage]]
 """Gives the messages to send, until the command is interrupted."""
+_PLACE = re.compile(r"^The message (\d+) of the stream(?: \(message id .*?\))?(?= was not sent)", re.DOTALL)
+"""How the error of a stream names its message."""
 
 
 class Source(NamedTuple):
     """Where messages come from."""
 
     messages: _Messages
+    name: Callable[[int], str]
+    """Returns how a user calls the message at a place, counted from 0."""
     total: int | None = None
     """The number of messages, if it is known."""
 
@@ -43,30 +48,35 @@ def bodies(body: str | None, path: str | None, count: int, defaults: dict[str, A
     """Return messages with the same body: a text, or the content of a file or of stdin."""
     content = _content(body, path)
     outgoing(ServiceBusMessage(content, **defaults), detects_duplicates=True)  # checks it before anything is sent
-    return Source(_each(lambda: (ServiceBusMessage(content, **defaults) for _ in range(count))), count)
+    made = _each(lambda: (ServiceBusMessage(content, **defaults) for _ in range(count)))
+    return Source(made, lambda place: "The message" if count == 1 else f"Message {place + 1:,} of {count:,}", count)
 
 
 def lines_of(path: str | None, defaults: dict[str, Any], *, from_json: bool) -> Source:
     """Return a message for each line of a file, which is checked as a whole, or of stdin."""
     make = _maker(defaults, from_json=from_json)
     if path is None:
-        return Source(_stdin_of(make))
+        return Source(_stdin_of(make), lambda place: f"Line {place + 1:,} of stdin")
     total = sum(1 for _ in _from_file(path, make))
-    return Source(_each(partial(_from_file, path, make)), total)
+    return Source(_each(partial(_from_file, path, make)), lambda place: f"Line {place + 1:,} of {path}", total)
 
 
 async def send_messages(call: Call, entity: str, source: Source, rate: float | None) -> None:
     """Send the messages of a source, at most ``rate`` in a second."""
-    async with call.client() as client, call.looking_for(entity), client.get_sender(entity) as sender:
-        progress = Progress("sent", total=source.total, beside_output=is_terminal())
-        try:
-            with progress:
+    progress = Progress("sent", total=source.total, beside_output=is_terminal())
+    with progress:
+        async with call.client() as client, call.looking_for(entity), client.get_sender(entity) as sender:
+            try:
                 await to_a_good_end(lambda stop: _send(sender, source.messages(stop), rate, progress, stop))
-        except ValueError as error:  # a wrong line
-            if not progress.count:
+            except ServiceBusError as error:
+                error.message = _PLACE.sub(lambda found: source.name(int(found[1])), error.message)
+                if progress.count and isinstance(error, ValueError):
+                    raise click.ClickException(error.message) from None  # for its exit code: a part is done
                 raise
-            text = error.message if isinstance(error, ServiceBusError) else str(error)
-            raise click.ClickException(text) from None  # for its exit code: a part of the work is done
+            except ValueError as error:  # a wrong line
+                if not progress.count:
+                    raise
+                raise click.ClickException(str(error)) from None
     call.out.done(f"sent {counted(progress.count, 'message')} to {entity}", sent=progress.count, entity=entity)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
+from sbredis.cli import _dlq
 from sbredis.cli import _purge as purging
 from sbredis.cli._call import Call
+from sbredis.cli._progress import Progress
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
@@ -62,6 +65,22 @@ def test_dead_letters_are_redriven(bus: Bus) -> None:
     ]  # fmt: skip
     assert bus.did("dlq", "redrive", "orders", "--filter", "a = 1").out == "moved 1 message to orders\n"
     assert bus.bodies() == ["2", "3"]
+
+
+def test_what_only_counts_says_that_it_counts(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(bus)
+    counts: list[Progress] = []
+
+    class Noted(Progress):
+        def __enter__(self) -> Self:
+            counts.append(self)
+            return super().__enter__()
+
+    monkeypatch.setattr(_dlq, "Progress", Noted)
+    bus.did("dlq", "report", "orders")
+    bus.did("dlq", "redrive", "orders", "--dry-run", "--reason", "Timeout")
+    bus.did("dlq", "redrive", "orders", "--reason", "Timeout")
+    assert [str(each) for each in counts] == ["counted 3 messages", "counted 2 messages", "moved 2 messages"]
 
 
 REFUSED = {

@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import _doctor
+from sbredis.cli._app import program
 from sbredis.cli._call import Call, Settings
 from sbredis.cli._interrupting import ending_at_once
 from sbredis.cli._running import run_work
@@ -92,6 +94,79 @@ def test_a_missing_file_is_a_wrong_argument(sbredis: Command, tmp_path: Path) ->
         assert (ran.code, ran.out) == (2, "")
         assert missing in ran.err
         assert "Errno" not in ran.err
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(sbredis: Command, tmp_path: Path) -> None:
+    assert sbredis("queue", "create", "orders").code == 0
+    missing = str(tmp_path / "missing" / "x")
+    for arguments in (["dump", "orders", "--file", missing], ["export", "--file", missing]):
+        assert sbredis(*arguments) == (2, "", f"sbredis: {missing}: No such file or directory\n")
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interruption_before_the_work_says_that_nothing_was_done(
+    sbredis: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(work: object, **_: object) -> None:
+        if asyncio.iscoroutine(work):
+            work.close()
+        raise KeyboardInterrupt
+
+    places: list[tuple[object, str]] = [(asyncio, "run"), (program, "main")]
+    for place, name in places:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, interrupt)
+            ran = sbredis("queue", "list")
+            assert (ran.code, ran.out, ran.err.strip()) == (130, "", "interrupted before anything was done")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("send orders x", "sent 0 of 1 message"),
+        ("receive orders", "received 0 messages"),
+        ("dlq redrive orders", "moved 0 messages"),
+        ("move orders letters", "moved 0 messages"),
+        ("dump orders --file x", "written 0 messages"),
+        ("purge orders --yes", "deleted 0 messages"),
+    ],
+)
+def test_an_interruption_while_it_connects_says_that_nothing_was_done(command: str, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        with Child(*command.split(), "--url", f"redis://127.0.0.1:{silent.getsockname()[1]}") as child:
+            connection, _ = silent.accept()
+            with connection:
+                child.signal(signal.SIGINT)
+                assert child.end() == (130, f"interrupted: {said}\n")
+
+
+LINGERING = """
+import sys, threading
+from sbredis.cli import main
+sys.argv = ["sbredis", "completion", "bash"]
+threading.Thread(target=sys.stdin.read).start()
+code = main()
+print("ended", flush=True)
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+def test_an_interruption_at_the_end_of_the_interpreter_shows_no_traceback() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LINGERING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != b"ended\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 # -- the form of refusals ----------------------------------------------------------------------------------------------

@@ -111,6 +111,24 @@ def test_a_wrong_line_of_stdin_says_how_many_lines_were_sent(bus: Bus) -> None:
     assert list(map(str, sent(bus))) == ["x", "y"]
 
 
+def test_a_message_that_is_refused_is_named_as_the_user_knows_it(bus: Bus, tmp_path: Path) -> None:
+    bus.queue(max_message_size_in_kilobytes=1)
+    large = b"x" * 2000
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\nb\n" + large + b"\n")
+    for words, stdin, said in (
+        ((), large, "The message"),
+        (("--message-id", "m"), large, "The message"),
+        (("--count", "3"), large, "Message 1 of 3"),
+        (("--lines",), path.read_bytes(), "Line 3 of stdin"),
+        (("--lines", "--file", str(path)), None, f"Line 3 of {path}"),
+    ):
+        ran = bus.run("send", "orders", *words, stdin=stdin)
+        assert (ran.code, ran.out) == (1 if "--lines" in words else 2, ""), "2 is for what has changed nothing"
+        assert ran.err.splitlines()[-1].startswith(f"sbredis: {said} was not sent: The message has 20")
+        assert "stream" not in ran.err
+
+
 REFUSED = {
     "not both": ("x", "--lines", "--json-lines"),
     "not two of them": ("x", "--lines"),

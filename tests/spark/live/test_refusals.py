@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sbredis import ServiceBusClient
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import SETUP_FAILED, read_command
-from sbredis.spark.jobs import partitioned_by_time
+from sbredis.spark.jobs import Capture, partitioned_by_time
 from sbredis.spark.jobs._files import told
+from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.frames import messages
 from tests.spark.live.reading import send
-from tests.spark.live.running import run, waiting
+from tests.spark.live.running import captured, run, waiting
 
 pytestmark = pytest.mark.slow
 
@@ -112,3 +114,28 @@ def test_a_server_in_memory_is_refused(spark: SparkSession, monkeypatch: pytest.
     assert "Spark cannot use a server in memory" in refused(spark, "skew", "orders")
     with pytest.raises(Exception, match="Spark cannot use a server in memory"):
         spark.read.format("sbredis").options(url="memory://orders", queue="orders").load().count()
+
+
+def test_a_capture_refuses_the_checkpoint_of_another_entity_although_a_batch_is_planned(
+    spark: SparkSession, emptied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the first batch, for which Spark asks where the stream begins before it shows its end."""
+    send(emptied, "orders", ["1", "2"], partitioned=False)
+    send(emptied, "invoices", ["3"], partitioned=False)
+    line = ["--to", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint"), "--consumer", "capture"]
+
+    def fail(*_: object) -> int:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Capture, "_write", fail)
+        with pytest.raises(StreamingQueryException, match="the disk is full"):
+            run(spark, "capture", "orders", *line)
+    for accepts in ([], ["--accept-loss"]):
+        with pytest.raises(StreamingQueryException, match="belongs to 'orders', but the query reads 'invoices'"):
+            run(spark, "capture", "invoices", *line, *accepts)
+        with ServiceBusAdministrationClient(emptied) as admin:
+            assert [each.path for each in admin.list_reservations()] == ["orders"]
+    run(spark, "capture", "orders", *line)
+    assert captured(tmp_path / "out") == [b"1", b"2"]
+    assert [waiting(emptied, queue) for queue in ("orders", "invoices")] == [(0, 0), (1, 0)]

@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("message_id", 9),
     Column("session", 4),
     Column("subject", 5, shortest=12),
-    Column("reason", 3, shortest=16),
+    Column("reason", 3, shortest=24),  # MaxDeliveryCountExceeded
     Column("body", 2, shortest=16),
 )
 _OPTIONAL = {"due", "session", "subject", "reason"}

@@ -1,4 +1,4 @@
-"""Import code that needs PySpark or pyarrow where they are not installed, to read its signatures and docstrings."""
+"""Import the code for Spark where PySpark and its libraries are not installed, to read signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from types import ModuleType
 
 __all__ = ["stand_ins"]
 
-LIBRARIES = frozenset({"pyspark", "pyarrow"})
+LIBRARIES = frozenset({"pandas", "py4j", "pyarrow", "pyspark"})
+"""The libraries of requirements/spark.txt that code may import when it is loaded."""
 
 
 class _Anything:
@@ -50,7 +51,7 @@ class _Finder(MetaPathFinder, Loader):
 
 @contextmanager
 def stand_ins() -> Generator[None]:
-    """Let the block import modules that import PySpark or pyarrow, whether these are installed or not.
+    """Let the block import modules that import these libraries, whether they are installed or not.
 
     After the block, importing a library that is not installed fails again.
     """

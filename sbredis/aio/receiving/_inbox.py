@@ -104,11 +104,9 @@ class Inbox:
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
                 return got
-            # Locks ended during the call, because the process was stopped for a time, or a test moved its clock. In the
-            # partition a lock may hold a little longer, so the message is released.
+            # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
             self._release([message for message in got if hold_of(message).lock_expired(now)])
-            live = [message for message in got if not hold_of(message).lock_expired(now)]
-            if live:
+            if live := [message for message in got if not hold_of(message).lock_expired(now)]:
                 return live
 
     def next_kept(self) -> ServiceBusReceivedMessage | None:

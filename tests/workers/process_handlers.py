@@ -106,7 +106,7 @@ def give(text: str) -> Any:
         "plain": text,
         "outcome": DeadLetter("Rejected"),
         "class": DeadLetter,
-        "generator": (each for each in ()),
+        "generator": (each for each in ""),
     }
     return results[text]
 

@@ -1,7 +1,7 @@
 """Tests that run the README and the guides as a reader would type them, one page after another.
 
-Each page runs in its own process, with Python's development mode and with warnings as errors. All pages share one
-server. If two guides use one name for different things, their programs conflict here, as they would for a reader.
+Each page runs in its own process, with Python's development mode and with warnings as errors. The pages share a server.
+If two guides use one name for different things, their programs conflict here, as they would for a reader.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
 
 from sbredis.servers import LocalServer
 from tests.complaints import complaints
@@ -173,17 +171,14 @@ def problems(page: str, ran: Ran) -> list[str]:
     ]
 
 
-def test_every_page_runs_against_one_shared_server(binary: str | None, tmp_path: Path) -> None:
+def test_every_page_runs_exactly_as_it_is_written(binary: str | None, tmp_path: Path) -> None:
+    """The pages that name an embedded server share it, because they run in one folder. The others get a server."""
     found: list[str] = []
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         for page in WITH_PYTHON:
-            found += problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))
+            url = [] if PLACE.search((ROOT / page).read_text("utf-8")) else [server.url]
+            found += problems(page, run_typed(ROOT / page, *url, folder=tmp_path))
     assert "\n".join(found) == ""
-
-
-@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if PLACE.search((ROOT / page).read_text("utf-8"))])
-def test_a_page_runs_exactly_as_it_is_written(page: str, tmp_path: Path) -> None:
-    assert problems(page, run_typed(ROOT / page, folder=tmp_path)) == []
 
 
 def test_every_page_with_python_has_expected_output() -> None:

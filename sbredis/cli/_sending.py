@@ -6,9 +6,10 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,7 +35,8 @@ _PLACE = re.compile(r"^The message (\d+) of the stream(?: \(message id .*?\))?(?
 """How the error of a stream names its message."""
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """Where messages come from."""
 
     messages: _Messages

@@ -38,7 +38,7 @@ def json_text(value: Any, indent: str = "") -> str:
         lines = [f"{inner}{json_text(name)}: {json_text(each, inner)}" for name, each in pairs]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list):
-        return f"[{', '.join(json_text(each, indent) for each in list[Any](value))}]"
+        return f"[{', '.join(json_text(each, indent) for each in cast('Iterable[Any]', value))}]"
     if isinstance(value, float):
         text = json.dumps(value)
         return text if "." in text else text.replace("e", ".0e")  # YAML reads 1e+20 as text

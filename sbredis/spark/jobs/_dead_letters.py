@@ -21,11 +21,15 @@ def with_fingerprint(letters: DataFrame) -> DataFrame:
     It is the fingerprint of :class:`~sbredis.RedriveResult`: the reason and the first line of the description,
     with ``#`` in place of each number.
     """
+    # Spark would evaluate the first line twice, in the condition and in its branch, if it were not a column of its own.
     found = sql.regexp_extract(sql.coalesce("dead_letter_description", sql.lit("")), _FIRST_LINE, 1)
-    given = sql.nullif("dead_letter_reason", sql.lit(""))
-    line, reason = _without_numbers(found), _without_numbers(sql.coalesce(given, sql.lit(NO_REASON)))
-    return letters.withColumn(
-        "fingerprint", sql.when(line == "", reason).otherwise(sql.concat(reason, sql.lit(": "), line))
+    reason = sql.coalesce(sql.nullif("dead_letter_reason", sql.lit("")), sql.lit(NO_REASON))
+    line = sql.when(sql.col("_line") == "", "").otherwise(sql.concat(sql.lit(": "), _shortened(sql.col("_line"))))
+    text = sql.concat(_shortened(reason), line)
+    return (
+        letters.withColumn("_line", found)
+        .withColumn("fingerprint", sql.regexp_replace(text, r"\p{IsDigit}+", "#"))
+        .drop("_line")
     )
 
 
@@ -101,8 +105,8 @@ _WHOLE, _BY_SESSION, _BY_KEY, _BY_PARTITION = 0b111, 0b011, 0b101, 0b110
 """The grouping ids of all dead letters of a fingerprint, of those of a session, with a key, and in a partition."""
 
 
-def _without_numbers(text: Column) -> Column:
-    found: Column = sql.regexp_replace(sql.substring(text, 1, LONGEST_LINE), r"\p{IsDigit}+", "#")
+def _shortened(text: Column) -> Column:
+    found: Column = sql.substring(text, 1, LONGEST_LINE)
     return found
 
 

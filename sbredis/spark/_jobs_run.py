@@ -69,9 +69,11 @@ def _run_alone(command: Command) -> int:
 
 
 def _session(command: Command) -> SparkSession:
+    """Start Spark. Ctrl-C ends the job only when Spark has started. Before, it would leave a Java process behind."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
+    from sbredis.spark._endings import asked_to_end, stop
     from sbredis.spark._registering import register
 
     builder = SparkSession.builder.appName(f"sbredis {command.job} {command.entity}".strip())
@@ -79,7 +81,11 @@ def _session(command: Command) -> SparkSession:
         builder = builder.master(command.master)
     if not sys.stderr.isatty() or command.job in _WITH_PROGRESS:
         builder = builder.config("spark.ui.showConsoleProgress", "false")
-    spark = builder.getOrCreate()
+    with asked_to_end(lambda: complain("ending as soon as Spark has started")) as asked:
+        spark = builder.getOrCreate()
+    if asked():
+        stop(spark)
+        raise KeyboardInterrupt
     register(spark)
     return spark
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from sbredis.servers import LocalServer
 from sbredis.spark._endings import asked_to_end, is_gone, reason_of, stop
+from tests.spark.chaos.jobs import Job
+from tests.waiting import wait_until
 
 SAID = """[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):
   File "sbredis/spark/_consume.py", line 1, in _claim
@@ -66,3 +71,23 @@ def test_a_session_without_its_java_process_is_noticed_and_can_be_stopped() -> N
     session: Session = Session()
     assert is_gone(session)  # type: ignore[arg-type]
     stop(session)  # type: ignore[arg-type]
+
+
+def starts_spark(job: Job) -> bool:
+    """Return whether the job has started Spark. Another Java process before it tells the version of Java."""
+    shown = ["/bin/ps", "-ww", "-p", str(job.jvm() or 0), "-o", "args="]
+    return "pyspark" in subprocess.run(shown, capture_output=True, text=True, check=False, timeout=60).stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_spark_starts_leaves_no_process(shared_server: LocalServer, tmp_path: Path) -> None:
+    job = Job(shared_server.url, tmp_path, "skew", "orders", "--url-env", "SBREDIS_URL")
+    try:
+        assert job.until(lambda: starts_spark(job))
+        assert job.kill("all of them by Ctrl-C")
+        assert job.wait() == 130
+        assert "ending as soon as Spark has started" in job.said
+        assert "Traceback" not in job.said
+        wait_until(job.gone)
+    finally:
+        job.end()

@@ -1,4 +1,4 @@
-"""The marks of bulk writers in a partition: forgetting those that are not needed any more."""
+"""The marks of bulk writers in a partition: changing one, and forgetting those that are not needed any more."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from sbredis.engine import (
     PartRefusedError,
     Transacted,
     advance,
+    transact,
     transact_together,
     watermarks,
 )
+from sbredis.exceptions import WatermarkChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,9 +29,45 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
 
-__all__ = ["forget_marks", "forget_old", "forget_writer", "known_writers", "stored_rows"]
+__all__ = [
+    "NO_VALUE",
+    "change_mark",
+    "forget_marks",
+    "forget_old",
+    "forget_writer",
+    "known_writers",
+    "stored_rows",
+    "stored_value",
+]
 
 _log = logging.getLogger("sbredis.client")
+NO_VALUE = "?"
+"""A value that no mark has. A change that expects it is refused, and so reads the mark."""
+
+
+async def change_mark(
+    link: PartitionClient, lane: str, name: bytes, change: tuple[str | None, str | None], deadline: float
+) -> str | None:
+    """Change a mark from one value to another. If its value is not the first one, change nothing and return it.
+
+    Raises :class:`~sbredis.engine.PartRefusedError` if the partition refuses the change for another reason.
+    """
+
+    def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
+        return transact(call_id, [advance(partition, name, *change)])
+
+    try:
+        await link.call(lane, make, deadline)
+    except PartRefusedError as refusal:
+        if not isinstance(refusal.reason, WatermarkChangedError):
+            raise
+        return stored_value(refusal.detail)
+    return None
+
+
+def stored_value(detail: str) -> str | None:
+    """Return the mark that a refusal tells: a number and the value, which is missing if there is no mark."""
+    return detail.partition(" ")[2] or None
 
 
 async def forget_writer(client: ServiceBusClient, path: str, writer: str, *, timeout: float = 60.0) -> int:

@@ -10,26 +10,23 @@ import logging
 from typing import TYPE_CHECKING
 
 from sbredis.aio._sender import outbox_of
-from sbredis.aio.bulk._marks import stored_rows
+from sbredis.aio.bulk._marks import NO_VALUE, change_mark, stored_rows
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.core._bulk_writing import WriterKey, conflict, end_name, note_text, read_mark, tasks_name
-from sbredis.engine import PartRefusedError, advance, transact
-from sbredis.exceptions import ServiceBusQuotaExceededError, WatermarkChangedError
+from sbredis.engine import PartRefusedError
+from sbredis.exceptions import ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
     from sbredis.aio._client import ServiceBusClient
     from sbredis.aio.calls._entity import Entity
-    from sbredis.engine import CallId, Partition, Request, Transacted
 
 __all__ = ["TaskNotes", "note_tasks"]
 
 _log = logging.getLogger("sbredis.client")
-_NO_VALUE = "?"
-"""A value that no note has."""
 
 
 class TaskNotes:
-    """What is noted about one task of a batch, and about the number of tasks."""
+    """The notes about one task of a batch, and about the number of tasks."""
 
     def __init__(self, entity: Entity, key: WriterKey) -> None:
         self._entity = entity
@@ -76,7 +73,7 @@ async def note_tasks(client: ServiceBusClient, path: str, writer: str, tasks: in
 
 async def _noted(entity: Entity, number: int, name: bytes, deadline: float) -> int | None:
     """Return the number of a note, or ``None`` if there is no such note."""
-    found = await _advance(entity, number, name, (_NO_VALUE, None), deadline)
+    found = await _advance(entity, number, name, (NO_VALUE, None), deadline)
     return None if found is None else read_mark(found).chunk
 
 
@@ -96,16 +93,9 @@ async def _advance(
     """Change a note. If it has another value than expected, change nothing and return this value."""
     link = entity.partition_client(number)
     lane = link.borrow_lane()
-
-    def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
-        return transact(call_id, [advance(partition, name, *change)])
-
     try:
-        await link.call(lane, make, deadline)
+        return await change_mark(link, lane, name, change, deadline)
     except PartRefusedError as refusal:
-        if not isinstance(refusal.reason, WatermarkChangedError):
-            raise refusal.reason from None
-        return refusal.detail.partition(" ")[2] or None
+        raise refusal.reason from None
     finally:
         link.return_lane(lane)
-    return None

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from sbredis.aio.bulk._marks import forget_old
+from sbredis.aio.bulk._marks import NO_VALUE, change_mark, forget_old, stored_value
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.core._bulk_rows import Backlog
 from sbredis.aio.core._bulk_writing import Progress, Unmarked
@@ -42,8 +42,6 @@ __all__ = ["PartitionWriter"]
 _log = logging.getLogger("sbredis.client")
 _MOST_ROWS, _MOST_BYTES = 3 * MAXIMUM_CALL_MESSAGES, MAXIMUM_CALL_BYTES
 """A writer with more rows or bytes that wait for a partition takes no further rows."""
-_NO_VALUE = "?"
-"""A value that no mark has."""
 _ADVANCING = 1
 """The place of the mark among the operations of a transaction."""
 
@@ -133,15 +131,11 @@ class PartitionWriter:
         if isinstance(self.progress, Unmarked):
             return
 
-        def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
-            return transact(call_id, [advance(partition, self._key.name, _NO_VALUE, None)])
-
         try:
-            await self._link.call(self._lane, make, deadline)
+            found = await change_mark(self._link, self._lane, self._key.name, (NO_VALUE, None), deadline)
         except PartRefusedError as refusal:
-            if not isinstance(refusal.reason, WatermarkChangedError):
-                raise self._explained(refusal.reason) from None
-            self._found(refusal.detail)
+            raise self._explained(refusal.reason) from None
+        self._found(found)
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -178,7 +172,7 @@ class PartitionWriter:
             except PartRefusedError as refusal:
                 reason = refusal.reason
                 if isinstance(reason, WatermarkChangedError):
-                    self._found(refusal.detail)
+                    self._found(stored_value(refusal.detail))
                     return
                 if isinstance(reason, ServiceBusQuotaExceededError) and refusal.operation == _ADVANCING:
                     if made_room or not await forget_old(self._link, self._lane, now, deadline):
@@ -252,11 +246,10 @@ class PartitionWriter:
         if runtime.test_hooks is not None:
             runtime.test_hooks.sent(runtime.target.namespace, entity.name, rows.outgoing())
 
-    def _found(self, detail: str) -> None:
-        """Note the mark that a refusal tells: a number and the value, or a hyphen."""
-        _, _, value = detail.partition(" ")
+    def _found(self, value: str | None) -> None:
+        """Note the mark that is stored, if there is one."""
         try:
-            self.progress.found(value or None)
+            self.progress.found(value)
         except ServiceBusError as error:
             raise self._explained(error) from None
 

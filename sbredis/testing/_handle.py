@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
-from sbredis.codec import decode_body, encode_body
+from sbredis.codec import encode_body
 from sbredis.engine import Delivery
 from sbredis.model import (
     MessageLease,
@@ -33,7 +33,7 @@ from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._counts import Counts
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, message_of
+from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, message_of
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes, decoded
 from sbredis.workers.running._threads import Threads
@@ -68,8 +68,7 @@ class HandlerResult:
 
     def state(self, as_type: Any = Any) -> Any:
         """Return the state of the session as a value of this type; ``None`` if it has no state."""
-        content_type = "application/json" if as_type in {Any, object} else None
-        return None if self.session_state is None else decode_body(self.session_state, content_type, as_type)
+        return None if self.session_state is None else decoded_state(self.session_state, as_type)
 
 
 class HandleOptions(SendOptions, total=False):

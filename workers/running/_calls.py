@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
     from sbredis.workers.observing._counts import Counts
 
-__all__ = ["UNCHANGED", "Call", "Place", "Recorded", "can_be_settled", "encoded_with", "is_too_large", "message_of"]
+__all__ = [
+    "UNCHANGED",
+    "Call",
+    "Place",
+    "Recorded",
+    "can_be_settled",
+    "decoded_state",
+    "encoded_with",
+    "is_too_large",
+    "message_of",
+]
 
 _log = logging.getLogger("sbredis.worker")
 UNCHANGED: Final = object()
@@ -242,10 +252,7 @@ class Call:
     async def get_state(self, as_type: Any) -> Any:
         assert self.place.session is not None
         state = await self.place.session.get_state()
-        if state is None or as_type is bytes:
-            return state
-        # a state has no content type
-        return decode_body(state, "application/json" if as_type in {Any, object} else None, as_type)
+        return None if state is None else decoded_state(state, as_type)
 
     def set_state(self, value: object) -> None:
         self._check_room(1 if self.state is UNCHANGED else 0)
@@ -301,3 +308,8 @@ def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, 
     if encoded.content_type is not None:
         given.setdefault("content_type", encoded.content_type)
     return encoded.body, given
+
+
+def decoded_state(state: bytes, as_type: Any) -> Any:
+    """Return the state of a session as a value of a type. A state has no content type, so without a type it is JSON."""
+    return decode_body(state, "application/json" if as_type in {Any, object} else None, as_type)

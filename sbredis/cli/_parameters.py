@@ -35,7 +35,7 @@ else:
 
 
 class WholeRange(click.IntRange):
-    """Whole numbers of a range. A refusal names them so, and not an 'integer range'."""
+    """A range of whole numbers. A refusal speaks of a whole number, and not of an 'integer range'."""
 
     name = "whole number"
 

@@ -25,7 +25,7 @@ class Takes(enum.Enum):
 
 
 class Said(enum.Enum):
-    """What a content type says about a body."""
+    """The form of a body, according to its content type."""
 
     JSON = "JSON"
     TEXT = "text"

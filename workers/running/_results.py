@@ -1,4 +1,4 @@
-"""What a handler may return."""
+"""The check of what a handler has returned."""
 
 from __future__ import annotations
 

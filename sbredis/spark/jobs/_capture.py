@@ -44,7 +44,7 @@ def partitioned_by_time(messages: DataFrame) -> DataFrame:
 
 @dataclass(slots=True)
 class Captured:
-    """What a capture has written."""
+    """The messages and batches that a capture has written."""
 
     messages: int = 0
     batches: int = 0

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from sbredis.exceptions import Outcome, ServiceBusError
 from tests.offenders import for_each
 from tools.repository import ROOT
 from tools.site.__main__ import outside
@@ -163,6 +164,13 @@ def test_every_link_of_the_reference_leads_to_a_place_in_it() -> None:
     }
     links = {link for text in reference_pages().values() for link in re.findall(r"\]\(([^)]+)\)", text)}
     assert links - there - set(reference_pages()) == set()
+
+
+def test_a_class_that_gives_another_module_as_its_own_has_the_documentation_of_its_attributes() -> None:
+    page = reference_pages()[page_name("sbredis.exceptions")]
+    assert ServiceBusError.__module__ == Outcome.__module__ == "sbredis.exceptions"
+    assert "Whether the same operation may succeed later if you change nothing." in page
+    assert "The server answered with an error and changed nothing." in page
 
 
 def unknown(text: str, name: Name) -> list[str]:

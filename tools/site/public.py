@@ -15,7 +15,6 @@ import importlib
 import inspect
 import pathlib
 import re
-import textwrap
 import typing
 from collections.abc import Iterator
 from enum import Enum
@@ -182,11 +181,9 @@ def _assigned_type(owner: type, name: str) -> str | None:
 @cache
 def attribute_docs(owner: type) -> dict[str, str]:
     """Return the strings after the declarations of attributes, in the class and in its constructor."""
-    try:
-        (made,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    except (OSError, TypeError):
+    made = _definition(owner.__module__, owner.__qualname__)
+    if made is None:
         return {}
-    assert isinstance(made, ast.ClassDef)
     bodies = [
         made.body,
         *(node.body for node in made.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"),
@@ -197,6 +194,34 @@ def attribute_docs(owner: type) -> dict[str, str]:
         for declaration, after in pairwise(body)
         for name, text in _documented(declaration, after)
     }
+
+
+def _definition(module: str, qualified: str) -> ast.ClassDef | None:
+    """Return where a class is defined, or None.
+
+    A class may give another module as its own than the one that defines it; then that module imports it.
+    ``inspect.getsource`` does not follow the import. Which lines it returns instead depends on Python's version.
+    """
+    outer, *inner = qualified.split(".")
+    for statement in _statements(module):
+        match statement:
+            case ast.ImportFrom(module=str(source), names=imported) if outer in {each.name for each in imported}:
+                return _definition(source, qualified)
+            case ast.ClassDef(name=name) if name == outer:
+                found: ast.ClassDef | None = statement
+                for name in inner:
+                    of_this = [each for each in found.body if isinstance(each, ast.ClassDef)] if found else []
+                    found = next((each for each in of_this if each.name == name), None)
+                return found
+            case _:
+                pass
+    return None
+
+
+@cache
+def _statements(module: str) -> list[ast.stmt]:
+    """Return the statements of a module of sbredis."""
+    return ast.parse(inspect.getsource(importlib.import_module(module))).body
 
 
 def _documented(declaration: ast.stmt, after: ast.stmt) -> Iterator[tuple[str, str]]:

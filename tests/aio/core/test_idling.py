@@ -221,7 +221,8 @@ def test_exactly_the_idle_entities_are_removed(seed: int) -> None:
     used = {(entity, number): 0.0 for entity in entities for number in numbers}
     noted = dict(used)
     removed: dict[str, float] = {}
-    while now < stop + IDLE + 3 * MARGIN:
+    while len(removed) < len(entities):
+        assert now < stop + 3 * IDLE  # several reads in a row may fail
         todo = agenda.next(now, now)
         if isinstance(todo, ReadQuiet):
             if chance.random() < 0.1:
@@ -248,7 +249,6 @@ def test_exactly_the_idle_entities_are_removed(seed: int) -> None:
                         noted[place] = now
             else:
                 now += max(0.001, min(todo.seconds, 60.0))
-    assert set(removed) == set(entities)
 
 
 @pytest.mark.slow

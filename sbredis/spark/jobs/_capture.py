@@ -111,8 +111,8 @@ class Capture:
         writing = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(*_PLACES)
         writing.parquet(self.to)
         manifest = _manifest(batch_id, seen.get, partitions)
-        lines = batch.sparkSession.createDataFrame([(json.dumps(manifest),)], "value string").coalesce(1)
-        lines.write.mode("overwrite").format("text").save(f"{self.to}/{MANIFEST}/batch_id={batch_id}")
+        line = batch.sparkSession.range(0, 1, 1, 1).select(sql.lit(json.dumps(manifest)).alias("value"))
+        line.write.mode("overwrite").format("text").save(f"{self.to}/{MANIFEST}/batch_id={batch_id}")
         return int(manifest["rows"])
 
     def end(self, query: StreamingQuery) -> None:

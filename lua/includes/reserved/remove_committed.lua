@@ -1,22 +1,29 @@
 -- Removes a share of the committed messages, those up to the floor of the pin: up to 1,000 messages or 2 MB. Returns
 -- whether there were any; then more may be left.
--- @use delete_moved drop_record message_sizes read_entries ready_messages
+-- @use band delete_moved message_sizes read_entries ready_levels
 local function remove_committed(p, pin)
-  local names = ready_messages(p, 0, pin.floor, 1000)
-  if #names == 0 then
+  local level = ready_levels(p, 0, pin.floor)[1]
+  if not level then
     return false
   end
-  local entries = read_entries(p, names, 2097152)
-  local sizes = message_sizes(p, { unpack(names, 1, #entries) }, entries, 2097152)
+  local first = level * BAND
+  local names = redis.call('ZRANGE', p.order, first, first + pin.floor, 'BYSCORE', 'LIMIT', 0, 1000)
+  local entries = redis.call('HLEN', p.entries) > 0 and read_entries(p, names, 2097152) or {}
+  local kept = entries[1] == nil and names or { unpack(names, 1, #entries) }
+  local sizes = message_sizes(p, kept, entries, 2097152)
+  local dropped, dropped_sizes, noted = p.dropped, p.dropped_sizes, p.noted
+  -- These are all messages of the level up to the last of them, so one range has them.
+  redis.call('ZREMRANGEBYSCORE', p.order, first, first + tonumber(names[#sizes]))
   for i = 1, #sizes do
+    local name = names[i]
     if entries[i] then
-      delete_moved(p, names[i], entries[i])
+      delete_moved(p, name, entries[i])
     else
-      p.taken[#p.taken + 1] = names[i]
-      drop_record(p, names[i], sizes[i], 0)
+      local n = #dropped + 1
+      dropped[n], dropped_sizes[n] = name, sizes[i]
     end
-    if p.noted then
-      p.noted[#p.noted + 1] = 'c' .. names[i]
+    if noted then
+      noted[#noted + 1] = 'c' .. name
     end
   end
   return true

@@ -178,7 +178,7 @@ OF_RESERVED = (
     Bug(
         "the bytes of removed messages still count",
         file="includes/remove_committed",
-        right="      drop_record(p, names[i], sizes[i], 0)\n",
+        right="      dropped[n], dropped_sizes[n] = name, sizes[i]\n",
         wrong="",
         of="reserved",
     ),

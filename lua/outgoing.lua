@@ -14,7 +14,7 @@
 -- Result: { more, the time as text, the birth of the partition, batches, names, the states as one text with a letter
 --   for each message, records, extras, the place after the last message as text, or 0 at the end }. For each batch,
 --   `batches` has its destination, its number, the incarnation of the destination, its names as runs and its purpose.
---   The states are a active and x transfer. `extras` has, for some messages: index, failures, reason, expiry, changes.
+--   The states are a active and x transfer. `extras` has what delivery_extras adds for some of them.
 --   If `more` is 1, nothing was read: make the call again
 -- Refusals: call
 -- @use advance band begin count_records_that_fit delivery_extras finish levels names_of_runs outstanding_batch

@@ -12,13 +12,12 @@
 -- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled, x transfers
 -- ARGV[12]   session     the session whose messages to show, with `=` in front, or nothing for all
 --
--- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has, for
---   some messages: index, failures, reason, expiry, changes. A message that was deferred when it was locked has the
+-- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has what
+--   delivery_extras adds for some messages. A message that was deferred when it was locked has the
 --   state g; the letter l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name
--- @use levels plan_due
--- @use parse_session read_entries read_records record_of refuse scheduled sides whole_number
+-- @use levels parse_session plan_due read_entries read_many read_records refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
@@ -34,7 +33,7 @@ if session and ARGV[7] ~= '' or not side or not side.from or not from or not wan
   return refuse('BADCALL', 'peek')
 end
 
-local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred } }, {}
+local bands = { l = { side.locked }, w = { side.delayed }, f = { side.deferred } }
 bands.a = { side.ready, side.frozen, side.kept }
 if side.prefix == '' then
   bands.s, bands.x = { SCHEDULED }, { side.transfer, side.frozen }
@@ -44,10 +43,9 @@ if side.prefix == '' then
   bands.l[2] = side.held
 end
 
--- `o.moved` lists the messages that due events move. The loop below shows them at their new places, and `show` leaves
--- them out at their old places.
+-- `o.moved` lists the messages that due events move. They are shown at their new places, and left out at their old ones.
 local o = plan_due(p, 500)
-local deaths = p.dead_seq + o.leap
+local deaths, moved, most = p.dead_seq + o.leap, {}, wanted + #o.moved
 for i = 1, #o.dead do
   local m = o.dead[i]
   m.number, m.name, m.side = deaths + i, string.format('d%.0f', deaths + i), SIDES.d
@@ -58,98 +56,118 @@ for i = 1, #o.moved do
   local letter = letters[m.is]
   if letter and m.side == side and m.number >= from and string.find(ARGV[11], letter, 1, true)
     and (not session or m.session == session) then
-    all[#all + 1] = { name = m.name, number = m.number, state = letter, moved = m }
+    moved[#moved + 1] = { name = m.name, number = m.number, state = letter, moved = m }
   end
 end
 
--- Each list below is in the order of numbers. So if only one of them has messages, nothing is sorted.
-local shown, highest, sorted = #all, -1, #all == 0
-local function show(name, number, letter)
-  if not o.by[name] then
-    shown = shown + 1
-    all[shown] = { name = name, number = number, state = letter }
-    sorted, highest = sorted and number >= highest, number
+-- Each list has the names of messages in one state, in the order of their numbers.
+local lists = {}
+local function add_list(letter, found)
+  if #found > 0 then
+    lists[#lists + 1] = { letter = letter, names = found }
   end
 end
 
--- Returns for each of these frozen messages whether it is a transfer.
-local function are_transfers(found)
-  local is = {}
-  for j = 1, #found, 2 do
-    local text = redis.call('HGET', p.entries, found[j])
-    is[j] = text and string.byte(text, 14) == 120 or false
+-- Returns those of these frozen messages that are transfers, or those that are not.
+local function only_transfers(found, wanted)
+  local kept, entries = {}, read_many('HMGET', p.entries, found)
+  for i = 1, #found do
+    local text = entries[i]
+    if (text and string.byte(text, 14) == 120 or false) == wanted then
+      kept[#kept + 1] = found[i]
+    end
   end
-  return is
+  return kept
 end
 
 for letter, index_letter in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
-    local found = index_entries(p, session, index_letter, from, 0, wanted + #o.moved)
+    local found = index_entries(p, session, index_letter, from, 0, most)
     for j = 1, #found do
-      local name, number = index_name(found[j])
-      show(name, number, letter)
+      found[j] = index_name(found[j])
     end
+    add_list(letter, found)
   end
 end
 for letter, list in pairs(session and {} or bands) do
   if string.find(ARGV[11], letter, 1, true) then
     for i = 1, #list do
-      local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted + #o.moved,
-        'WITHSCORES')
-      local transfers = list[i] == side.frozen and #found > 0 and side.prefix == '' and are_transfers(found)
-      for j = 1, #found, 2 do
-        if not transfers or transfers[j] == (letter == 'x') then
-          show(found[j], tonumber(found[j + 1]) - list[i], letter)
-        end
+      local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, most)
+      if list[i] == side.frozen and side.prefix == '' then
+        found = only_transfers(found, letter == 'x')
       end
+      add_list(letter, found)
     end
   end
 end
-if not sorted then
+
+-- Usually there is only one list, and nothing is due. Then its names are the result.
+local members, letter_of, moves = {}, nil, {}
+if #lists == 1 and not next(o.by) then
+  members = lists[1].names
+else
+  local all, cut = moved, #side.prefix + 1
+  for i = 1, #lists do
+    local letter, found = lists[i].letter, lists[i].names
+    for j = 1, #found do
+      local name = found[j]
+      if not o.by[name] then
+        all[#all + 1] = { name = name, number = tonumber(string.sub(name, cut)), state = letter }
+      end
+    end
+  end
   table.sort(all, function(one, other)
     return one.number < other.number
   end)
+  letter_of = {}
+  for i = 1, math.min(#all, wanted) do
+    members[i], letter_of[i], moves[i] = all[i].name, all[i].state, all[i].moved
+  end
 end
 
 local names, states, found, extras = {}, {}, {}, {}
-local last, at, full = math.min(#all, wanted), 1, false
+local last, at, full = #members, 1, false
 while at <= last and not full do
-  local members, numbers = {}, {}
-  for i = at, last do
-    members[#members + 1] = all[i].name
-  end
-  local entries = read_entries(p, members, room)
+  local part = at == 1 and members or { unpack(members, at, last) }
+  local entries, numbers, ends = read_entries(p, part, room), {}, {}
   for i = 1, #entries do
-    local m = all[at + i - 1].moved
+    local m, text = moves[at + i - 1], entries[i]
     if m and m.record then
       numbers[i], entries[i] = m.member, m.is == 'dead' and entry_text('            ', m.e) or false
     elseif m then
       numbers[i], entries[i] = m.e.record ~= '' and m.e.record or m.member, entry_text('            ', m.e)
+    elseif text then
+      local _, last_digit, other = string.find(text, '^%d+;(%d*);', 34)
+      numbers[i], ends[i] = other ~= '' and other or part[i], last_digit
     else
-      numbers[i] = record_of(members[i], entries[i])
+      numbers[i] = part[i]
     end
   end
   local fit = count_records_that_fit(p, numbers, room, entries)
-  local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
+  local bodies = read_records(p.keys, fit == #numbers and numbers or { unpack(numbers, 1, fit) })
   for i = 1, fit do
-    local one, record = all[at + i - 1], bodies[i]
-    if one.moved and one.moved.record then
-      record = one.moved.head .. string.sub(record, 16)
+    local m, record, text = moves[at + i - 1], bodies[i], entries[i]
+    if m and m.record then
+      record = m.head .. string.sub(record, 16)
     end
-    local changed, after = changes_size(entries[i])
-    local size = #record + changed
-    if size > room and #names > 0 then
+    local changed, after = 0, ends[i]
+    if after then
+      changed = #text - after
+    elseif text then
+      changed, after = changes_size(text)
+    end
+    local size, n = #record + changed, #names + 1
+    if size > room and n > 1 then
       full = true
       break
     end
     room = room - size
-    local n = #names + 1
-    names[n], states[n], found[n] = members[i], one.state, record
-    if entries[i] then
-      if states[n] == 'l' and string.find(entries[i], '^[fg]', 14) then
+    names[n], found[n], states[n] = part[i], record, letter_of and letter_of[at + i - 1] or lists[1].letter
+    if text then
+      if states[n] == 'l' and string.find(text, '^[fg]', 14) then
         states[n] = 'g'
       end
-      delivery_extras(extras, n, entries[i], after)
+      delivery_extras(extras, n, text, after)
     end
   end
   at, full = at + fit, full or room <= 0

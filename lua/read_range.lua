@@ -12,7 +12,7 @@
 -- ARGV[12]   pinned      1 if the range must be pinned, so that no message of it can be missing; otherwise 0
 --
 -- Result: { more, names, records, extras }. If `more` is 1, the range has more messages: make the call again, after the
---   last one. `extras` has, for some messages: index, failures, reason, expiry, changes.
+--   last one. `extras` has what delivery_extras adds for some of them.
 -- Refusals: call, LOSS (the range is not pinned in this partition: `birth` if the partition was made anew, `rollback`
 --   if the pin ends earlier, `older` if a part of the range is committed; then the plan, the floor and the end that are
 --   stored)

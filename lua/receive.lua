@@ -30,8 +30,8 @@
 --
 -- Result: { more, due, lock duration, names, records, extras, waits, fence, taken, clock }. `due` is -1 if a look found
 --   a message. If there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in
---   ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has, for some messages:
---   index, failures, reason, expiry, changes. `waits` is 1 if the receiver is now registered as a waiter. `fence` is
+--   ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has what
+--   delivery_extras adds for some messages. `waits` is 1 if the receiver is now registered as a waiter. `fence` is
 --   higher than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock
 --   has a fence of its own. `taken` is the time in ms until the lock of the offer ends that the call takes, or 0.
 --   `clock` is the logical clock.

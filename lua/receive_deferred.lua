@@ -24,8 +24,8 @@
 -- ARGV[11...] names      of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
---   number of messages at the end of the list that did not fit, the fence as in receive.lua }. `extras` has, for some
---   messages: index, failures, reason, expiry, changes.
+--   number of messages at the end of the list that did not fit, the fence as in receive.lua }. `extras` has what
+--   delivery_extras adds for some messages.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some

@@ -28,10 +28,14 @@ from sbredis.engine._values import (
 )
 
 __all__ = [
+    "CHANGED_PROPERTIES",
+    "CHANGED_SYSTEM",
     "DEAD_LETTER_SOURCE",
+    "DESCRIPTION",
     "ENQUEUED_NUMBER",
     "ID_OF_TAG",
     "PROPERTIES",
+    "REASON",
     "SCHEDULED",
     "TEXT_OF_TAG",
     "TIME_TO_LIVE",
@@ -126,7 +130,8 @@ _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 ID_OF_TAG = {tag: TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 """The ids, by their tags for other types than text."""
-_CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
+CHANGED_PROPERTIES, REASON, DESCRIPTION, CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
+"""The tags of the fields of changes."""
 
 _new = object.__new__
 
@@ -271,13 +276,13 @@ def encode_changes(changes: Changes) -> bytes:
     """Return changes in the form in which they are stored beside a message; empty if there are none."""
     parts: list[bytes] = []
     if changes.properties is not None:
-        _field(parts, _CHANGED_PROPERTIES, map_bytes(changes.properties, 1))
+        _field(parts, CHANGED_PROPERTIES, map_bytes(changes.properties, 1))
     if changes.reason is not None:
-        _field(parts, _REASON, changes.reason.encode())
+        _field(parts, REASON, changes.reason.encode())
     if changes.description is not None:
-        _field(parts, _DESCRIPTION, changes.description.encode())
+        _field(parts, DESCRIPTION, changes.description.encode())
     if changes.system is not None:
-        _field(parts, _CHANGED_SYSTEM, map_bytes(changes.system, 1))
+        _field(parts, CHANGED_SYSTEM, map_bytes(changes.system, 1))
     if changes.destination is not None:
         _field(parts, _DESTINATION, changes.destination.encode())
     return b"".join((b"\x01", *parts, b"\x00")) if parts else b""
@@ -289,13 +294,13 @@ def decode_changes(data: bytes) -> Changes:
     if not data:
         return changes
     for tag, value in _fields(data)[0]:
-        if tag == _CHANGED_PROPERTIES:
+        if tag == CHANGED_PROPERTIES:
             changes.properties = read_map(value)
-        elif tag == _REASON:
+        elif tag == REASON:
             changes.reason = read_text(value)
-        elif tag == _DESCRIPTION:
+        elif tag == DESCRIPTION:
             changes.description = read_text(value)
-        elif tag == _CHANGED_SYSTEM:
+        elif tag == CHANGED_SYSTEM:
             changes.system = read_map(value)
         elif tag == _DESTINATION:
             changes.destination = read_text(value)

@@ -16,15 +16,19 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
 from sbredis.engine._codec import (
+    CHANGED_PROPERTIES,
+    CHANGED_SYSTEM,
     DEAD_LETTER_SOURCE,
+    DESCRIPTION,
     ENQUEUED_NUMBER,
     ID_OF_TAG,
     PROPERTIES,
+    REASON,
     SCHEDULED,
     TEXT_OF_TAG,
     TIME_TO_LIVE,
@@ -36,7 +40,7 @@ from sbredis.engine._codec import (
     read_id,
 )
 from sbredis.engine._lifecycle import NEVER
-from sbredis.engine._results import Delivery, deliveries, payload_offset
+from sbredis.engine._results import FACTS, Delivery, deliveries, payload_offset
 from sbredis.engine._values import read_number, read_text, read_value, taken
 
 __all__ = ["Columns", "Maps", "Numbers", "Rows", "Texts", "columns_of"]
@@ -61,9 +65,17 @@ class Rows(NamedTuple):
     names: list[bytes]
     records: list[bytes]
     extras: Sequence[Any] = ()
-    """For some messages: index from 1, failures, home and reason, expiry, changes."""
+    """For some messages: the index from 1, a part of the entry, and the changes (see
+    :func:`~sbredis.engine._results.deliveries`).
+    """
     states: str = ""
     """The state of each message, as :class:`~sbredis.engine._results.Delivery` has it; empty if all are the same."""
+
+    def first(self, count: int) -> Rows:
+        """Return the first messages."""
+        size = len(self.extras)
+        end = next((at for at in range(0, size, FACTS) if self.extras[at] > count), size)
+        return Rows(self.names[:count], self.records[:count], self.extras[:end], self.states[:count])
 
     @property
     def deliveries(self) -> tuple[Delivery, ...]:
@@ -133,17 +145,16 @@ def columns_of(replies: Sequence[Rows], *, body: bool = True, properties: bool =
     names = list(chain.from_iterable(reply.names for reply in replies))
     records = list(chain.from_iterable(reply.records for reply in replies))
     extras = _extras(replies)
-    changed = {row: decode_changes(changes) for row, (*_, changes) in extras.items() if changes}
-    for row, changes in changed.items():
-        if changes.properties is not None or changes.system is not None:
-            records[row] = _with_changes(records[row], changes)
     try:
+        changed = _changed(extras)
+        for row in {*changed.rows[CHANGED_PROPERTIES], *changed.rows[CHANGED_SYSTEM]}:
+            records[row] = _with_changes(records[row], decode_changes(changed.all[row]))
         made = _parsed(names, records, body=body, properties=properties)
     except (IndexError, KeyError, OverflowError):
         raise CodecError("a message is malformed") from None
     if any(reply.states for reply in replies):
         made.states = "".join(reply.states for reply in replies)
-    if extras:
+    if extras.rows:
         _add_extras(made, names, extras, changed)
     return made
 
@@ -196,7 +207,7 @@ def _fill_plain(made: Columns, records: list[bytes], start: int, *, body: bool) 
 
 def _fill(made: Columns, records: list[bytes], *, body: bool, properties: bool) -> None:
     """Fill in all fields."""
-    rows, values, bodies = _fields(records)
+    rows, values, bodies = _fields(records, [_START[record[0]] for record in records])
     if body:
         made.bodies = _joined(bodies)
     for tag, name in ID_OF_TAG.items():  # ids that are not text
@@ -214,13 +225,12 @@ def _fill(made: Columns, records: list[bytes], *, body: bool, properties: bool) 
         made.properties = _maps(rows[PROPERTIES], values[PROPERTIES], made.rows)
 
 
-def _fields(records: list[bytes]) -> tuple[list[list[int]], list[list[bytes]], list[bytes]]:
-    """Return the rows and the values of all fields, each by its tag, and the bodies."""
+def _fields(records: Sequence[bytes], starts: Iterable[int]) -> tuple[list[list[int]], list[list[bytes]], list[bytes]]:
+    """Return the rows and the values of all fields, each by its tag, and what follows the fields."""
     rows: list[list[int]] = [[] for _ in range(256)]
     values: list[list[bytes]] = [[] for _ in range(256)]
     bodies: list[bytes] = []
-    for row, record in enumerate(records):
-        at = _START[record[0]]
+    for row, (record, at) in enumerate(zip(records, starts, strict=False)):
         if record[at] != 1:
             decode(record, at)  # raises the error for this version
         at += 1
@@ -344,17 +354,47 @@ def _plain(value: object) -> object:
 # -- what the records do not say ---------------------------------------------------------------------------------------
 
 
-def _extras(replies: Sequence[Rows]) -> dict[int, tuple[int, str, bytes, bytes]]:
-    """Return failures, home and reason, expiry and changes by row."""
-    found: dict[int, tuple[int, str, bytes, bytes]] = {}
+class _Extras(NamedTuple):
+    """What the replies tell beside the records of some messages, each list in the order of ``rows``."""
+
+    rows: list[int]
+    entries: list[bytes]
+    """Home, reason, failures and expiry."""
+    changes: list[bytes]
+
+
+class _Changed(NamedTuple):
+    """The changes to messages, whose fields are not decoded yet."""
+
+    all: Mapping[int, bytes]
+    """By row, without those of messages that have none."""
+    rows: list[list[int]]
+    """The rows of each field, by its tag."""
+    values: list[list[bytes]]
+    """The values of each field, by its tag."""
+
+
+def _extras(replies: Sequence[Rows]) -> _Extras:
+    found = _Extras([], [], [])
     first = -1
     for reply in replies:
-        extras = reply.extras
-        for at in range(0, len(extras), 5):
-            place, failures, letters, expires, changes = extras[at : at + 5]
-            found[first + place] = failures, letters.decode(), expires, changes
+        found.rows.extend([first + place for place in reply.extras[::FACTS]])
+        found.entries.extend(reply.extras[1::FACTS])
+        found.changes.extend(reply.extras[2::FACTS])
         first += len(reply.records)
     return found
+
+
+def _changed(extras: _Extras) -> _Changed:
+    """Return the fields of the changes, as :func:`~sbredis.engine._codec.decode_changes` finds them.
+
+    Most dead letters have a reason and a description, and an object for the changes of each would take five times as
+    long as this.
+    """
+    found = {row: changes for row, changes in zip(extras.rows, extras.changes, strict=True) if changes}
+    places, values, _ = _fields(list(found.values()), repeat(0))
+    of = list(found)
+    return _Changed(found, [[of[place] for place in each] for each in places], values)
 
 
 def _with_changes(record: bytes, changes: Changes) -> bytes:
@@ -368,29 +408,27 @@ def _with_changes(record: bytes, changes: Changes) -> bytes:
     return record[:start] + encode(content)
 
 
-def _add_extras(
-    made: Columns,
-    names: list[bytes],
-    extras: Mapping[int, tuple[int, str, bytes, bytes]],
-    changed: Mapping[int, Changes],
-) -> None:
-    count = made.rows
-    failures = {row: failed for row, (failed, *_) in extras.items() if failed}
+def _add_extras(made: Columns, names: list[bytes], extras: _Extras, changed: _Changed) -> None:
+    count, rows, entries = made.rows, extras.rows, extras.entries
+    failures = {row: int(entry[2:7]) for row, entry in zip(rows, entries, strict=True) if entry[2:7] != b"00000"}
     made.failures = _numbers(failures, count) if failures else None
-    reasons = {row: letters[1] for row, (_, letters, *_) in extras.items() if letters[1] != "-"}
-    if reasons:
-        made.reasons = "".join([reasons.get(row, "-") for row in range(count)])
-    for name in ("reason", "description"):
-        said = {
-            row: text.encode()
-            for row, changes in changed.items()
-            if row in reasons and (text := getattr(changes, name)) is not None
-        }
-        if said:
-            made.texts[name] = _column(list(said), list(said.values()), count)
-    own = {row: int(expires) for row, (_, _, expires, _) in extras.items() if names[row][:1] not in b"dt"}
-    if own:
-        made.expires = _ends({**_by_row(made.expires), **own}, count)
+    whole = len(rows) == count  # then the lists are in the order of the messages
+    letters = b"".join([entry[1:2] for entry in entries]).decode()
+    if not whole:
+        of = dict(zip(rows, letters, strict=True))
+        letters = "".join([of.get(row, "-") for row in range(count)])
+    if letters.count("-") < count:
+        made.reasons = letters
+        for name, tag in (("reason", REASON), ("description", DESCRIPTION)):
+            said, texts = changed.rows[tag], changed.values[tag]
+            if "-" in letters:
+                dead = [place for place, row in enumerate(said) if letters[row] != "-"]
+                said, texts = [said[place] for place in dead], [texts[place] for place in dead]
+            if said:
+                made.texts[name] = _column(said, texts, count)
+    if names[rows[0]][:1] not in b"dt":
+        own = {row: int(entry[7:]) for row, entry in zip(rows, entries, strict=True)}
+        made.expires = _ends(own if whole else {**_by_row(made.expires), **own}, count)
 
 
 def _ends(found: Mapping[int, int], count: int) -> Numbers | None:

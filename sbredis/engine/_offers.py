@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from sbredis.engine._results import Delivery, deliveries
+from sbredis.engine._results import FACTS, Delivery, deliveries
 
 __all__ = ["OFFER_MS", "Asked", "Last", "Offer", "read_offer"]
 
 OFFER_MS: Final = 1000
 """The ms for which the messages of an offer are locked, unless the receiver takes the offer."""
-_FACTS: Final = 5
-"""The number of facts about a message in the extras of a reply."""
 
 
 class Asked(NamedTuple):
@@ -58,6 +56,6 @@ def read_offer(payload: bytes) -> Offer | None:
     token, fence, clock, lock, number = texts[:5]
     count = int(number)
     names, records, extras = texts[5 : 5 + count], texts[5 + count : 5 + 2 * count], list[Any](texts[5 + 2 * count :])
-    for place in range(0, len(extras), _FACTS):
-        extras[place], extras[place + 1] = int(extras[place]), int(extras[place + 1])
+    for place in range(0, len(extras), FACTS):
+        extras[place] = int(extras[place])
     return Offer(token.decode(), int(fence), int(clock), int(lock), deliveries(names, records, extras))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sbredis.engine._lifecycle import NEVER
 
 __all__ = [
+    "FACTS",
     "NEVER",
     "Accepted",
     "Awoken",
@@ -29,6 +30,10 @@ __all__ = [
     "payload_offset",
     "read_record",
 ]
+
+
+FACTS: Final = 3
+"""The number of values about one message in the extras of a reply."""
 
 
 class Record(NamedTuple):
@@ -311,22 +316,22 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Read the messages in a reply; for some of them, ``extras`` has index, failures, home and reason, expiry and
-    changes.
+    """Read the messages in a reply. ``extras`` has :data:`FACTS` about some of them: the index from 1, a part of the
+    entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, and the expiry.
     """
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
-    known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}
+    known = {extras[at]: (extras[at + 1], extras[at + 2]) for at in range(0, len(extras), FACTS)}
     result: list[Delivery] = []
     for place, (name, record) in enumerate(zip(given, records, strict=True), 1):
         state = states[place - 1] if states else "l"
         if place in known:
-            failures, letters, expires, changes = known[place]
-            home, reason = letters.decode()
-            own = None if name[:1] in b"dt" else int(expires)  # a dead letter never expires
+            entry, changes = known[place]
+            home, reason = entry[:2].decode()
+            own = None if name[:1] in b"dt" else int(entry[7:])  # a dead letter never expires
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
-            result.append(Delivery(name.decode(), record, failures, reason, changes, state, own, home in "ig"))
+            result.append(Delivery(name.decode(), record, int(entry[2:7]), reason, changes, state, own, home in "ig"))
         else:
             result.append(Delivery(name.decode(), record, state=state))
     return tuple(result)

@@ -97,13 +97,8 @@ def replies(draw: st.DrawFn, of: st.SearchStrategy[bytes]) -> list[Rows]:
         for place in range(1, len(listed) + 1):
             if draw(st.booleans()):
                 letters = draw(st.sampled_from([b"r-", b"rM", b"rA", b"iT"]))
-                extras += [
-                    place,
-                    draw(st.integers(0, 9)),
-                    letters,
-                    b"%013d" % draw(BOUNDS),
-                    draw(st.just(b"") | stored_changes()),
-                ]
+                entry = b"%b%05d%013d" % (letters, draw(st.integers(0, 9)), draw(BOUNDS))
+                extras += [place, entry, draw(st.just(b"") | stored_changes())]
         states = "".join(draw(st.sampled_from("alwfgs")) for _ in listed)
         made.append(Rows(names, listed, extras, states))
     return made
@@ -181,7 +176,7 @@ def test_a_property_is_text(value: Any, text: str | None) -> None:
 def test_the_words_of_an_application_about_its_dead_letter_are_columns() -> None:
     changes = encode_changes(Changes(reason="bad", description="very bad"))
     records = [b"a0%013d" % 0 + encode(Content(b"x"))] * 2
-    columns = columns_of([Rows([b"d1", b"d2"], records, [2, 3, b"rA", b"             ", changes])])
+    columns = columns_of([Rows([b"d1", b"d2"], records, [2, b"rA000039999999999999", changes])])
     assert [text_in(columns.texts["reason"], row) for row in (0, 1)] == [None, "bad"]
     assert [text_in(columns.texts["description"], row) for row in (0, 1)] == [None, "very bad"]
     assert columns.reasons == "-A"

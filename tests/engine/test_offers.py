@@ -155,7 +155,7 @@ def test_an_offer_is_read_as_it_was_written(messages: list[tuple[bytes, bytes, b
     texts += [b"%d" % number for number, _ in enumerate(messages, 1)]
     texts += [b"a0%013d%b" % (5, record) for record, _, _ in messages]
     for place, (_, changes, known) in enumerate(messages, 1):
-        texts += [b"%d" % place, b"3", b"a-", b"0000000000009", changes] if known else []
+        texts += [b"%d" % place, b"a-000030000000000009", changes] if known else []
     offer = read_offer(b"+" + b"".join(b"%d:%b" % (len(text), text) for text in texts))
     assert offer is not None
     assert offer[:4] == ("tokentokento", 7, 1_700_000_000_123, 30_000)

@@ -1,13 +1,12 @@
--- Adds to a reply the facts about a message that its record does not contain: its index in the reply, failed
--- deliveries, home and reason (two letters), expiry and changed properties. Returns the size of its changed properties.
--- `at` is the position after which these begin, if the caller knows it.
+-- Adds to a reply the facts about a message that its record does not contain: its index in the reply, a part of its
+-- entry (home, reason, failed deliveries and expiry, see `entry`), and its changed properties. Returns the size of its
+-- changed properties. `at` is the position after which these begin, if the caller knows it.
 local function delivery_extras(list, place, text, at)
   local _
   if not at then
     _, at = string.find(text, ';%d*;', 34)
   end
   local n = #list
-  list[n + 1], list[n + 2] = place, tonumber(string.sub(text, 16, 20))
-  list[n + 3], list[n + 4], list[n + 5] = string.sub(text, 14, 15), string.sub(text, 21, 33), string.sub(text, at + 1)
+  list[n + 1], list[n + 2], list[n + 3] = place, string.sub(text, 14, 33), string.sub(text, at + 1)
   return #text - at
 end

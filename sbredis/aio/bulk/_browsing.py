@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from sbredis.aio.bulk._ranges import range_pages
@@ -223,5 +222,4 @@ def _last(rows: Rows) -> int:
 def _cut(rows: Rows, upto: int) -> Rows:
     """Return the rows up to a number."""
     count = next(place for place, name in enumerate(rows.names) if _number(name) > upto)
-    kept = [rows.extras[at : at + 5] for at in range(0, len(rows.extras), 5) if rows.extras[at] <= count]
-    return Rows(rows.names[:count], rows.records[:count], list(chain.from_iterable(kept)), rows.states[:count])
+    return rows.first(count)

@@ -52,9 +52,9 @@ class Worker(Router):
         state = "stopped" if self._runtime is None else "running"
         return f"<Worker with {count} handler{'s' if count != 1 else ''}, {state}>"
 
-    def _add(self, declared: Sequence[Declared]) -> None:
+    def _check_new(self, declared: Sequence[Declared]) -> None:
         self._require_stopped()
-        super()._add(declared)
+        super()._check_new(declared)
 
     def _require_stopped(self) -> None:
         """Raise while the worker runs: what is declared then would have no effect."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +15,19 @@ from hypothesis import strategies as st
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Depends, Outcome, Property, Retries, Router
+from sbredis.workers import (
+    Abandon,
+    Complete,
+    Context,
+    DeadLetter,
+    Defer,
+    Depends,
+    Outcome,
+    Property,
+    Retries,
+    Router,
+    Worker,
+)
 from sbredis.workers.declaring._conditions import Chooser, Condition
 from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
 from sbredis.workers.declaring._outcomes import outcome_in
@@ -352,6 +366,26 @@ def test_a_batch_refuses_what_belongs_to_one_message() -> None:
 
 def planned(router: Router, by_path: Mapping[str, Mapping[str, Any]] | None = None) -> list[EntityPlan]:
     return plan_of(router._declared, Defaults(entity={}, by_path=by_path or {}, retries=Retries(), overrides={}))
+
+
+def test_routers_do_not_include_each_other() -> None:
+    outer, middle, inner = Router(), Router(), Router()
+    outer.include(middle)
+    middle.include(inner)
+    for router in (outer, middle):
+        with pytest.raises(ValueError, match=r"include\(\) takes a router that does not include this one"):
+            inner.include(router)
+    inner.queue("orders")(lambda: None)
+    assert [len(each._declared) for each in (outer, middle, inner)] == [1, 1, 1]
+
+
+def test_a_router_keeps_no_worker_alive() -> None:
+    router, worker = Router(), Worker("redis://nowhere")
+    worker.include(router)
+    known = weakref.ref(worker)
+    del worker
+    gc.collect()
+    assert known() is None
 
 
 def test_a_decorator_returns_its_function_and_handlers_of_one_entity_come_together() -> None:

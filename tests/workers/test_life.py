@@ -140,6 +140,47 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
     assert not await sbredis_bus.locked("orders")
 
 
+async def test_a_worker_takes_handlers_that_its_routers_get_after_they_were_included(sbredis_bus: Bus) -> None:
+    inner, router, worker = Router(), Router(), Worker(sbredis_bus.url)
+    seen: list[str] = []
+    worker.include(router)
+    router.include(inner)
+
+    @router.queue("orders", create_if_missing=True)
+    async def place(text: str) -> None:
+        seen.append(f"orders: {text}")
+
+    @inner.queue("letters", create_if_missing=True)
+    async def post(text: str) -> None:
+        seen.append(f"letters: {text}")
+
+    async with worker.running():
+        for queue in ("orders", "letters"):
+            await worker.send(queue, "one")
+        await eventually(lambda: len(seen) == 2)
+    assert sorted(seen) == ["letters: one", "orders: one"]
+
+
+async def test_a_router_of_a_worker_that_runs_takes_no_handlers(sbredis_bus: Bus) -> None:
+    inner, router, worker = Router(), Router(), Worker(sbredis_bus.url)
+    other = Worker(sbredis_bus.url)
+    worker.include(router)
+    router.include(inner)
+    other.include(inner)
+    routers = (inner, router, worker, other)
+
+    async def late() -> None: ...
+
+    inner.queue("orders", create_if_missing=True)(late)
+    async with worker.running():
+        for each in (router, inner):
+            with pytest.raises(RuntimeError, match="The worker runs already: declare its handlers and"):
+                each.queue("late", create_if_missing=True)(late)
+        assert [len(each._declared) for each in routers] == [1, 1, 1, 1]
+    inner.queue("late", create_if_missing=True)(late)
+    assert [len(each._declared) for each in routers] == [2, 2, 2, 2]
+
+
 async def test_nothing_is_declared_for_a_worker_that_runs(sbredis_bus: Bus) -> None:
     refusals: list[str] = []
     router = Router()

@@ -271,3 +271,12 @@ def test_two_schedules_of_one_name_are_refused() -> None:
     with pytest.raises(WorkerSetupError, match="Two schedules have the name 'nightly'"):
         router.include(other)
     assert len(router._declared) == 1
+
+
+def test_a_schedule_is_refused_if_a_router_that_includes_its_own_has_one_of_its_name() -> None:
+    router, inner = Router(), Router()
+    router.include(inner)
+    router.cron("* * * * *")(nightly)
+    with pytest.raises(WorkerSetupError, match="Two schedules have the name 'nightly'"):
+        inner.cron("@daily", queue="elsewhere")(nightly)
+    assert (len(router._declared), len(inner._declared)) == (1, 0)

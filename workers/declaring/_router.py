@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta, tzinfo
 from typing import Any, TypeVar, Unpack
+from weakref import WeakSet
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusSubQueue
@@ -34,6 +35,8 @@ class Router:
 
     def __init__(self) -> None:
         self._declared: list[Declared] = []
+        self._included: list[Router] = []
+        self._including: WeakSet[Router] = WeakSet()  # weak, because the router of a module outlives workers
 
     def queue(self, queue_name: str, **options: Unpack[HandlerOptions]) -> Callable[[F], F]:
         """Handle the messages of a queue or, with ``sub_queue``, of its dead-letter queue."""
@@ -96,15 +99,34 @@ class Router:
         return declare
 
     def include(self, router: Router) -> None:
-        """Add the handlers of another router."""
+        """Add the handlers of another router: those that it has, and those that are added to it later."""
         if not isinstance(router, Router):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"include() takes a Router, not {type(router).__name__}")
         if router is self:
             raise ValueError("include() takes another router: this one has its handlers already")
+        if router in self._all_including():
+            raise ValueError("include() takes a router that does not include this one")
         self._add(router._declared)
+        self._included.append(router)
+        router._including.add(self)
+
+    def _all_including(self) -> list[Router]:
+        """Return the routers that include this one, and those that include them."""
+        found: dict[Router, None] = {}
+        for router in self._including:
+            found |= dict.fromkeys([router, *router._all_including()])
+        return list(found)
 
     def _add(self, declared: Sequence[Declared]) -> None:
-        """Add handlers. Raise if two schedules have the same name."""
+        """Add handlers here and to all routers that include this one, or to none of them if one cannot take them."""
+        routers = [self, *self._all_including()]
+        for router in routers:
+            router._check_new(declared)
+        for router in routers:
+            router._declared.extend(declared)
+
+    def _check_new(self, declared: Sequence[Declared]) -> None:
+        """Raise if handlers cannot be added, because two schedules have the same name."""
         known = {each.schedule.name: each.name for each in self._declared if each.schedule is not None}
         for each in declared:
             if each.schedule is not None and each.schedule.name in known:
@@ -112,7 +134,6 @@ class Router:
                     f"Two schedules have the name {each.schedule.name!r}: those of {known[each.schedule.name]} and "
                     f"{each.name}. The name is what workers remember a schedule by: give one of them another name=."
                 )
-        self._declared.extend(declared)
 
     def _decorator(
         self, function: str, kind: Any, name: str, topic: str | None, options: Mapping[str, Any]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NoReturn
 
 __all__ = ["COMMENT", "DIRECTIVE", "NAME", "SHEBANG", "ScriptFormatError", "expand"]
@@ -24,6 +25,15 @@ Read = Callable[[str], str | None]
 
 class ScriptFormatError(Exception):
     """A Lua file does not have the required form: a mistake in sbredis, never in the code that uses it."""
+
+
+class _FormError(Exception):
+    """What is wrong in the text of a file, and in which line."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        super().__init__(what, line)
+        self.what = what
+        self.line = line
 
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -63,7 +73,11 @@ def expand(name: str, read: Read) -> str:
     For a fragment, ``read`` searches all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the
     chain of ``@use`` lines that leads to the faulty file.
     """
-    operation = _taken_apart(_text_of(name, read, (name,)), (name,))
+    text = _text_of(name, read, (name,))
+    try:
+        operation = _taken_apart(text)
+    except _FormError as mistake:
+        _refuse((name,), mistake.what, mistake.line)
     if operation.shebang is None:
         _refuse((name,), "an operation begins with a line '#!lua' or '#!lua flags=…'")
     if operation.inside:
@@ -93,8 +107,11 @@ class _Fragments:
 
     def _fragment(self, name: str, way: tuple[str, ...]) -> _File:
         if name not in self._known:
-            self._known[name] = _taken_apart(_text_of(f"includes/{name}", self._read, way), way)
-            _check_fragment(name, self._known[name], way)
+            text = _text_of(f"includes/{name}", self._read, way)
+            try:
+                self._known[name] = _fragment(name, text)
+            except _FormError as mistake:
+                _refuse(way, mistake.what, mistake.line)
         return self._known[name]
 
     def _needed(
@@ -155,12 +172,12 @@ def _inside(text: str) -> set[int]:
     return numbers
 
 
-def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
+def _taken_apart(text: str) -> _File:
     lines = text.split("\n")
     shebang = lines[0] if lines[0].startswith("#!") else None
     if shebang is not None:
         if not SHEBANG.fullmatch(shebang):
-            _refuse(stack, f"expected '#!lua' or '#!lua flags=…', found {shebang!r}", 1)
+            raise _FormError(f"expected '#!lua' or '#!lua flags=…', found {shebang!r}", 1)
         lines[0] = ""
     inside = _inside(text)
     uses: dict[str, bool] = {}
@@ -168,7 +185,7 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
     for number, line in enumerate(lines, 1):
         if number not in inside and (not line.strip() or COMMENT.match(line)):
             if DIRECTIVE.match(line):
-                _note_used(line, uses, stack, number, after_code=bool(code))
+                _note_used(line, uses, number, after_code=bool(code))
         else:
             code.append((number, line))
     top_level = tuple((number, line) for number, line in code if number not in inside and not line[0].isspace())
@@ -177,32 +194,37 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
     return _File(shebang, plain, nested, tuple(line for _, line in code), top_level)
 
 
-def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool) -> None:
+def _note_used(line: str, uses: dict[str, bool], number: int, *, after_code: bool) -> None:
     """Add the names in a directive to ``uses``, a mapping from a fragment's name to whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
-        _refuse(stack, f"expected '-- @use NAME …', which is the only directive, found {line!r}", number)
+        raise _FormError(f"expected '-- @use NAME …', which is the only directive, found {line!r}", number)
     for name in use["names"].split():
         if after_code:
-            _refuse(stack, f"'@use {name}' comes after the first line of code", number)
+            raise _FormError(f"'@use {name}' comes after the first line of code", number)
         if name in uses:
-            _refuse(stack, f"'@use {name}' occurs twice", number)
+            raise _FormError(f"'@use {name}' occurs twice", number)
         uses[name] = use["inside"] is not None
 
 
-def _check_fragment(name: str, fragment: _File, stack: tuple[str, ...]) -> None:
+@cache  # most fragments belong to many operations
+def _fragment(name: str, text: str) -> _File:
+    """Take a fragment apart, and check its form."""
+    fragment = _taken_apart(text)
     if fragment.shebang is not None:
-        _refuse(stack, "a fragment has no shebang", 1)
+        raise _FormError("a fragment has no shebang", 1)
     expected = f"'local function {name}(', 'local {name} =' or 'local {name.upper()} ='"
     if not fragment.top_level:
-        _refuse(stack, f"expected {expected}, found no code")
+        raise _FormError(f"expected {expected}, found no code")
     (first, line), *others = fragment.top_level
     if fragment.inside and not (line.startswith("local function ") and line.endswith(")")):
-        _refuse(stack, "fragments can be included only inside a function, after its first line", first)
-    if not re.match(rf"local (?:function {name}\(|(?:{name}|{name.upper()}) =)", line) or line != fragment.code[0]:
-        _refuse(stack, f"expected {expected} as the first line of code, found {line!r}", first)
+        raise _FormError("fragments can be included only inside a function, after its first line", first)
+    beginnings = f"local function {name}(", f"local {name} =", f"local {name.upper()} ="
+    if not line.startswith(beginnings) or line != fragment.code[0]:
+        raise _FormError(f"expected {expected} as the first line of code, found {line!r}", first)
     for number, other in others:
         if not _CLOSING.match(other):
-            _refuse(
-                stack, f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
+            raise _FormError(
+                f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
             )
+    return fragment

@@ -19,6 +19,7 @@ from sbredis.transport import Script
 __all__ = ["load", "operations", "positioned", "read_source"]
 
 
+@cache
 def read_source(name: str) -> str | None:
     """Return the text of a file such as ``"send"`` or ``"includes/begin"``, as :func:`positioned` changes it."""
     if name in GENERATED:

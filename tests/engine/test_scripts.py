@@ -404,7 +404,7 @@ def read(name: str) -> str | None:
 
 
 def uses(name: str) -> tuple[str, ...]:
-    file = _taken_apart(text_of(name), (name,))
+    file = _taken_apart(text_of(name))
     return file.uses + file.inside
 
 
@@ -600,6 +600,7 @@ def test_two_fragments_with_the_same_name_are_refused(tmp_path: Path, monkeypatc
         (tmp_path / "lua" / "includes" / folder / "begin.lua").write_text("local begin = 1\n")
     monkeypatch.setattr("sbredis.engine._scripts.files", lambda _: tmp_path)
     _folders.cache_clear()
+    read_source.cache_clear()
     with pytest.raises(
         ScriptFormatError, match=r"^both (calls and time|time and calls) in lua/includes have a begin.lua$"
     ):

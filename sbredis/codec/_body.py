@@ -29,6 +29,8 @@ class EncodedBody(NamedTuple):
 def encode_body(value: object) -> EncodedBody:
     """Encode a value: ``bytes`` and ``str`` as they are, every other value as JSON.
 
+    A member of an enumeration whose members are ``str`` is sent as the text that it is.
+
     Dataclasses, named tuples, enumerations, dates, times, :class:`~uuid.UUID`, :class:`~decimal.Decimal`, structs of
     msgspec and models of pydantic are encoded by their types. A plain ``dict`` or ``list`` may contain the values that
     JSON itself has, and dataclasses, named tuples, structs and models: ``list[Model]`` and ``dict[str, Model]`` give
@@ -49,6 +51,8 @@ def encode_body(value: object) -> EncodedBody:
         shape = shape_of(kind)
         if shape.to_bytes is not None:
             return EncodedBody(shape.to_bytes(value), _JSON)
+        if shape.sends_text:
+            return EncodedBody(shape.encode(value).encode(), _TEXT)
         return EncodedBody(_dumps(shape.encode(value)).encode(), _JSON)
     except UnicodeEncodeError as error:
         raise ValueError("The text cannot be sent: it contains half of a surrogate pair.") from error

@@ -267,7 +267,8 @@ class _Making:
         def decode(value: Any, at: str) -> Any:
             return kind(literal.decode(value, at))
 
-        return Shape(kind.__name__, literal.kinds, encode, decode, takes=literal.takes)
+        sends_text = issubclass(kind, str) and all(type(value) is str and kind(value) == value for value in values)
+        return Shape(kind.__name__, literal.kinds, encode, decode, takes=literal.takes, sends_text=sends_text)
 
     def _fields(
         self,

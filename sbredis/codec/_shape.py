@@ -39,6 +39,8 @@ class Shape:
     takes: Takes = Takes.NOTHING
     """Which bodies the type takes that are not JSON. A body that is read as text is decoded as if it were text in JSON.
     """
+    sends_text: bool = False
+    """Whether a whole body is sent as text, because its values are equal to texts."""
 
 
 words: Final[Mapping[type, str]] = {

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
-from sbredis.codec import encode_body
 from sbredis.engine import Delivery
 from sbredis.model import (
     MessageLease,
@@ -33,7 +32,7 @@ from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._counts import Counts
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, message_of
+from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, encoded_state, message_of
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes, decoded
 from sbredis.workers.running._threads import Threads
@@ -176,7 +175,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     session_id, state = options.get("session_id"), options.get("session_state")
     if state is not None and session_id is None:
         raise ValueError("The message has no session: give a session_id together with session_state.")
-    session = _Session(session_id, None if state is None else encode_body(state).body) if session_id else None
+    session = _Session(session_id, None if state is None else encoded_state(state)) if session_id else None
     values = _values(value) if handler.settings.batch is not None else [value]
     messages = [_received(each, given, options, number) for number, each in enumerate(values, 1)]
     if not messages:

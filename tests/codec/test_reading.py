@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Self
 
 import msgspec
 import pydantic
@@ -28,6 +28,22 @@ class Colour(enum.Enum):
 class Mood(enum.StrEnum):
     GOOD = "good"
     TRUE = "true"
+
+
+class Word(str, enum.Enum):  # noqa: UP042 -- programs for Python 3.10 have them
+    FIVE = "5"
+    QUOTED = '"5"'
+
+
+class Shifted(str, enum.Enum):  # noqa: UP042
+    """An enumeration whose values are other texts than its members."""
+
+    ONE = "one"
+
+    def __new__(cls, text: str) -> Self:
+        member = str.__new__(cls, text.upper())
+        member._value_ = text
+        return member
 
 
 class Point(NamedTuple):
@@ -84,6 +100,10 @@ VALUES_OF: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Literal["5", "null"] | int | None, st.sampled_from(["5", "null", 5, None])),
     (Literal["{}"] | dict[str, int], st.just("{}") | OBJECTS),
     (Colour, st.sampled_from(Colour)),
+    (Mood, st.sampled_from(Mood)),
+    (Word, st.sampled_from(Word)),
+    (Shifted, st.sampled_from(Shifted)),
+    (Mood | Line, st.sampled_from(Mood) | LINES),
     (Mood | None, st.none() | st.sampled_from(Mood)),
     (Mood | bool, st.booleans() | st.sampled_from(Mood)),
     (bytes | None, st.none() | RAW),
@@ -109,6 +129,20 @@ def test_a_value_decodes_to_an_equal_value_for_every_type_that_it_has(
     decoded = decode_body(encoded.body, encoded.content_type, as_type)
     assert decoded == value
     assert type(decoded) is type(value)
+
+
+@pytest.mark.parametrize("as_type", [str, str | None, str | int, str | Line, Key, Any, object])
+@given(st.sampled_from([*Mood, *Word]))
+def test_a_member_that_is_a_text_decodes_to_an_equal_text(as_type: Any, value: str) -> None:
+    encoded = encode_body(value)
+    decoded = decode_body(encoded.body, encoded.content_type, as_type)
+    assert decoded == value
+    assert type(decoded) is str
+
+
+def test_a_member_whose_value_is_another_text_than_itself_is_sent_as_json() -> None:
+    assert encode_body(Shifted.ONE) == (b'"one"', "application/json")
+    assert encode_body(Mood.GOOD) == (b"good", "text/plain; charset=utf-8")
 
 
 JSON, TEXTS, OTHER = "application/cloudevents+json", "text/plain; charset=utf-8", "application/octet-stream"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.testing import Bus
 from sbredis.workers import Context, Worker
+from sbredis.workers.running._calls import decoded_state, encoded_state
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +24,10 @@ TRICKY = ["abc", "5", "null", '{"a":1}', '"abc"', ""]
 class Line:
     article: str
     count: int
+
+
+class Phase(enum.StrEnum):
+    OPEN = "open"
 
 
 async def received(bus: Bus, as_type: Any, values: list[Any], *, batch: int | None = None) -> list[Any]:
@@ -103,6 +109,43 @@ async def test_a_message_of_another_sender_without_a_content_type_is_text_or_jso
     assert {"a": 1} in got
     [dead] = await sbredis_bus.dead_lettered("values")
     assert (dead.dead_letter_error_description or "").endswith("Text needs a content type of text.")
+
+
+async def test_a_member_of_a_str_enum_arrives_as_its_value(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+    got: list[object] = []
+
+    @worker.queue("texts", create_if_missing=True)
+    async def text(value: str) -> None:
+        got.append(value)
+
+    @worker.queue("raw", create_if_missing=True)
+    async def raw(value: bytes) -> None:
+        got.append(value)
+
+    @worker.queue("phases", create_if_missing=True)
+    async def phase(value: Phase) -> None:
+        got.append(value)
+
+    async with worker.running():
+        for queue in ("texts", "raw", "phases"):
+            await worker.send(queue, Phase.OPEN)
+        await eventually(lambda: len(got) == 3)
+    assert sorted(map(repr, got)) == ["'open'", "<Phase.OPEN: 'open'>", "b'open'"]
+
+
+@pytest.mark.parametrize(
+    ("state", "types"),
+    [
+        (Phase.OPEN, [Phase, Phase | bool, Any]),
+        ("open", [str, Phase, Literal["open"]]),
+        ({"a": 1}, [dict, Any, str | dict[str, int]]),
+        (b"\xff", [bytes]),
+    ],
+)
+def test_a_state_decodes_to_an_equal_value_for_the_types_that_can_have_it(state: object, types: list[Any]) -> None:
+    stored = encoded_state(state)
+    assert [decoded_state(stored, as_type) for as_type in types] == [state] * len(types)
 
 
 async def test_the_state_of_a_session_is_read_as_it_was_set(sbredis_bus: Bus) -> None:

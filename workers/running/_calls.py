@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,6 +38,7 @@ __all__ = [
     "Recorded",
     "can_be_settled",
     "decoded_state",
+    "encoded_state",
     "encoded_with",
     "is_too_large",
     "message_of",
@@ -256,7 +258,7 @@ class Call:
 
     def set_state(self, value: object) -> None:
         self._check_room(1 if self.state is UNCHANGED else 0)
-        self.state = None if value is None else encode_body(value).body
+        self.state = None if value is None else encoded_state(value)
 
     def _check_unsettled(self) -> None:
         if self.settled:
@@ -308,6 +310,17 @@ def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, 
     if encoded.content_type is not None:
         given.setdefault("content_type", encoded.content_type)
     return encoded.body, given
+
+
+def encoded_state(value: object) -> bytes:
+    """Return a value as the state of a session.
+
+    A state has no content type, so a member of an enumeration is JSON, also if it is a text.
+    """
+    body, content_type = encode_body(value)
+    if content_type is None or not content_type.startswith("text/") or type(value) is str:
+        return body
+    return json.dumps(body.decode()).encode()
 
 
 def decoded_state(state: bytes, as_type: Any) -> Any:

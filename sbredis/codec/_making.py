@@ -121,6 +121,8 @@ class _Making:
             for member, shape in shapes.items():
                 if _is_of(value, member):
                     return shape.encode(value)
+            if type(value) is int and "float" in by_kind:  # as for a float alone
+                return by_kind["float"].encode(value)
             raise TypeError(f"{wanted} was expected, not a value of the type {type(value).__name__}")
 
         def decode(value: Any, at: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, TypedDict
@@ -40,6 +40,7 @@ class Extra(TypedDict):
 
 
 Key = NewType("Key", str)
+Ratio = NewType("Ratio", float)
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Order:
     pair: tuple[int, str] = (0, "")
     mode: Literal["fast", "slow"] = "fast"
     amount: int | float | None = None
+    ratio: float | None = None
     anything: Any = None
 
 
@@ -108,6 +110,7 @@ ORDERS = st.builds(
     pair=st.tuples(st.integers(), TEXT),
     mode=st.sampled_from(["fast", "slow"]),
     amount=st.none() | st.integers() | NUMBERS,
+    ratio=st.none() | NUMBERS,
     anything=PLAIN,
 )
 
@@ -141,6 +144,24 @@ def test_without_a_type_the_content_type_decides(value: object) -> None:
 )
 def test_the_body_of_a_value(value: object, body: bytes, content_type: str | None) -> None:
     assert encode_body(value) == (body, content_type)
+
+
+@pytest.mark.parametrize("as_type", [float, float | None, float | str | None, float | (None | str), Ratio | str])
+@given(st.integers(-(2**53), 2**53))
+def test_a_field_of_a_float_takes_a_whole_number(as_type: Any, number: int) -> None:
+    measured = make_dataclass("Measured", [("value", as_type)])
+    encoded = encode_body(measured(number))
+    decoded = decode_body(encoded.body, encoded.content_type, measured)
+    assert decoded == measured(number)
+    assert type(decoded.value) is float
+
+
+@pytest.mark.parametrize("as_type", [float | None, float | str])
+@pytest.mark.parametrize("value", [True, Size.SMALL, Decimal(1)])
+def test_a_field_of_a_float_takes_no_other_number(as_type: Any, value: object) -> None:
+    measured = make_dataclass("Measured", [("value", as_type)])
+    with pytest.raises(TypeError, match="was expected, not a value of the type"):
+        encode_body(measured(value))
 
 
 @pytest.mark.parametrize(

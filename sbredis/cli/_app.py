@@ -10,7 +10,7 @@ import click
 
 from sbredis._version import __version__
 from sbredis.cli._commands import LazyGroup, common_options
-from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._streams import replace_closed_streams
 
 __all__ = ["program", "run"]
@@ -98,8 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _refuse(error.format_message(), ExitCode.FAILED)
     except (click.Abort, KeyboardInterrupt):
-        print("\ninterrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
-        return ExitCode.INTERRUPTED
+        return interrupted_before_work()
 
 
 def _refuse(text: str, code: ExitCode) -> int:

@@ -1,10 +1,14 @@
-"""The exit codes of the command. They stay the same across releases, so that scripts can rely on them."""
+"""The exit codes of the command. They stay the same across releases, so that scripts can rely on them.
+
+Every command imports this module first, so it imports nothing that takes time.
+"""
 
 from __future__ import annotations
 
 import enum
+import sys
 
-__all__ = ["ExitCode"]
+__all__ = ["ExitCode", "interrupted_before_work"]
 
 
 class ExitCode(enum.IntEnum):
@@ -29,3 +33,10 @@ class ExitCode(enum.IntEnum):
     """The reader of the output has gone."""
     TERMINATED = 143
     """SIGTERM. The last line says how far the command came."""
+
+
+def interrupted_before_work() -> ExitCode:
+    """Say that Ctrl-C came before the command had begun its work, and return the exit code."""
+    below = "\n" if sys.stderr.isatty() else ""  # the terminal has shown ^C
+    print(f"{below}interrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
+    return ExitCode.INTERRUPTED

@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
+
 __all__ = ["main"]
 
-_USAGE, _INTERRUPTED = 2, 130
 _SILENT = logging.NullHandler()
 
 
@@ -31,13 +32,12 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         from sbredis.cli._app import run
     except KeyboardInterrupt:
-        print("\ninterrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
-        return _INTERRUPTED
+        return interrupted_before_work()
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich", "yaml"):
             raise
         text = "sbredis: this command needs the extra cli: pip install '.[cli]' in the checkout of sbredis"
         print(text, file=sys.stderr)  # noqa: T201 -- it is a program
-        return _USAGE
+        return ExitCode.USAGE
     logging.getLogger("sbredis").addHandler(_SILENT)  # a command says itself what matters
     return run(arguments)

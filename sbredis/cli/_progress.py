@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +31,7 @@ class Progress:
         self._verb, self._noun, self._total = verb, noun, total
         self._is_shown = sys.stderr.isatty() and not beside_output
         self._shown_at = 0.0
+        self._asks = False
 
     def __enter__(self) -> Self:
         return self
@@ -36,7 +39,7 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self._is_shown:
             self._write("\r\x1b[K")
-        if kind is None or issubclass(kind, BrokenPipeError):
+        if kind is None or issubclass(kind, BrokenPipeError) or self._asks:
             return
         interrupted = issubclass(kind, asyncio.CancelledError | KeyboardInterrupt)
         if self.count or interrupted:
@@ -54,6 +57,13 @@ class Progress:
         if self._is_shown and (now := time.monotonic()) - self._shown_at >= _PERIOD:
             self._shown_at = now
             self._write(f"\r\x1b[K{self}")
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Ask the user in the block. If it is interrupted, only the question says so."""
+        self._asks = True
+        yield
+        self._asks = False  # not if an exception leaves the block
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

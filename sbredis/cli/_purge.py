@@ -69,7 +69,8 @@ async def purge_path(
             else:
                 require_unprotected(info, path)
                 which = _which(None if older_than is None else before, session)
-                call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
+                with progress.asking():
+                    call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
                 await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
     found = counted(progress.count, "message")
     if dry_run:

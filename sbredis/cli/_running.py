@@ -17,7 +17,7 @@ import click
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis.cli._call import Call
 from sbredis.cli._caret import under_mistake
-from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._interrupting import Terminated
 from sbredis.cli._places import NoPlaceError
 from sbredis.exceptions import (
@@ -49,7 +49,7 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     except KeyboardInterrupt as interruption:
         _silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
         if not begun:
-            print("interrupted before anything was done", file=sys.stderr)  # noqa: T201 -- it is a program
+            interrupted_before_work()
         return ExitCode.TERMINATED if isinstance(interruption, Terminated) else ExitCode.INTERRUPTED
     except click.Abort:
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program

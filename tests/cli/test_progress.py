@@ -36,6 +36,22 @@ def test_beside_other_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -
     assert terminal.getvalue() == ""
 
 
+def test_an_interrupted_question_is_not_told_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*, after: bool) -> None:
+        with Progress("deleted") as progress:
+            with progress.asking():
+                if not after:
+                    raise KeyboardInterrupt
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(after=False)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(after=True)
+    assert capsys.readouterr().err == "interrupted: deleted 0 messages\n"
+
+
 @pytest.mark.parametrize(
     ("error", "count", "said"),
     [

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -120,6 +121,17 @@ def test_an_interruption_before_the_work_says_that_nothing_was_done(
             patch.setattr(place, name, interrupt)
             ran = sbredis("queue", "list")
             assert (ran.code, ran.out, ran.err.strip()) == (130, "", "interrupted before anything was done")
+
+
+def test_an_interruption_while_the_command_is_imported_says_that_nothing_was_done(
+    sbredis: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sbredis.cli._app", Interrupted("sbredis.cli._app"))
+    assert sbredis("queue", "list") == (130, "", "interrupted before anything was done\n")
 
 
 @pytest.mark.slow

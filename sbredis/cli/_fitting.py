@@ -1,11 +1,11 @@
-"""Which columns of a table fit into a terminal, and how wide each of them is. Pure."""
+"""Which columns of a table fit into a terminal, how wide each of them is, and where long texts are broken. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["GAP", "Column", "fitted"]
+__all__ = ["GAP", "Column", "broken", "fitted"]
 
 GAP = 2
 """The blanks between two columns."""
@@ -47,3 +47,20 @@ def _least(column: Column, width: int) -> int:
 
 def _taken(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * max(0, len(widths) - 1)
+
+
+def broken(text: str, room: int) -> list[str]:
+    """Break a text into lines of at most ``room`` columns, at a blank where there is one."""
+    from rich.cells import cell_len, chop_cells
+
+    lines: list[str] = []
+    for line in text.splitlines() or [""]:
+        rest = line
+        while cell_len(rest) > room:
+            piece = next(filter(None, chop_cells(rest, room)))
+            at = len(piece) if rest[len(piece)] == " " else piece.rfind(" ")
+            end = at if piece[: max(at, 0)].strip() else len(piece)
+            lines.append(rest[:end].rstrip())
+            rest = rest[end:].lstrip()
+        lines.append(rest)
+    return lines

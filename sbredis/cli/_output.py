@@ -13,13 +13,14 @@ from typing import Any, TextIO, cast
 
 import click
 
-from sbredis.cli._fitting import GAP, Column, fitted
+from sbredis.cli._fitting import GAP, Column, broken, fitted
 from sbredis.cli._interrupting import ending_at_once
 
 __all__ = ["Output", "plain"]
 
 _READABLE = 100  # columns of a text
 _USUAL = 80  # columns of a terminal that does not say how wide it is
+_LEAST = 20  # columns into which a value is broken; a terminal that is narrower breaks the lines itself
 
 
 class Output:
@@ -69,14 +70,21 @@ class Output:
         self.line("\n".join([click.style(lines[0], bold=True) if _has_colours() else lines[0], *lines[1:]]))
         return [_titled(each) for each in columns if each.name not in widths]
 
-    def record(self, fields: Mapping[str, Any]) -> None:
-        """Print the fields of one thing, each on a line of its own. With JSON, print one object."""
+    def record(self, fields: Mapping[str, Any], *, whole: bool = False) -> None:
+        """Print the fields of one thing, each on a line of its own. With JSON, print one object.
+
+        On a terminal, values that are too long are broken into lines below each other. With ``whole`` they are not, so
+        that they can be copied.
+        """
         if self.as_json:
             self.json(dict(fields))
             return
         width = max(map(len, fields), default=0)
+        room = max(_room() - width - GAP, _LEAST) if sys.stdout.isatty() and not whole else None
+        below = "\n" + " " * (width + GAP)
         for name, value in fields.items():
-            self.line(f"{name.replace('_', ' '):<{width}}  {shown(value)}".rstrip())
+            text = shown(value) if room is None else below.join(broken(shown(value), room))
+            self.line(f"{name.replace('_', ' '):<{width}}{' ' * GAP}{text}".rstrip())
 
     def json(self, value: object) -> None:
         """Print a JSON value on one line."""

@@ -128,7 +128,7 @@ async def show(call: Call, entity: str, numbers: Sequence[int], dead_letters: bo
             call.out.json(fields)
             continue
         fields = {name: _text(value) for name, value in fields.items() if value is not None and name not in _BODIES}
-        call.out.record({**fields, "body": shown_body(each)})
+        call.out.record({**fields, "body": shown_body(each)}, whole=True)
 
 
 @command(

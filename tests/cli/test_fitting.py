@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from sbredis.cli._fitting import GAP, Column, fitted
+from sbredis.cli._fitting import GAP, Column, broken, fitted
 from sbredis.cli._output import Output
 from tests.cli.conftest import Bus
 
@@ -70,6 +71,30 @@ def test_nothing_is_left_out_or_cut_without_need(table: tuple[list[Column], dict
 def test_a_wide_terminal_shows_all(table: tuple[list[Column], dict[str, int]], more: int) -> None:
     columns, whole = table
     assert fitted(columns, whole, taken(whole) + more) == whole
+
+
+@given(st.text("ab 茶-", max_size=60).map(str.strip), st.integers(2, 30))
+def test_a_broken_text_keeps_all_its_words_and_fits(text: str, room: int) -> None:
+    lines = broken(text, room)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(cell_len(line) <= room for line in lines)
+    if max((cell_len(word) for word in text.split()), default=0) <= room:
+        assert " ".join(lines).split() == text.split(), "no word is broken without need"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("ten chars!", ["ten chars!"]),
+        ("two teapots and a piano", ["two", "teapots", "and a", "piano"]),
+        ("  indented text", ["  indented", "text"]),
+        ("redis://server-17.example", ["redis://se", "rver-17.ex", "ample"]),
+        ("one\ntwo", ["one", "two"]),
+    ],
+)
+def test_where_a_text_is_broken(text: str, lines: list[str]) -> None:
+    assert broken(text, 10) == lines
 
 
 # -- what is printed ---------------------------------------------------------------------------------------------------
@@ -142,6 +167,34 @@ def test_wide_characters_are_counted_as_they_are_shown(screen: Screen) -> None:
     assert screen.lines() == ["TEXT       N", "茶壺茶壺…  1"]
 
 
+def test_long_values_of_a_record_are_broken_on_a_terminal(screen: Screen) -> None:
+    fields = {"name": "orders", "a_long_name": "two teapots and a piano", "none": None}
+    printed: dict[int, list[str]] = {}
+    for width in (80, 35, 9):
+        screen.resize(width)
+        Output().record(fields)
+        printed[width] = screen.lines()
+    assert printed[80] == [
+        "name         orders",
+        "a long name  two teapots and a piano",
+        "none         -",
+    ]
+    assert printed[35] == printed[9] == [
+        "name         orders",
+        "a long name  two teapots and a",
+        "             piano",
+        "none         -",
+    ]  # fmt: skip
+    screen.resize(35)
+    Output().record(fields, whole=True)
+    assert screen.lines() == printed[80]
+
+
+def test_a_record_in_a_pipe_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().record({"text": "x " * 900 + "x"})
+    assert capsys.readouterr().out == f"text  {'x ' * 900}x\n"
+
+
 def test_a_table_in_a_pipe_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     Output().table(COLUMNS, [{**ROWS[0], "text": "x" * 9000}])
     assert "x" * 9000 in capsys.readouterr().out
@@ -196,3 +249,18 @@ def test_entities_keep_their_names_and_numbers_on_a_narrow_terminal(bus: Bus, sc
     assert table[0].split()[:2] == ["PARTITION", "ACTIVE"]
     assert max(map(len, table)) <= 40
     assert "…" not in "".join(table)
+
+
+def test_long_properties_are_broken_on_a_narrow_terminal_and_a_body_is_whole(bus: Bus, screen: Screen) -> None:
+    metadata = " ".join(["teapots for the whole company"] * 5)
+    bus.queue("orders", user_metadata=metadata)
+    bus.did("send", "orders", metadata)
+    (message,) = bus.peek()
+    lines = shown_at(bus, screen, 80, "queue", "show", "orders")
+    assert max(map(len, lines)) <= 80
+    at = next(at for at, line in enumerate(lines) if line.startswith("  user metadata"))
+    below = lines[at + 1]
+    assert below.startswith(" " * 20)
+    assert " ".join(" ".join(lines[at : at + 4]).split()).startswith(f"user metadata {metadata}")
+    lines = shown_at(bus, screen, 80, "message", "show", "orders", str(message["sequence_number"]))
+    assert lines[-1].endswith(f"  {metadata}")

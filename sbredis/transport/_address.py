@@ -105,6 +105,8 @@ class Target:
     """The number of replicas of a shard that ``durability=replicated`` waits for; ``None`` for the number that the
     servers report.
     """
+    scripts: Literal["needed", "all"] = "needed"
+    """Which scripts a connection loads: those that a call needs and the server lacks, or all when it opens."""
 
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
@@ -391,6 +393,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Parser, str, str], obje
         (*_NETWORKED, "unix"),
         lambda parser, part, text: parser.number(part, text, 1, 100),
     ),
+    "scripts": (_ANY, lambda parser, part, text: parser.choice(part, text, "needed", "all")),
     "fsync": (("embedded",), lambda parser, part, text: parser.choice(part, text, "everysec", "always")),
     "sentinel_username": (("sentinel",), _text),
     "sentinel_password": (("sentinel",), _text),

@@ -16,11 +16,13 @@ from redis.asyncio.cluster import ClusterNode
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.engine import operations
 from sbredis.exceptions import (
     InvalidConnectionStringError,
     OperationTimeoutError,
     Outcome,
     ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
 )
@@ -290,6 +292,26 @@ async def test_a_call_times_out_if_connecting_takes_too_long(caplog: pytest.LogC
         gc.collect()
         await client.close()
     assert "never retrieved" not in caplog.text
+
+
+async def test_a_connection_loads_few_scripts_unless_it_is_asked_to_load_all(binary: str | None) -> None:
+    """Then a user who may not load scripts can use the server."""
+
+    def loaded(server: LocalServer) -> int:
+        found = re.search(r"number_of_cached_scripts:(\d+)", str(server.ask("INFO", "memory")))
+        assert found is not None
+        return int(found[1])
+
+    with LocalServer(binary=binary) as server:
+        server.ask("ACL", "SETUSER", "caller", "on", ">pw", "~*", "&*", "+@all", "-script|load")
+        caller = server.url.replace("redis://", "redis://caller:pw@")
+        with pytest.raises(ServiceBusAuthorizationError, match="Permit SCRIPT LOAD"):
+            await works(ServiceBusClient(caller))
+        await works(ServiceBusClient(server.url))
+        assert 0 < loaded(server) < len(operations()) / 4
+        await works(ServiceBusClient(f"{server.url}?scripts=all"))
+        assert loaded(server) == len(operations())
+        await works(ServiceBusClient(caller))
 
 
 # -- retries -----------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class Connection(Runtime):
         self.check_open()  # the connection may have been closed after the start of this attempt
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
-        scripts = await in_thread(_scripts)
+        scripts = await in_thread(partial(_scripts, all_of_them=self.target.scripts == "all"))
         transport = await open_transport(
             self.target,
             scripts=scripts,
@@ -288,6 +288,11 @@ def _forget(forgotten: weakref.ref[Connection]) -> None:
         connection.forget()
 
 
-def _scripts() -> list[Script]:
-    """Read and assemble all scripts. The first time this takes a moment."""
-    return [load(name) for name in operations()]
+def _scripts(*, all_of_them: bool) -> list[Script]:
+    """Read and assemble the scripts that every connection loads when it opens.
+
+    A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and again: a
+    call takes a quarter longer if the server holds all scripts. So a connection loads only those that every client
+    calls at once. The other ones are loaded when a call needs them and the server lacks them.
+    """
+    return [load(name) for name in (operations() if all_of_them else ("register_namespace", "read_entity"))]

@@ -37,19 +37,22 @@ async def main(url: str = "memory://example") -> None:
             for fingerprint, count in found.by_fingerprint.items():
                 print(f"{count} dead letters: {fingerprint}")
 
-            handler = asyncio.ensure_future(handle(client, down))
-            budget = RedriveBudget(share=0.2, minimum=10)
-            result = await letters.redrive_messages(cursor=found.cursor, rate=50, budget=budget)
-            print("too early:", result.completed, result.stopped_because)
+            async with asyncio.TaskGroup() as tasks:
+                handler = tasks.create_task(handle(client, down))
+                budget = RedriveBudget(share=0.2, minimum=10)
+                result = await letters.redrive_messages(cursor=found.cursor, rate=50, budget=budget)
+                print("too early:", result.completed, result.stopped_because)
 
-            down.clear()
-            result = await letters.redrive_messages(reason="ShopDown", rate=1000, budget=budget)
-            print("now:", result.completed, result.stopped_because)
-            left = await letters.redrive_messages(dry_run=True)
-            print(f"{left.matched} dead letters are left")
-            handler.cancel()
-            await asyncio.gather(handler, return_exceptions=True)
+                down.clear()
+                result = await letters.redrive_messages(reason="ShopDown", rate=1000, budget=budget)
+                print("now:", result.completed, result.stopped_because)
+                left = await letters.redrive_messages(dry_run=True)
+                print(f"{left.matched} dead letters are left")
+                handler.cancel()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -10,7 +10,6 @@ import sqlite3
 import sys
 import tempfile
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,5 +77,7 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

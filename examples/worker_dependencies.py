@@ -9,7 +9,6 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import suppress
 from typing import Annotated
 
 from sbredis.workers import Depends, Property, Router, Worker
@@ -61,5 +60,7 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -88,5 +88,7 @@ async def post(app: FastAPI, path: str, body: bytes) -> int:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.workers import Retries, Router, SyncContext, Worker
@@ -62,5 +61,7 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import suppress
 from datetime import timedelta
 
 from sbredis.workers import Context, Router, Worker
@@ -44,5 +43,7 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass
 
 from sbredis.workers import Context, Router, Worker
@@ -56,5 +55,7 @@ async def main(url: str = "memory://example") -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

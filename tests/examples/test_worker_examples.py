@@ -142,11 +142,13 @@ def test_an_example_runs_as_a_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WORKER_EXAMPLES)
-def test_an_example_that_waits_ends_quietly_with_ctrl_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_ends_quietly_with_ctrl_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(work: Coroutine[object, object, None]) -> None:
         work.close()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(asyncio, "run", interrupted)
     monkeypatch.setattr(sys, "argv", [name])
-    runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+    assert ended.value.code == 130

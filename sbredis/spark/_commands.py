@@ -12,7 +12,16 @@ from sbredis._arguments import ArgumentParser
 from sbredis.registry import STALE_AFTER, split_path
 from sbredis.spark._values import duration
 
-__all__ = ["INTERRUPTED", "PROGRAM", "SETUP_FAILED", "Command", "read_command", "release_line"]
+__all__ = [
+    "INTERRUPTED",
+    "PROGRAM",
+    "PROGRAM_VARIABLE",
+    "SETUP_FAILED",
+    "Command",
+    "read_command",
+    "release_line",
+    "with_program",
+]
 
 SETUP_FAILED = 2
 """The exit code of a job whose arguments or set-up are wrong."""
@@ -33,6 +42,12 @@ _EXAMPLES = {
 _WITHOUT_SPARK = ("reservations", "release")
 _URL = "SBREDIS_URL"
 PROGRAM = ("python", "-m", "sbredis.spark")
+PROGRAM_VARIABLE = "SBREDIS_SPARK_PROGRAM"
+"""The variable in which a job tells the processes of its Spark the command that runs jobs, as the user has typed it."""
+
+
+def _program_of_the_job() -> tuple[str, ...]:
+    return tuple(shlex.split(os.environ.get(PROGRAM_VARIABLE, ""))) or PROGRAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +82,7 @@ class Command:
     files: int = 1
     stale_after: float = STALE_AFTER
     """The seconds without a sign of life after which a reservation is listed as stale."""
-    program: tuple[str, ...] = PROGRAM
+    program: tuple[str, ...] = field(default_factory=_program_of_the_job)
     """The command that runs jobs, as the user types it to reach the same server."""
 
     @property
@@ -212,6 +227,11 @@ def release_line(command: Command, path: str | None = None) -> str:
         if (name, value) != ("urlEnv", _URL):
             line += [_FLAGS[name], value] if name in _FLAGS else ["--url", "URL"]
     return shlex.join(line)
+
+
+def with_program(text: str, command: Command) -> str:
+    """Return a text of an error, with the command that runs jobs as the user has typed it."""
+    return text.replace(f"{shlex.join(PROGRAM)} release", f"{shlex.join(command.program)} release")
 
 
 def _path(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
+import stat
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +20,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
 from sbredis.registry import split_path
-from sbredis.spark._commands import INTERRUPTED, SETUP_FAILED, Command, release_line
+from sbredis.spark._commands import INTERRUPTED, PROGRAM_VARIABLE, SETUP_FAILED, Command, release_line, with_program
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._reservations import shown
 from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
@@ -44,6 +46,8 @@ def run_job(command: Command, spark: SparkSession | None = None) -> int:
             refuse_memory(server)
     if command.csv is not None:
         require_writable(command.csv)
+    if command.report is not None:
+        _require_readable(command.report)
     if not command.needs_spark:
         return run(_WITHOUT_SPARK[command.job](command))
     if spark is not None:
@@ -61,8 +65,10 @@ def _run_alone(command: Command) -> int:
     except Exception as error:
         said = GONE if is_gone(spark) else reason_of(error)
         if said is None:
+            if isinstance(error, ServiceBusError):
+                error.message = with_program(error.message, command)
             raise
-        complain(said)
+        complain(with_program(said, command))
         return SETUP_FAILED if said.startswith(SparkSetupError.__name__) else 1
     finally:
         stop(spark)
@@ -71,6 +77,7 @@ def _run_alone(command: Command) -> int:
 def _session(command: Command) -> SparkSession:
     """Start Spark. Ctrl-C ends the job only when Spark has started. Before, it would leave a Java process behind."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ[PROGRAM_VARIABLE] = shlex.join(command.program)
     from pyspark.sql import SparkSession
 
     from sbredis.spark._endings import asked_to_end, stop
@@ -243,6 +250,19 @@ def _resubmit(spark: SparkSession, command: Command) -> int:
     return 0
 
 
+def _require_readable(path: str) -> None:
+    """Refuse a report that cannot be opened. A pipe is opened only once, when it is read."""
+    try:
+        if not stat.S_ISFIFO(Path(path).stat().st_mode):
+            Path(path).open("rb").close()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: Exception) -> SparkSetupError:
+    return SparkSetupError(f"The report {path} cannot be read: {error}.")
+
+
 def _report(path: str | None) -> list[dict[str, str]]:
     """Return the rows of a report as CSV."""
     if path is None:
@@ -251,7 +271,7 @@ def _report(path: str | None) -> list[dict[str, str]]:
         with Path(path).open(encoding="utf-8", newline="") as lines:
             return list(csv.DictReader(lines))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SparkSetupError(f"The report {path} cannot be read: {error}.") from None
+        raise _unreadable(path, error) from None
 
 
 def _require_incarnation(reported: Collection[str], command: Command) -> None:

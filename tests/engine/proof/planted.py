@@ -110,7 +110,7 @@ def _run(on: Host, tally: Tally, part: Part, what: str, often: tuple[str, ...]) 
             if what == "moves":
                 prove_moves(on, examples=EXAMPLES // 2, begin_at=part.seed, often=often, seen=seen)
             else:
-                prove_reserved(on, examples=EXAMPLES, begin_at=part.seed, seen=seen)
+                prove_reserved(on, examples=EXAMPLES, begin_at=part.seed, often=often, seen=seen)
         finally:
             tally.steps += seen["steps"]
         return

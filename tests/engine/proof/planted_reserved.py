@@ -188,6 +188,7 @@ OF_RESERVED = (
         right="if expires ~= NEVER_TEXT then",
         wrong="if false then",
         of="reserved",
+        aims=("release",),
     ),
     Bug(
         "a message is left pinned",
@@ -195,6 +196,7 @@ OF_RESERVED = (
         right="pin.upto, pin.plan = pin.last,",
         wrong="pin.plan =",
         of="reserved",
+        aims=("release",),
     ),
     Bug(
         "an ended plan keeps its number",
@@ -202,6 +204,7 @@ OF_RESERVED = (
         right="pin.last, pin.plan + 1",
         wrong="pin.last, pin.plan",
         of="reserved",
+        aims=("release",),
     ),
     Bug(
         "unpinning forgets the committed messages",
@@ -209,6 +212,7 @@ OF_RESERVED = (
         right="local more = remove_committed(p, pin)",
         wrong="local more = false",
         of="reserved",
+        aims=("release",),
     ),
     Bug(
         "a part of a range ends too early",

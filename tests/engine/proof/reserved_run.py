@@ -9,11 +9,12 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import Phase
 
 from sbredis.engine._scripts import read_source
-from tests.engine.proof.extent import bounded
+from tests.engine.proof.extent import OFTEN, bounded, copied
 from tests.engine.proof.hosts import Host, host
 from tests.engine.proof.reserved_machine import CASES, ReservedMachine
 from tests.engine.proof.reserved_partition import narrow
@@ -23,14 +24,23 @@ __all__ = ["prove"]
 
 
 def prove(
-    on: Host, *, examples: int, steps: int = 40, begin_at: int | None = None, seen: Counter[str] | None = None
+    on: Host,
+    *,
+    examples: int,
+    steps: int = 40,
+    begin_at: int | None = None,
+    often: Sequence[str] = (),
+    seen: Counter[str] | None = None,
 ) -> Counter[str]:
     """Run the machine; return how often each case has happened. ``begin_at`` is the seed, or None for chance.
 
-    The cases are counted in ``seen``, also if the machine fails.
+    The rules that are named in ``often`` are taken often. The cases are counted in ``seen``, also if the machine fails.
     """
     seen = Counter() if seen is None else seen
-    machine = type("Machine", (ReservedMachine,), {"on": on, "seen": seen})
+    members: dict[str, object] = {"on": on, "seen": seen}
+    for name in often:
+        members |= copied(ReservedMachine, name, OFTEN // 4)
+    machine = type("Machine", (ReservedMachine,), members)
     phases = (Phase.generate, Phase.shrink) if begin_at is None else (Phase.generate,)
     run_machine(machine, bounded(examples, steps=steps, phases=phases), begin_at=begin_at)
     return seen

@@ -20,7 +20,7 @@ from tests.engine.proof.session_rules import SessionMachine
 from tests.engine.proof.topic_rules import TopicMachine
 from tests.engine.proof.transaction_machine import TRANSACTIONS
 
-EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "15"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
 """The number of partitions that a test uses on each host, and the number of rules that run on each partition."""
 

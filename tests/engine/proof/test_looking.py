@@ -9,7 +9,7 @@ from tests.engine.proof.extent import BOUNDS
 from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds, with_texts_replaced
 from tests.engine.proof.looking import Extent, drive
 
-EXAMPLES = {("server", "narrow"): 20, ("server", "real"): 6, ("memory", "narrow"): 6, ("memory", "real"): 3}
+EXAMPLES = {("server", "narrow"): 12, ("server", "real"): 4, ("memory", "narrow"): 3, ("memory", "real"): 2}
 """With the real bounds each step compares hundreds of messages, and steps in memory take several times as long.
 ``make prove-time`` runs many more of all.
 """

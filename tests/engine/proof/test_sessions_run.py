@@ -14,7 +14,7 @@ from tests.engine.proof.sessions_run import run
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_keeps_its_order_and_has_one_receiver_at_a_time(kind: Kind, shared_server: LocalServer) -> None:
     with host(kind, server=shared_server) as on:
-        tally = run(on, 2_000 if kind == "server" else 400, sessions=40)
+        tally = run(on, 1_000 if kind == "server" else 200, sessions=20)
     often = ("abandoned", "abandoned with a delay", "deferred", "lapses", "renewed", "given back with messages")
     assert all(tally[what] for what in often), tally
 

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.engine import NEVER, Changes, CodecError, Columns, Content, Maps, Numbers, Rows, Texts, columns_of
@@ -145,7 +145,7 @@ def test_columns_say_the_same_as_the_codec(given: list[Rows]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
+@settings(max_examples=30)
 @given(replies(records()))
 def test_a_part_of_the_columns_is_the_same_part(given: list[Rows]) -> None:
     whole, part = columns_of(given), columns_of(given, body=False, properties=False)

@@ -120,6 +120,7 @@ async def test_keys_whose_windows_have_ended_are_deleted(world: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)  # memory has the same limit, and takes longest to fill
 async def test_a_partition_without_room_forgets_the_keys_whose_windows_end_first(world: World) -> None:
     """The keys have up to 8 MB together."""
     long = [b"%0512d" % number for number in range(16_400)]
@@ -204,7 +205,7 @@ def opened() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opened")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(

@@ -553,6 +553,7 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)  # the state machines provoke all refusals in memory too
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
 async def test_a_refused_call_returns_the_expected_code_and_changes_nothing(busy: Bench, on: str) -> None:
     """The cases cover every code that the header of a script names, for every reason."""
@@ -626,7 +627,7 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["memory", "server"])
+@pytest.mark.parametrize("target", ["server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
     """Any number of arguments may be missing. If the incarnation is missing too, the refusal says that the entity is
     not here.

@@ -286,7 +286,7 @@ def opened() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opened")
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(chosen=st.lists(st.sampled_from(CHANGES), min_size=1, max_size=8), order=st.permutations(range(4)))
 @example(chosen=[_send, ADVANCE, _send], order=[0, 1, 2, 3])
 def test_a_transaction_stores_the_same_bytes_as_its_operations_alone(chosen: list[Change], order: list[int]) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from sbredis._nearest import nearest_name
 from sbredis.cli._book_file import load_book
-from sbredis.cli._entity_paths import nearest_name
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
 from sbredis.cli._places import URL_VARIABLE, Book, Place, choose_place

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from sbredis._nearest import nearest_name
 from sbredis.cli._declared import Declared, Key, Mistake, MistakesError
-from sbredis.cli._entity_paths import nearest_name
 from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
 from sbredis.cli._values import same_value, written
 from sbredis.engine import PartitionSettings, name_key

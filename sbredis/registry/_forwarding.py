@@ -15,11 +15,14 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from sbredis._nearest import nearest_name
 from sbredis._quoting import quoted
 from sbredis.engine import MOST_HOPS, entity_name, name_key
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Json, split_path
 from sbredis.registry._pages import SubscriptionPages
+from sbredis.registry._refusals import add_sentence
+from sbredis.registry._registry import LONGEST_PAGE
 from sbredis.registry._steps import DESTINATIONS, Steps
 
 __all__ = ["Hop", "judge_destination", "require_destinations"]
@@ -27,6 +30,8 @@ __all__ = ["Hop", "judge_destination", "require_destinations"]
 _, FORWARD_DEAD = DESTINATIONS
 
 _MOST_READS = 100
+_MOST_PAGES = 5
+"""The number of pages of names among which the nearest one to an unknown destination is looked for."""
 
 
 async def require_destinations(
@@ -136,7 +141,22 @@ class _Chains:
             await self._steps.existing(entity_name(destination), self._until)
         except MessagingEntityNotFoundError as error:
             error.message = f"'{path}' was to forward messages to '{destination}' ({name}). {error.message}"
+            with suppress(ServiceBusError):
+                if near := await self._nearest(path, destination):
+                    add_sentence(error, f"Did you mean {near!r}?")
             raise
+
+    async def _nearest(self, path: str, destination: str) -> str | None:
+        """Return the name of another queue or topic that is nearest to an unknown destination."""
+        steps, names = self._steps, list[str]()
+        for _ in range(_MOST_PAGES):
+            after = names[-1] if names else ""
+            page = await steps.ask(steps.registry.listed(after, LONGEST_PAGE), self._until)
+            names += [record.name for record in page]
+            if len(page) < LONGEST_PAGE:
+                break
+        home = name_key(split_path(path)[0])
+        return nearest_name(destination, (each for each in names if name_key(each) != home))
 
     async def _onward(self, name: str) -> list[Hop]:
         """Return the hops from a queue, or from a topic's subscriptions."""

@@ -28,6 +28,7 @@ EVERYWHERE = {
     "_arguments",
     "_call_site",
     "_counting",
+    "_nearest",
     "_public",
     "_quoting",
     "_root_error",

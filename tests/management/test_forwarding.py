@@ -14,8 +14,9 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import PartitionSettings
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError
 from sbredis.registry import _forwarding as forwarding
+from sbredis.registry._registry import Registry
 from tests.management.refusals import refused
 from tests.stored_settings import settings_of
 
@@ -106,6 +107,35 @@ async def test_all_functions_that_create_entities_set_and_check_destinations(adm
         admin.create_queue("x", forward_to="nothing"),
     ):
         await refused(admin, made, MessagingEntityNotFoundError, text)
+
+
+@both_properties
+async def test_the_error_about_an_unknown_destination_names_the_nearest_queue_or_topic(admin: Admin, name: str) -> None:
+    await admin.create_queue("Orders")
+    await admin.create_queue("letters")
+    await admin.create_topic("all-news")
+    for unknown, near in (("odrers", "Orders"), ("all-new", "all-news")):
+        given: Any = {name: unknown}
+        text = rf"There is no entity '{unknown}'.* Did you mean '{near}'\? \("
+        await refused(admin, admin.create_queue("x", **given), MessagingEntityNotFoundError, text)
+    for unknown in ("zzz", "leters"):  # none is near, or only the entity itself
+        given = {name: unknown}
+        done = admin.update_queue({"name": "letters"}, **given)
+        await refused(admin, done, MessagingEntityNotFoundError, r"another namespace\. \(")
+
+
+async def test_an_unknown_destination_is_refused_also_if_the_names_cannot_be_listed(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise OperationTimeoutError
+
+    await admin.create_queue("orders")
+    monkeypatch.setattr(Registry, "listed", unreachable)
+    with pytest.raises(MessagingEntityNotFoundError, match=r"There is no entity 'order' .* another namespace\. \("):
+        await admin.create_queue("x", forward_to="order")
+    monkeypatch.undo()
+    assert [each.name async for each in admin.list_queues()] == ["orders"]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -44,6 +44,9 @@ class Namespace:
         properties = self.held[path][0] if kind == "queue" else {}
         return SimpleNamespace(kind=kind, path=path, name=path, properties=properties)
 
+    def listed(self, after: str, _: int) -> object:
+        return tuple(SimpleNamespace(name=name) for name in sorted(self.held) if name > after)
+
     def subscriptions(self, topic: str, after: str, _: int) -> object:
         """Return a page of one subscription, although the caller asks for more."""
         self.pages += 1

@@ -20,11 +20,11 @@ from sbredis.registry import EntityRecord, Namespace, reservation_of
 from sbredis.transport import Transport, open_transport
 from tests.registry.turns import Cut, Turns
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.anyio,
-    pytest.mark.everywhere("a reservation that is cut off in the middle has reached some slots and not others"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
+"""A reservation that is cut off in the middle has reached some slots and not others, so a cluster too."""
+
 
 PARTITIONS = 2
 MESSAGES = 5
@@ -122,6 +122,7 @@ async def reserved(place: Place) -> None:
 # -- a client that ends ------------------------------------------------------------------------------------------------
 
 
+@on_servers
 async def test_an_interrupted_reservation_is_taken_over_by_the_next_run(transport: Transport) -> None:
     async for place, _ in interruptions(transport, nothing, reserving):
         before = reservation_of(await place.record())
@@ -135,6 +136,7 @@ async def test_an_interrupted_reservation_is_taken_over_by_the_next_run(transpor
         await place.plan_all(claimed)
 
 
+@on_servers
 async def test_an_interrupted_reservation_keeps_other_consumers_out_until_it_is_released(transport: Transport) -> None:
     async for place, _ in interruptions(transport, nothing, reserving):
         there = reservation_of(await place.record()) is not None
@@ -147,6 +149,7 @@ async def test_an_interrupted_reservation_keeps_other_consumers_out_until_it_is_
         assert await place.receive() == PARTITIONS * MESSAGES
 
 
+@on_servers
 async def test_an_interrupted_release_is_finished_by_the_next_release(transport: Transport) -> None:
     async for place, _ in interruptions(transport, reserved, releasing):
         there = reservation_of(await place.record()) is not None
@@ -156,6 +159,7 @@ async def test_an_interrupted_release_is_finished_by_the_next_release(transport:
         assert not await releasing(place.client())
 
 
+@on_servers
 @pytest.mark.parametrize("consumer", ["A", "B"])
 async def test_an_interrupted_release_is_finished_by_the_next_reservation(transport: Transport, consumer: str) -> None:
     async for place, _ in interruptions(transport, reserved, releasing):
@@ -170,6 +174,7 @@ async def test_an_interrupted_release_is_finished_by_the_next_reservation(transp
         await place.plan_all(claimed)
 
 
+@on_servers
 async def test_a_run_that_was_replaced_cannot_plan_any_more(transport: Transport) -> None:
     place = await Place.fresh(transport, "ns")
     first = await reserving(place.client())
@@ -191,7 +196,7 @@ ACTORS = st.lists(
 
 
 @settings(max_examples=25)
-@given(ACTORS, st.randoms(use_true_random=False), st.integers(0, 2))
+@given(ACTORS, st.randoms(use_true_random=True), st.integers(0, 2))
 def test_clients_that_act_at_the_same_time_never_share_an_entity(
     actors: list[Actor], chance: random.Random, dying: int
 ) -> None:

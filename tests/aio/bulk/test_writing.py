@@ -434,6 +434,7 @@ async def fill(client: ServiceBusClient, name: str, value: str, count: int = 10_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 @pytest.mark.parametrize(
     ("kind", "hours", "room"),
     [("b", 170, True), ("b", 160, False), ("a", 2, True), ("a", 0, False), ("s", 2400, False)],

@@ -41,6 +41,24 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"tests/spark/live: {where}, rootdir {config.rootpath}"
 
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options with which Java compiles only once, and without optimizing. The Java processes of the tests live for seconds,
+and need a third less of the processor so.
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """Let each Java process that a test starts compile quickly: drivers, and the master and the worker of a cluster.
+
+    The programs of the tests give the option of executors in a setting.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+            patch.setenv(name, QUICK_JAVA)
+        yield
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the files of Spark: its event log, its warehouse, and what tests write."""

@@ -20,7 +20,14 @@ def main(master: str, folder: str) -> None:
     builder = SparkSession.builder.remote("local[2]") if master == "connect" else SparkSession.builder.master(master)
     if master.startswith("spark:"):  # its executors are no children of this process
         builder = builder.config("spark.executorEnv.SBREDIS_SECRET_URL", os.environ["SBREDIS_SECRET_URL"])
-    spark = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "1g").getOrCreate()
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+        "spark.ui.enabled": "false",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     rows = spark.range(0, 100, 1, 2).selectExpr("CAST(id AS STRING) AS body")
     rows.write.format("sbredis").options(**BUS, queue="smoke").mode("append").save()
     seen = spark.read.format("sbredis").options(**BUS, queue="smoke").load().count()

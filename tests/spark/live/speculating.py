@@ -24,6 +24,7 @@ from tests.spark.live.attempts import slow_once
 ROWS = 50_000
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
     "spark.executor.memory": "512m",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",

@@ -65,7 +65,7 @@ class Job:
     def until(self, condition: Callable[[], object], seconds: float = 300.0) -> bool:
         """Wait for a condition. Return whether the job still runs then; without a job nothing would come."""
         try:
-            wait_until(lambda: condition() or self.code is not None, seconds)
+            _wait(lambda: condition() or self.code is not None, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.said[-3000:]}") from None
         return self.code is None
@@ -93,10 +93,13 @@ class Job:
         """Wait for the end of the Python that was started, and return its exit code."""
         return self._process.wait(seconds)
 
-    def gone(self) -> bool:
-        """Return whether all processes of the job that were seen have ended."""
+    def _gone(self) -> bool:
         self._process.poll()
         return not self.family & _processes().keys()
+
+    def wait_until_gone(self, seconds: float = 120.0) -> None:
+        """Wait until all processes of the job that were seen have ended, also if one of them was killed."""
+        _wait(self._gone, seconds, "a process of a job still runs")
 
     def end(self) -> None:
         """Kill what still runs."""
@@ -104,6 +107,22 @@ class Job:
         for pid in self.family & _processes().keys():
             os.kill(pid, signal.SIGKILL)
         self._process.wait()
+
+
+def _wait(condition: Callable[[], object], seconds: float, what: str = "") -> None:
+    """Wait for a condition as :func:`wait_until` does, but look less often if a look takes long.
+
+    A look may start a process. Without pauses, looks would take a core from the job for which they wait.
+    """
+
+    def look() -> object:
+        began = time.monotonic()
+        found = condition()
+        if not found:
+            time.sleep(min(1.0, 4 * (time.monotonic() - began)))
+        return found
+
+    wait_until(look, seconds, what)
 
 
 def _processes() -> dict[int, tuple[int, str]]:

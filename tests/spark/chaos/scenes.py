@@ -7,7 +7,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,14 +24,11 @@ from tests.spark.chaos.feeding import Feed, feeding
 from tests.spark.chaos.findings import captured, faults, peeked, waiting
 from tests.spark.chaos.jobs import Job, Victim
 from tests.spark.chaos.moments import MOMENTS, Folders, reach
-from tests.waiting import wait_until
 
 __all__ = ["Scene", "captures", "drained", "job_list", "replays"]
 
 ROWS, TASKS, RATE = 160_000, 4, 30_000
 _WRITER = "chaos"
-_PATIENCE = 120.0
-"""The number of seconds within which all processes of a job must have ended after one of them was killed."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +41,25 @@ class Scene:
     seed: int
     say: Callable[[str], object]
     queue: str = "orders"
+    last: Callable[[Sequence[str]], object] | None = None
+    """Runs the last capture, given the arguments of the job, and raises an error if it fails. Without this function,
+    the last capture has a process of its own, as those that are killed.
+    """
 
     def create(self) -> None:
         """Create a queue with several partitions, whose expired messages become dead letters."""
         with ServiceBusClient(self.url) as client:
             client.ensure_queue(self.queue, enable_partitioning=True, dead_lettering_on_message_expiration=True)
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The arguments of a capture of the queue."""
+        at = Folders(self.folder)
+        return "capture", self.queue, "--to", str(at.out), "--checkpoint", str(at.checkpoint)
+
     def capture(self, *more: str) -> Job:
         """Start a capture of the queue."""
-        at = Folders(self.folder)
-        given = ("capture", self.queue, "--to", str(at.out), "--checkpoint", str(at.checkpoint), *more)
-        return Job(self.url, self.folder, *given)
+        return Job(self.url, self.folder, *self.line, *more)
 
     def stream(self) -> Job:
         """Start a capture of the queue that goes on for ever, in small batches."""
@@ -65,14 +70,15 @@ class Scene:
         given = ("--source", str(source), "--tasks", str(TASKS), "--rate", str(RATE), "--write-id", _WRITER)
         return Job(self.url, self.folder, "replay", self.queue, *given)
 
-    def replayed(self) -> int:
-        """Return how many rows of the replay the queue has stored."""
-
-        async def count() -> int:
-            async with Client(self.url) as client:
-                return await stored_rows(client, self.queue, f"{_WRITER}.{TASKS}")
-
-        return asyncio.run(count())
+    @contextmanager
+    def replayed(self) -> Generator[Callable[[], int]]:
+        """Yield a function that returns how many rows of the replay the queue has stored."""
+        with asyncio.Runner() as runner:
+            client = Client(self.url)
+            try:
+                yield lambda: runner.run(stored_rows(client, self.queue, f"{_WRITER}.{TASKS}"))
+            finally:
+                runner.run(client.close())
 
     def progress(self) -> str:
         """Say how far a capture is."""
@@ -102,13 +108,22 @@ def finished(job: Job, jobs: list[Job]) -> None:
     """Wait until a job has succeeded, and until the processes of all jobs have ended."""
     jobs.append(job)
     assert job.wait() == 0, job.said[-3000:]
+    ended(jobs)
+
+
+def ended(jobs: list[Job]) -> None:
+    """Wait until the processes of all jobs have ended."""
     for each in jobs:
-        wait_until(each.gone, _PATIENCE, "a process of a job that was killed still runs")
+        each.wait_until_gone()
 
 
 def drained(scene: Scene, jobs: list[Job], feed: Feed) -> str:
     """Capture what is left. Check the files, the queue and its dead letters, and return the figures."""
-    finished(scene.capture(), jobs)
+    if scene.last is None:
+        finished(scene.capture(), jobs)
+    else:
+        scene.last(scene.line)
+        ended(jobs)
     assert waiting(scene.url, scene.queue) == 0
     there, batches = captured(Folders(scene.folder).out)
     dead = peeked(scene.url, scene.queue, ServiceBusSubQueue.DEAD_LETTER)
@@ -143,7 +158,7 @@ def captures(scene: Scene, moments: tuple[str, ...] = tuple(MOMENTS)) -> str:
                     f"{scene.progress()}, {len(feed):,} messages sent"
                 )
                 if chance.random() < 0.5:  # otherwise the next run begins while the last one ends
-                    wait_until(job.gone, _PATIENCE)
+                    job.wait_until_gone()
         return drained(scene, jobs, feed)
 
 
@@ -153,41 +168,41 @@ def replays(scene: Scene, rows: int = ROWS) -> str:
     scene.create()
     source = scene.folder / "source"
     names = write_source(source, rows, chance)
-    with job_list() as jobs:
+    with job_list() as jobs, scene.replayed() as replayed:
         with feeding(Feed(scene.url, scene.queue, scene.seed, pause=0.3, mortal=0.0)) as feed:
             for number, (_, victim) in enumerate(
                 itertools.islice(victims(("sending",), "python", "jvm", "all of them by Ctrl-C"), scene.times), 1
             ):
                 job = scene.replay(source)
                 jobs.append(job)
-                before = scene.replayed()
+                before = replayed()
                 goal = before + 1 + (rows - before) * chance.random() / 2
                 starting = number % 4 == 0 or before == rows
                 if starting:
                     assert job.until(job.jvm), job.said[-3000:]
                     time.sleep(chance.random() * 15)
                 else:
-                    assert job.until(partial(sent, scene, goal)), job.said[-3000:]
+                    assert job.until(partial(reached, replayed, goal)), job.said[-3000:]
                 feed.check()
                 assert job.kill(victim), job.said[-3000:]
                 scene.say(
-                    f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {scene.replayed():,} rows sent, "
+                    f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {replayed():,} rows sent, "
                     f"and {len(feed):,} other messages"
                 )
                 if victim not in {"jvm", "python"} and not starting:
                     assert job.wait() == INTERRUPTED
                     assert "rows until now; the same command sends the others" in job.said
                 if chance.random() < 0.5:
-                    wait_until(job.gone, _PATIENCE)
+                    job.wait_until_gone()
             finished(scene.replay(source), jobs)
         there = peeked(scene.url, scene.queue)
         _refuse(faults(there, Counter(), names | feed.sent))
         return f"{rows:,} rows and {len(feed):,} other messages sent, {there.total():,} found, lost 0, twice 0"
 
 
-def sent(scene: Scene, goal: float) -> bool:
+def reached(replayed: Callable[[], int], goal: float) -> bool:
     """Return whether a replay has sent this many rows."""
-    return scene.replayed() >= goal
+    return replayed() >= goal
 
 
 def write_source(source: Path, rows: int, chance: random.Random) -> set[str]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from sbredis.exceptions import SparkSetupError
 from sbredis.servers import LocalServer
-from sbredis.spark import require_java
 from tests.spark.chaos.scenes import Scene, captures, replays
+from tests.spark.live.running import run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def scene(server: LocalServer, tmp_path: Path) -> Scene:
-    """A scene on a server, in which one job is killed."""
-    try:
-        require_java()
-    except SparkSetupError as missing:
-        pytest.skip(str(missing))
-    return Scene(server.url, tmp_path, 1, 1, print)
+def scene(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Scene:
+    """A scene on a server, in which one job is killed.
+
+    The job that is killed and the replay that goes on have processes of their own. The capture that goes on has the
+    session of the tests.
+    """
+
+    def last(line: Sequence[str]) -> None:
+        run(spark, *line, "--url", server.url)
+
+    return Scene(server.url, tmp_path, 1, 1, print, last=last)
 
 
 def test_a_capture_whose_java_process_is_killed_loses_and_doubles_nothing(scene: Scene) -> None:

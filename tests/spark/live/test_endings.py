@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 from sbredis.servers import LocalServer
 from sbredis.spark._endings import asked_to_end, is_gone, reason_of, stop
 from tests.spark.chaos.jobs import Job
-from tests.waiting import wait_until
 
 SAID = """[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):
   File "sbredis/spark/_consume.py", line 1, in _claim
@@ -88,6 +87,6 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(shared_server: LocalServer,
         assert job.wait() == 130
         assert "ending as soon as Spark has started" in job.said
         assert "Traceback" not in job.said
-        wait_until(job.gone)
+        job.wait_until_gone()
     finally:
         job.end()

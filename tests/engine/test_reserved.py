@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from sbredis.engine import (
     plan,
     read_settlements,
 )
+from sbredis.engine._bands import SENTINEL
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
@@ -145,6 +147,39 @@ async def test_large_messages_are_removed_in_smaller_shares(bench: Bench, reader
     reader.committed = (await reader.plan()).committed
     assert (await reader.ask(reader.committed)).more
     assert (await bench.count()).active == 1
+
+
+async def test_a_share_has_messages_of_several_levels(bench: Bench) -> None:
+    """A small range is removed by one call. Nothing is left of its messages, and those after it stay."""
+    for level in (7, 0, 3):
+        await bench.send(*of(2), level=level)
+    await bench.abandon(await bench.one(), changes=b"changed")
+    later = await bench.send(b"later", level=3)
+    await bench.change(reserved=True)
+    reader = Reader(bench)
+    await reader.begin()
+    reader.committed = (await reader.plan(6)).committed
+    assert (await reader.ask(reader.committed)).more
+    (left,) = await bench.peek()
+    assert [left.name] == later
+    assert (await bench.count()).bytes == len(left.record)
+    held = {key.rpartition(":")[2]: fields for key, (_, fields) in (await bench.whole()).items()}
+    assert held["order"].keys() == {later[0].encode(), SENTINEL.encode()}
+    assert held["entries"].keys() == {SENTINEL.encode()}
+    assert [kind for kind in held if re.fullmatch(r"m[0-9]+", kind)] == ["m0"]
+    assert held["m0"].keys() == {later[0].encode()}
+
+
+async def test_a_share_of_several_levels_has_2_mb(bench: Bench, reader: Reader) -> None:
+    for level in (0, 1, 2):
+        await bench.send(bytes(900_000), level=level)
+    await bench.send(b"small", level=2)
+    await reader.begin()
+    reader.committed = (await reader.plan()).committed
+    left: list[int] = []
+    while (await reader.ask(reader.committed)).more:
+        left.append((await bench.count()).active)
+    assert left == [2, 0]
 
 
 async def test_nothing_ready_makes_no_plan(bench: Bench, reader: Reader) -> None:
@@ -383,13 +418,20 @@ async def test_a_failover_is_no_loss_by_itself(bench: Bench, reader: Reader) -> 
 
 
 @set_to(audited=True)
-async def test_committed_messages_are_noted_as_completed(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(3))
+async def test_committed_messages_are_noted_as_completed(bench: Bench) -> None:
+    """This includes messages that were received before, and messages of several levels."""
+    await bench.send(*of(2))
+    await bench.abandon(await bench.one())
+    await bench.send(b"3", level=1)
+    await bench.send(b"4")
+    await bench.change(reserved=True)
+    reader = Reader(bench)
     await reader.begin()
-    await reader.take(2)
+    await reader.take(3)
     await reader.settle()
     found = await bench.tell(read_settlements(bench.partition, call_id=CallId("", 0, bench.now)))
-    assert [(one.event.value, one.name) for one in found.settlements] == [("c", "1"), ("c", "2")]
+    completed = [one.name for one in found.settlements if one.event.value == "c"]
+    assert completed == ["1", "2", "3"]
 
 
 async def test_plan_numbers_never_go_back(bench: Bench, reader: Reader) -> None:

@@ -37,6 +37,9 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("what is scheduled on a topic waits on several nodes")]
 
+on_one_server = pytest.mark.parametrize(("target", "partitioned"), [("server", True)], indirect=["target"])
+"""For tests of the client's log that wait for seconds."""
+
 
 def loop_time() -> float:
     return asyncio.get_running_loop().time()
@@ -612,7 +615,7 @@ async def test_two_clients_with_valid_fences_publish_once(
 
 
 @pytest.mark.slow
-@both
+@on_one_server
 async def test_scheduling_without_a_maintenance_client_warns_once(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -634,7 +637,7 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
 
 
 @pytest.mark.slow
-@both
+@on_one_server
 async def test_scheduling_with_a_maintenance_client_does_not_warn(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

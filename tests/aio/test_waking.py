@@ -90,6 +90,7 @@ async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partition
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)  # each of these tests takes ten seconds
 @pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
 async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew(
     url: str, partitioned: bool, how: str

@@ -23,7 +23,7 @@ from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, Namespace, Ro
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport, open_transport
-from tests.plugins.targets import SHAPES
+from tests.plugins.targets import SHAPES, partitioned_on
 from tests.registry.cuts import Cuts, Operation
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import (
@@ -53,11 +53,11 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
 def ways(*names: str) -> pytest.MarkDecorator:
-    """Parametrize a test with several ways and both shapes: all of them in memory, and the first way on a real server
-    and on a cluster, where the topic is partitioned.
+    """Parametrize a test with several ways and both shapes: a topic with one partition in memory, a partitioned topic
+    on a real server, and the first way with a partitioned topic on a cluster.
     """
-    everything = [("memory", name, shape) for name in names for shape in (False, True)]
-    cases = [*everything, ("server", names[0], True), ("cluster", names[0], True)]
+    cases = [(target, name, partitioned_on(target)) for target in ("memory", "server") for name in names]
+    cases.append(("cluster", names[0], True))
     ids = [f"{target}-{name}-{SHAPES[shape]}" for target, name, shape in cases]
     return pytest.mark.parametrize(("target", "way", "partitioned"), cases, ids=ids, indirect=["target"])
 

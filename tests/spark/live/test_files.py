@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,18 +37,14 @@ ODD = {
 
 
 @pytest.fixture
-def odd(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session whose settings are odd. They are still so at the end of the test."""
-    before = {name: spark.conf.get(name) for name in ODD}
-    try:
-        for name, value in ODD.items():
-            spark.conf.set(name, value)
-        yield spark
-        assert {name: spark.conf.get(name) for name in ODD} == ODD
-    finally:
-        for name, earlier in before.items():
-            assert earlier is not None
-            spark.conf.set(name, earlier)
+def odd(spark: SparkSession) -> SparkSession:
+    """A session of its own, whose settings are odd. It shares the rest of Spark with the session of the other tests,
+    whose settings stay as they are.
+    """
+    session = spark.newSession()
+    for name, value in ODD.items():
+        session.conf.set(name, value)
+    return session
 
 
 def capture(spark: SparkSession, folder: Path, queue: str) -> None:
@@ -81,6 +76,7 @@ def test_a_capture_and_its_compacted_files_do_not_depend_on_the_session(
         assert types(folder) == {(pa.timestamp("us", tz="UTC"), pa.binary())}
         found = read_captured(odd, str(folder))
         assert {row["entity"] for row in found.select("entity").distinct().collect()} == {"007"}
+    assert {name: odd.conf.get(name) for name in ODD} == ODD
 
 
 def test_rows_whose_entities_were_taken_for_numbers_are_refused(spark: SparkSession) -> None:

@@ -160,7 +160,7 @@ else
         second = number
       end
     end
-    while list and n < wanted and list.number < second do
+    while list and n < wanted and list.number <= second and list.number < math.huge do
       local m = list.moved and list.moved[list.at]
       n = n + 1
       members[n], letter_of[n], moves[n] = list.names[list.at], m and letters[m.is] or list.letter, m

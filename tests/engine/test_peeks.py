@@ -15,13 +15,18 @@ HOUR = 3_600_000
 
 
 async def pages(bench: Bench, wanted: int, *, states: str = "alwfs", session: str | None = None) -> dict[str, str]:
-    """Peek at all messages, a page at a time; return their states by name, in the order of the pages."""
+    """Peek at all messages, a page at a time; return their states by name, in the order of the pages.
+
+    All pages but the last ones must be full.
+    """
     found: dict[str, str] = {}
-    start = 0
+    start, sizes = 0, list[int]()
     while True:
         request = bench.partition.peek(start, wanted, states=states, session=session, call_id=CallId("", 0, bench.now))
         messages = (await bench.tell(request)).messages
+        sizes.append(len(messages))
         if not messages:
+            assert set(sizes[:-2]) <= {wanted}
             return found
         assert all(int(message.name) >= start for message in messages)
         assert not found.keys() & {message.name for message in messages}
@@ -52,10 +57,17 @@ async def test_a_peek_shows_many_messages_of_all_states_in_the_order_of_their_nu
         assert list((await pages(bench, wanted, states=states)).items()) == shown
 
 
+async def test_a_peek_shows_many_messages_of_one_state(bench: Bench) -> None:
+    names = await bench.send(*[b"m"] * 450)
+    assert list(await pages(bench, 150)) == list(await pages(bench, 40)) == names
+    assert list(await pages(bench, 1000)) == names
+
+
 @pytest.mark.parametrize("wanted", [90, 1000])
 async def test_a_peek_shows_what_due_work_will_move_at_its_new_places(bench: Bench, wanted: int) -> None:
     """More messages of a list are due than one part of it has: they are locked or scheduled, and have new numbers."""
     await mixed(bench)
+    await bench.receive_deferred("4", "1")
     bench.later(SETTINGS.lock_duration)
     shown = await bench.peek(0, wanted), await bench.peek(200, wanted), await bench.peek(0, wanted, states="l")
     assert not (await bench.due()).more

@@ -12,6 +12,10 @@ from tests.complaints import complaints
 from tools.repository import ROOT
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+LOOPS_AND_TARGETS = pytest.mark.parametrize(
+    ("loop", "target"), [("asyncio", "memory"), ("uvloop", "server")], indirect=["target"]
+)
+"""Each loop and each target once, because each case starts an interpreter."""
 WITHOUT = {"asyncio": "import sys; sys.modules['uvloop'] = None\n", "uvloop": ""}
 
 
@@ -24,7 +28,7 @@ def python(code: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@LOOPS
+@LOOPS_AND_TARGETS
 def test_a_forgotten_client_does_not_keep_the_interpreter_alive(loop: str, url: str, target: str) -> None:
     code = """
 import sys, threading
@@ -45,7 +49,7 @@ print("done")
     assert python(WITHOUT[loop] + code, url) == "done"
 
 
-@LOOPS
+@LOOPS_AND_TARGETS
 def test_the_error_says_that_the_client_belongs_to_another_process(loop: str, url: str) -> None:
     code = """
 import os, sys
@@ -150,7 +154,9 @@ print("opened")
     assert python(code, server.url) == "opened"
 
 
-@pytest.mark.parametrize("session", ["None", "NEXT_AVAILABLE_SESSION"])
+@pytest.mark.parametrize(
+    ("session", "target"), [("None", "memory"), ("NEXT_AVAILABLE_SESSION", "server")], indirect=["target"]
+)
 def test_an_interruption_ends_a_program_in_the_usual_way(session: str, url: str) -> None:
     code = """
 import os, signal, sys, threading, time

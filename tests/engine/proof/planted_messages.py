@@ -262,8 +262,20 @@ OF_MESSAGES = (
     Bug(
         "a peek shows states before due work",
         file="peek",
-        right="if not o.by[name] then",
-        wrong="if true then",
+        right="(list.moved or not o.by[name])",
+        wrong="true",
+    ),
+    Bug(
+        "a peek looks for the record of a dead letter under its own number",
+        file="peek",
+        right="other ~= '' and other or part[i]",
+        wrong="part[i]",
+    ),
+    Bug(
+        "a peek shows a message with a higher number first",
+        file="peek",
+        right="list.number <= second and",
+        wrong="",
     ),
     # -- stored data of a message
     Bug(

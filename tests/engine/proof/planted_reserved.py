@@ -178,8 +178,22 @@ OF_RESERVED = (
     Bug(
         "the bytes of removed messages still count",
         file="includes/remove_committed",
-        right="      dropped[n], dropped_sizes[n] = name, sizes[i]\n",
+        right="        dropped[n], dropped_sizes[n] = name, sizes[i]\n",
         wrong="",
+        of="reserved",
+    ),
+    Bug(
+        "a share removes more messages than their records",
+        file="includes/remove_committed",
+        right="first + tonumber(names[#sizes])",
+        wrong="first + pin.floor",
+        of="reserved",
+    ),
+    Bug(
+        "entries of removed messages stay",
+        file="includes/remove_committed",
+        right="has_entries and read_entries(p, names, room) or {}",
+        wrong="{}",
         of="reserved",
     ),
     Bug(

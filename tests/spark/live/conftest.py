@@ -42,7 +42,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options with which Java compiles only once, and without optimizing. The Java processes of the tests live for seconds,
+"""Options with which Java compiles only once, and without optimising. The Java processes of the tests live for seconds,
 and need a third less of the processor so.
 """
 

@@ -43,7 +43,8 @@ if side.prefix == '' then
   bands.l[2] = side.held
 end
 
--- `o.moved` lists the messages that due events move. They are shown at their new places, and left out at their old ones.
+-- `o.moved` lists the messages that due events move. They are shown at their new places, and left out at their old
+-- ones.
 local o = plan_due(p, 500)
 local deaths, moved = p.dead_seq + o.leap, {}
 for i = 1, #o.dead do

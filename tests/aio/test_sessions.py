@@ -992,8 +992,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
             while not stops:
                 await sender.send_messages(ServiceBusMessage(str(sent[name]), session_id=name), timeout=40)
                 sent[name] += 1
-                # A sender that runs far ahead of the receivers would take most of the processor.
-                await eventually(lambda: stops or sent[name] - len(handled[name]) < 10, timeout=200)
+                await asyncio.sleep(0.02)  # the calls of twelve senders are under way when a master is killed
 
         def done() -> bool:
             return stops and all(handled[name] and handled[name][-1] == sent[name] - 1 for name in names)

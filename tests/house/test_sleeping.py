@@ -15,6 +15,7 @@ FOR_EVER = 3600
 ALLOWED = {
     "tests/waiting.py": (2, "asks again whether a condition holds"),
     "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
+    "tests/aio/test_sessions.py": (1, "the pace of senders; nothing depends on it"),
     "tests/aio/test_maintenance.py": (1, "counts the calls that are made meanwhile, and reckons with the real time"),
     "tests/workers/test_locks.py": (1, "a handler that asks again whether its lock is lost"),
     "tests/workers/test_sturdiness.py": (1, "a handler that blocks and looks again; nothing depends on how long"),

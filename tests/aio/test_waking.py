@@ -236,11 +236,8 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
 async def test_an_idle_receiver_that_was_woken_without_a_message_does_not_register_again(
     url: str, partitioned: bool
 ) -> None:
-    """In the meantime another receiver took the message, so there is no notice to pass on.
-
-    Two calls run in the order in which they were written, if the server has their scripts.
-    """
-    async with queue_at(f"{url}{'&' if '?' in url else '?'}scripts=all", partitioned=partitioned) as queue:
+    """In the meantime another receiver took the message, so there is no notice to pass on."""
+    async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.send("a", at=-1)
         locks = await queue.take(at=-1)

@@ -14,7 +14,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import CallId, perform
 from sbredis.management import RuleProperties
 from sbredis.model import ServiceBusReceivedMessage
-from tests.aio.queues import PARTITIONS, Queue, bodies
+from tests.aio.queues import PARTITIONS, Queue, bodies, with_all_scripts
 from tests.waiting import eventually
 
 __all__ = ["Subject", "soon", "topic_at"]
@@ -112,7 +112,7 @@ async def topic_at(
     before = asyncio.all_tasks()
     async with (
         ServiceBusClient(
-            url, namespace="ns", partition_count=partitions, _clock=clock, maintenance=maintenance
+            with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, maintenance=maintenance
         ) as client,
         ServiceBusAdministrationClient(url, namespace="ns", _clock=clock) as admin,
     ):

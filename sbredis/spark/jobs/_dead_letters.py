@@ -44,7 +44,8 @@ def dead_letter_report(letters: DataFrame, *, top: int = 3) -> DataFrame:
     """
     by = ["dead_letter_reason", "fingerprint"]
     sets = [by, [*by, "session_id"], [*by, "partition_key"], [*by, "partition"]]
-    # Spark sorts rows to find the least text. So equal rows are counted before the grouping sets multiply them.
+    # Equal rows are counted before the grouping sets multiply them. Spark sorts rows to find the least text, unless it
+    # also collects a set: then it hashes them, as long as there are few groups.
     keys = [*by, "session_id", "partition_key", "partition"]
     equal = (
         with_fingerprint(letters)
@@ -55,7 +56,7 @@ def dead_letter_report(letters: DataFrame, *, top: int = 3) -> DataFrame:
             sql.max("enqueued_time").alias("newest"),
             sql.min("dead_letter_description").alias("description"),
             sql.max("sequence_number").alias("last"),
-            sql.max("incarnation").alias("incarnation"),
+            sql.array_max(sql.collect_set("incarnation")).alias("incarnation"),
         )
     )
     counted = equal.groupingSets(sets, *keys).agg(
@@ -114,5 +115,9 @@ _ENDS = r"\n\x0B\f\r\x1C-\x1E\x85\u2028\u2029"
 """The characters that end a line for Python, for a regular expression of Java."""
 _BLANKS = _ENDS + r"\t\x1F \xA0\u1680\u2000-\u200A\u202F\u205F\u3000"
 """The characters that Python takes for white space."""
-_FIRST_LINE = f"([^{_BLANKS}](?:[^{_ENDS}]*[^{_BLANKS}])?)"
+_BLACK, _WITHIN = f"[!-~[^{_BLANKS}]]", f"[ -~[^{_ENDS}]]"
+"""What is no white space, and what ends no line. The range of ASCII in front answers for most characters, because Java
+compares every other character with each one of the class.
+"""
+_FIRST_LINE = f"({_BLACK}(?:{_WITHIN}*{_BLACK})?)"
 """The first line that is not blank, without the white space around it."""

@@ -38,8 +38,9 @@ class Scissors(Between):
         """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves.
 
         With ``after`` the connection breaks after it has carried the answer. ``then`` is called before the connection
-        breaks.
+        breaks. The server has the script already, so the answer is not that the script is missing.
         """
+        self._server.ask("SCRIPT", "LOAD", load(script).source)
         self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
         self._after = after
         self._then = then

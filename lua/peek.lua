@@ -13,8 +13,8 @@
 -- ARGV[12]   session     the session whose messages to show, with `=` in front, or nothing for all
 --
 -- Result: { more, names, the states as one text with a letter for each message, records, extras }. `extras` has what
---   delivery_extras adds for some messages. A message that was deferred when it was locked has the
---   state g; the letter l in `states` includes such messages.
+--   delivery_extras adds for some messages. A message that was deferred when it was locked has the state g; the letter
+--   l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name
 -- @use levels parse_session plan_due read_entries read_many read_records refuse scheduled sides whole_number

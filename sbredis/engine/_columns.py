@@ -355,7 +355,7 @@ def _plain(value: object) -> object:
 
 
 class _Extras(NamedTuple):
-    """What the replies tell beside the records of some messages, each list in the order of ``rows``."""
+    """The extras of several replies. Each list is in the order of ``rows``."""
 
     rows: list[int]
     entries: list[bytes]

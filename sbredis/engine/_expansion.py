@@ -28,7 +28,7 @@ class ScriptFormatError(Exception):
 
 
 class _FormError(Exception):
-    """What is wrong in the text of a file, and in which line."""
+    """The text of a file does not have the required form. The files that lead to it are not known yet."""
 
     def __init__(self, what: str, line: int | None = None) -> None:
         super().__init__(what, line)

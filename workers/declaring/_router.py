@@ -35,7 +35,7 @@ class Router:
 
     def __init__(self) -> None:
         self._declared: list[Declared] = []
-        self._included: list[Router] = []
+        self._included: list[Router] = []  # keeps them alive, because their own links to this one are weak only
         self._including: WeakSet[Router] = WeakSet()  # weak, because the router of a module outlives workers
 
     def queue(self, queue_name: str, **options: Unpack[HandlerOptions]) -> Callable[[F], F]:

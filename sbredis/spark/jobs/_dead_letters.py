@@ -115,9 +115,9 @@ _ENDS = r"\n\x0B\f\r\x1C-\x1E\x85\u2028\u2029"
 """The characters that end a line for Python, for a regular expression of Java."""
 _BLANKS = _ENDS + r"\t\x1F \xA0\u1680\u2000-\u200A\u202F\u205F\u3000"
 """The characters that Python takes for white space."""
-_BLACK, _WITHIN = f"[!-~[^{_BLANKS}]]", f"[ -~[^{_ENDS}]]"
-"""What is no white space, and what ends no line. The range of ASCII in front answers for most characters, because Java
-compares every other character with each one of the class.
+_VISIBLE, _WITHIN = f"[!-~[^{_BLANKS}]]", f"[ -~[^{_ENDS}]]"
+"""The characters that are not white space, and those that do not end a line. Each class begins with a range of ASCII,
+because Java tries the parts of a class in order, and most characters are in this range.
 """
-_FIRST_LINE = f"({_BLACK}(?:{_WITHIN}*{_BLACK})?)"
+_FIRST_LINE = f"({_VISIBLE}(?:{_WITHIN}*{_VISIBLE})?)"
 """The first line that is not blank, without the white space around it."""
